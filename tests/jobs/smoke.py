@@ -4,6 +4,7 @@ Run by tools/spark_versions.py. Argument: an empty folder.
 """
 
 import os
+import shutil
 import sys
 import time
 import traceback
@@ -21,8 +22,10 @@ from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 from tests.equality import assert_same_rows
 from tests.native.bounds import all_that_can_be
+from tests.state.queries import BY_NAME, run, write_input
 
 import penstock
+import penstock.state
 from penstock import Environment
 from penstock.connectors import FileSink
 from penstock.history.event_log import LocalFolder
@@ -288,6 +291,21 @@ def failing_in_python():
     assert HANDED_BACK not in {one.chosen for one in job.decisions}, decisions(job)
 
 
+def rescaled(name):
+    """A streaming query with another number of key groups goes on as its twin that was left alone."""
+    place = folder / name.replace(" ", "-")
+    (place / "in").mkdir(parents=True)
+    write_input(spark, place / "in", 0)
+    run(spark, BY_NAME[name], place / "in", place / "rescaled")
+    shutil.copytree(place / "rescaled", place / "twin")
+    report = penstock.state.rescale(str(place / "rescaled"), 6, spark=spark)
+    assert [store.rows for store in report.stores] == [200]
+    write_input(spark, place / "in", 1)
+    later = run(spark, BY_NAME[name], place / "in", place / "twin")
+    assert later
+    assert run(spark, BY_NAME[name], place / "in", place / "rescaled") == later
+
+
 CASES = {name: lambda rest=rest: same_rows(*rest) for name, *rest in PIPELINES} | {
     "files of two sinks": several_files,
     "explain": explained,
@@ -296,6 +314,8 @@ CASES = {name: lambda rest=rest: same_rows(*rest) for name, *rest in PIPELINES} 
     "an event log": watched,
     "a served session": served,
     "an error of a Python function": failing_in_python,
+    "more key groups in RocksDB": lambda: rescaled("counts updated"),
+    "more key groups in memory": lambda: rescaled("counts in memory"),
 }
 failed = 0
 started = time.time()

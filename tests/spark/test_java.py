@@ -28,14 +28,18 @@ ROOT = Path(__file__).parent.parent.parent
 JAVA = {file.stem: file.read_text() for file in sorted(SOURCES.glob("*.java"))}
 PYTHON = "\n".join(file.read_text() for file in sorted((ROOT / "src" / "penstock" / "spark").rglob("*.py")))
 HELPERS = Counter(re.findall(r'helper\((?:bridge, )?"(\w+)"(?:, on_executors=\w+)?\)\s*\.(\w+)\(', PYTHON))
-INSTANCES = set(re.findall(r'new_instance\(\w+(?:\.\w+)?, "(\w+)"', PYTHON)) | {"KeyGroupMover", "SnapshotMover"}
+INSTANCES = set(re.findall(r'new_instance\(\w+(?:\.\w+)?, "(\w+)"', PYTHON)) | {
+    "KeyGroupMover",
+    "RowMover",
+    "SnapshotMover",
+}
 METHOD = re.compile(
     r"^ +(?:(public|private) )?(?:static )?(?:final )?[\w.<>\[\], ?]+ (\w+)\([^;{]*\)[^;{]*\{$", re.MULTILINE
 )
 DECLARED = re.compile(r"^    (?:abstract )?\w[\w.<>\[\], ?]* (\w+)\([^;{=]*\)[^;{=]*;$", re.MULTILINE)
 """Methods of interfaces and abstract classes, which others implement."""
 OVERRIDDEN = re.compile(r"@Override\s+[^{]*\{")
-FOR_TASKS = {"CutLayouts", "KeyGroupMover", "LayoutCheck", "PulledRows", "SnapshotMover", "TaskAttempt"}
+FOR_TASKS = {"CutLayouts", "KeyGroupMover", "LayoutCheck", "PulledRows", "RowMover", "SnapshotMover", "TaskAttempt"}
 
 
 def methods(source: str) -> list[tuple[str, str]]:
@@ -80,7 +84,7 @@ def test_files_are_small(name: Any) -> None:
 
 
 def test_a_method_without_a_caller_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, method in (("PlanSearch", "observesMetrics"), ("StateMover", "readsGroups"), ("GroupRows", "next")):
+    for name, method in (("PlanSearch", "observesMetrics"), ("GroupMover", "readsGroups"), ("GroupRows", "next")):
         monkeypatch.setitem(JAVA, name, JAVA[name].replace(f" {method}(", " toNobody("))
         with pytest.raises(AssertionError, match="nobody calls toNobody"):
             test_every_class_and_method_has_a_caller(name)

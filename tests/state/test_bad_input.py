@@ -154,19 +154,59 @@ def test_another_state_store_than_sparks(spark: SparkSession, checkpoint: Any) -
     assert f"{STORE}.providerClass=" in said
 
 
-def test_a_spark_that_cannot_rewrite_state(
-    spark: SparkSession, checkpoint: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def older(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Older releases are only pretended here: the tests run with one Spark."""
 
-    def older(_: Any) -> Bridge:
-        bridge = Bridge(spark)
-        bridge.version = (4, 1)
-        return bridge
+    def bridge(_: Any) -> Bridge:
+        found = Bridge(spark)
+        found.version = (4, 0)
+        return found
 
-    monkeypatch.setattr(api, "bridge_of", older)
+    monkeypatch.setattr(api, "bridge_of", bridge)
+
+
+@pytest.mark.usefixtures("older")
+@pytest.mark.parametrize(
+    ("name", "operator"),
+    [
+        ("join in column families", "symmetricHashJoin"),
+        pytest.param("state with time to live", "transformWithStateInPandasExec", marks=pytest.mark.slow),
+    ],
+)
+def test_state_that_older_releases_cannot_rewrite(
+    spark: SparkSession, stopped: Any, tmp_path: Path, name: str, operator: str
+) -> None:
+    shutil.copytree(stopped(name).checkpoint, tmp_path / "checkpoint")
+    said = refused(spark, tmp_path / "checkpoint")
+    assert f"operator 0 ({operator}), store default: state of this operator cannot be rescaled before Spark 4.2" in said
+    assert f"this is Spark {spark.version}" in said
+
+
+@pytest.mark.usefixtures("older")
+def test_versions_of_state_that_older_releases_cannot_read(spark: SparkSession, checkpoint: Any) -> None:
+    (checkpoint / "commits/.1.crc").unlink()
+    commit = checkpoint / "commits/1"
+    commit.write_text(commit.read_text().replace("v1", "v2"))
     said = refused(spark, checkpoint)
-    assert f"Spark {spark.version} cannot rewrite state offline as is needed here; Spark 4.2 can" in said
+    assert "its checkpoint has format version 2, which only a running query can read" in said
+
+
+@pytest.mark.usefixtures("older")
+def test_methods_that_older_releases_have_not(spark: SparkSession, checkpoint: Any) -> None:
+    said = refused(spark, checkpoint, method=RewriteMethod.SHUFFLE)
+    assert f"this is Spark {spark.version}, which takes the method rows only" in said
+
+
+@pytest.mark.parametrize("name", ["counts in memory", "counts updated"])
+def test_rows_in_another_key_group_than_their_own(spark: SparkSession, stopped: Any, tmp_path: Path, name: str) -> None:
+    shutil.copytree(stopped(name).checkpoint, tmp_path / "checkpoint")
+    groups = tmp_path / "checkpoint/state/0"
+    for old, new in (("1", "x"), ("2", "1"), ("x", "2")):
+        (groups / old).rename(groups / new)
+    said = refused(spark, tmp_path / "checkpoint")
+    assert "in a wrong key group" in said or "has a row of key group" in said
+    assert "the checkpoint is unchanged" in said
 
 
 def test_methods_that_need_rocksdb(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:

@@ -49,9 +49,15 @@ BEFORE = {
     "state/0/0/1.zip": "old",
     METADATA: "of 4",
 }
-COMPLETE = Journal(1, 4, 8).publishing(FILES, {METADATA: BEFORE[METADATA]})
 STAGED_FILES = {"offsets/2": offsets(8), "commits/2": "v1\n{}", METADATA: "of 8"} | dict.fromkeys(FILES, "new")
-AFTER = BEFORE | STAGED_FILES | {f"{PAST}/2.json": COMPLETE.text.decode()}
+
+
+def complete(*, barrier: bool) -> Journal:
+    return Journal(1, 4, 8).publishing(FILES, {METADATA: BEFORE[METADATA]}, barrier=barrier)
+
+
+def after(*, barrier: bool) -> dict[str, str]:
+    return BEFORE | STAGED_FILES | {f"{PAST}/2.json": complete(barrier=barrier).text.decode()}
 
 
 class Disk:
@@ -79,32 +85,41 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return disk
 
 
-def staged(folder: Path) -> tuple[Any, Journal]:
+@pytest.fixture(params=[False, True], ids=["Spark 4.2", "Spark 4.1"])
+def barrier(request: Any) -> bool:
+    """Whether a query is kept from starting in between, as releases before 4.2 need it."""
+    return bool(request.param)
+
+
+def staged(folder: Path, *, barrier: bool) -> tuple[Any, Journal]:
     """A checkpoint whose rescale from 4 to 8 is complete and checked, and not put in place yet."""
     write(folder, BEFORE)
     write(folder / STAGED, STAGED_FILES)
-    COMPLETE.save(LocalFolder(None, str(folder)))  # type: ignore[arg-type]
-    return Checkpoint(None, str(folder)), COMPLETE  # type: ignore[arg-type]
+    journal = complete(barrier=barrier)
+    journal.save(LocalFolder(None, str(folder)))  # type: ignore[arg-type]
+    return Checkpoint(None, str(folder)), journal  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("disk")
-def test_put_in_place_and_undone(tmp_path: Path) -> None:
-    checkpoint, journal = staged(tmp_path / "a")
+def test_put_in_place_and_undone(tmp_path: Path, barrier: Any) -> None:
+    checkpoint, journal = staged(tmp_path / "a", barrier=barrier)
     publish(checkpoint, journal)
-    assert tree(tmp_path / "a") == AFTER
+    assert tree(tmp_path / "a") == after(barrier=barrier)
     assert not (tmp_path / "a" / FOLDER).exists()
-    checkpoint, journal = staged(tmp_path / "b")
+    checkpoint, journal = staged(tmp_path / "b", barrier=barrier)
     undo(checkpoint, journal)
     assert tree(tmp_path / "b") == BEFORE
     assert not (tmp_path / "b" / FOLDER).exists()
 
 
 @pytest.mark.parametrize("then", ["finished", "undone"])
-def test_whatever_change_is_refused_it_can_be_finished_and_undone(tmp_path: Path, disk: Disk, then: str) -> None:
+def test_whatever_change_is_refused_it_can_be_finished_and_undone(
+    tmp_path: Path, disk: Disk, then: str, barrier: Any
+) -> None:
     refused = 0
     for step in range(1, 99):
         folder = tmp_path / str(step)
-        checkpoint, journal = staged(folder)
+        checkpoint, journal = staged(folder, barrier=barrier)
         disk.changes, disk.refuses = 0, step
         try:
             publish(checkpoint, journal)
@@ -116,7 +131,7 @@ def test_whatever_change_is_refused_it_can_be_finished_and_undone(tmp_path: Path
             break
         disk.refuses = 0
         left = Journal.load(checkpoint.folder)
-        is_complete = (folder / "commits/2").exists()
+        is_complete = (folder / "commits/2").exists() and not (folder / "offsets/3").exists()
         if left is not None and then == "finished":
             publish(checkpoint, left)
         elif left is not None and is_complete:
@@ -124,14 +139,18 @@ def test_whatever_change_is_refused_it_can_be_finished_and_undone(tmp_path: Path
                 undo(checkpoint, left)
         elif left is not None:
             undo(checkpoint, left)
-        assert tree(folder) == (AFTER if is_complete or then == "finished" else BEFORE), f"change {step}"
+        assert tree(folder) == (after(barrier=barrier) if is_complete or then == "finished" else BEFORE), (
+            f"change {step}"
+        )
     assert refused >= 2 * len(FILES), "each file is moved, and what is in its place deleted first"
 
 
-def test_an_undo_that_is_refused_is_done_again(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undo_that_is_refused_is_done_again(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, barrier: Any
+) -> None:
     for step in range(1, 99):
         folder = tmp_path / str(step)
-        checkpoint, journal = staged(folder)
+        checkpoint, journal = staged(folder, barrier=barrier)
         disk.refuses = 0
         with monkeypatch.context() as patch:
             patch.setattr(LocalFolder, "move_to", lambda *_: False)
@@ -156,10 +175,10 @@ def test_an_undo_that_is_refused_is_done_again(tmp_path: Path, disk: Disk, monke
 @pytest.mark.usefixtures("disk")
 @pytest.mark.parametrize("refusal", [OSError(errno.EXDEV, "on another volume"), OSError(errno.ENOSPC, "full"), None])
 def test_a_move_that_is_refused_is_not_taken_for_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: OSError | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: OSError | None, barrier: Any
 ) -> None:
     """By an exception or without one, where another file is in its place."""
-    checkpoint, journal = staged(tmp_path)
+    checkpoint, journal = staged(tmp_path, barrier=barrier)
 
     def refuses(_: LocalFolder, target: LocalFolder) -> bool:
         if refusal is not None:
@@ -174,12 +193,41 @@ def test_a_move_that_is_refused_is_not_taken_for_done(
     assert (refusal.strerror if refusal is not None else "could not be moved") in (found.value.cause or "")
     assert not (tmp_path / "commits/2").exists()
     publish(checkpoint, journal)
-    assert tree(tmp_path) == AFTER
+    assert tree(tmp_path) == after(barrier=barrier)
 
 
-def went_on(folder: Path, number: int) -> dict[str, str]:
+@pytest.mark.usefixtures("disk")
+def test_a_barrier_stands_while_anything_is_half_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark reads the newest entry of the log first, and refuses to start a query whose entry it cannot read."""
+    checkpoint, journal = staged(tmp_path, barrier=True)
+    seen = []
+
+    def watched(change: Callable[..., Any]) -> Callable[..., Any]:
+        def with_a_look(*arguments: Any, **options: Any) -> Any:
+            found = change(*arguments, **options)
+            now = tree(tmp_path)
+            seen.append("whole" if now in (BEFORE, after(barrier=True)) else "offsets/3" in now)
+            return found
+
+        return with_a_look
+
+    for name in ("write", "move_to", "delete"):
+        monkeypatch.setattr(LocalFolder, name, watched(getattr(LocalFolder, name)))
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFolder, "move_to", lambda *_: False)
+        with pytest.raises(StateError, match="could not be moved"):
+            publish(checkpoint, journal)
+    undo(checkpoint, journal)
+    assert tree(tmp_path) == BEFORE
+    publish(*staged(tmp_path, barrier=True))
+    assert tree(tmp_path) == after(barrier=True)
+    assert False not in seen
+    assert seen.count(True) > 2 * len(FILES)
+
+
+def went_on(folder: Path, number: int, *, barrier: bool) -> dict[str, str]:
     """Let the query run until nothing of the batch after 1 is in its logs any more, and its sorted files are shared."""
-    write(folder, AFTER if number == 8 else BEFORE)
+    write(folder, after(barrier=barrier) if number == 8 else BEFORE)
     for name in ("offsets", "commits"):
         shutil.rmtree(folder / name)
         write(folder, {f"{name}/{batch}": offsets(number) if name == "offsets" else "v1\n{}" for batch in (151, 152)})
@@ -199,14 +247,14 @@ def went_on(folder: Path, number: int) -> dict[str, str]:
     ],
 )
 def test_a_query_that_went_on_for_long_is_left_as_it_is(
-    tmp_path: Path, number: int, phase: Phase, act: Callable[..., None], said: str | None
+    tmp_path: Path, number: int, phase: Phase, act: Callable[..., None], said: str | None, barrier: Any
 ) -> None:
     """What was written aside was left: after a rescale that was complete, or before it began to be put in place."""
-    checkpoint, journal = staged(tmp_path)
+    checkpoint, journal = staged(tmp_path, barrier=barrier)
     if phase is Phase.ABORTING:
         journal = journal.aborting()
         journal.save(checkpoint.folder)
-    before = went_on(tmp_path, number)
+    before = went_on(tmp_path, number, barrier=barrier)
     with pytest.raises(StateError, match=said) if said else nullcontext():
         act(checkpoint, journal)
     assert tree(tmp_path) == before

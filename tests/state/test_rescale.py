@@ -10,6 +10,8 @@ import pytest
 
 import penstock.state as st
 from penstock.spark.dataframes import with_settings
+from penstock.spark.jvm import Bridge
+from penstock.spark.state_store import has_offline_tools
 from penstock.state.rewrite_methods import RewriteMethod
 from tests.state.queries import BASE, QUERIES, QUERIES_IN_MEMORY, Stopped, run
 
@@ -63,12 +65,15 @@ def rescaled(
 def test_later_output_is_the_same(
     spark: SparkSession, stopped: Any, tmp_path: Path, name: Any, numbers: Any, method: Any
 ) -> None:
+    rows_only = "in memory" in name or not has_offline_tools(Bridge(spark))
+    if rows_only and method is not None and method is not RewriteMethod.ROWS:
+        pytest.skip("this Spark has the method rows only")
     one = stopped(name)
     assert one.later, "a query that gives nothing later shows nothing"
     reports = rescaled(spark, one, tmp_path / "checkpoint", numbers, method)
     for report in reports:
         for store in report.stores:
-            assert store.method == (method or (RewriteMethod.ROWS if "in memory" in name else RewriteMethod.FILES))
+            assert store.method == (method or (RewriteMethod.ROWS if rows_only else RewriteMethod.FILES))
     assert run(spark, one.query, one.input, tmp_path / "checkpoint") == one.later
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.spark.compiled import new_instance
 from penstock.spark.state_store import (
     GroupCount,
+    RowDealer,
     StateRewrite,
     StateSession,
     Written,
@@ -28,11 +29,6 @@ IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStore
 _MOVER = "SnapshotMover"
 
 
-def writes_snapshots(bridge: Bridge) -> str | None:
-    """Return None where snapshots can be written on this Spark, else why not."""
-    return compile_problem(bridge, _MOVER)
-
-
 class SnapshotSession(StateSession):
     """A session for reading such stores.
 
@@ -47,6 +43,21 @@ class SnapshotSession(StateSession):
     def __init__(self, bridge: Bridge, format_version: int, join_format: int) -> None:
         super().__init__(bridge, format_version)
         self._join_format = join_format
+
+    @property
+    def rows_only(self) -> str:
+        """Why stores are written row by row, and how."""
+        return "old groups are read once, new ones are written as snapshots"
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why nothing can be written on this Spark."""
+        problem = compile_problem(self.bridge, _MOVER)
+        return None if problem is None else f"snapshots of its state store cannot be written: {problem}"
+
+    def rewrite(self, format_version: int, source: str, batch: int, target: str) -> SnapshotRewrite:
+        """Return what writes the stores of a checkpoint anew."""
+        return SnapshotRewrite(self, format_version, source, batch, target)
 
     def _mover(self, location: str, batch: int, operator: int, store: str, groups: int) -> Any:
         """Return what reads a store in tasks."""
@@ -71,7 +82,7 @@ class SnapshotSession(StateSession):
     count_with_sql = count
 
 
-class SnapshotRewrite(StateRewrite):
+class SnapshotRewrite(StateRewrite, RowDealer):
     """Writes such stores anew.
 
     Parameters
@@ -86,10 +97,14 @@ class SnapshotRewrite(StateRewrite):
         super().__init__(session.bridge, format_version, source, batch, target)
         self._reading = session
 
-    def write_snapshots(
-        self, store: StoreId, groups: int, tasks: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]
+    def deal_rows(
+        self,
+        store: StoreId,
+        old: int,  # noqa: ARG002
+        groups: int,
+        tasks: Iterable[tuple[tuple[int, ...], tuple[int, ...]]],
     ) -> Written:
-        """Write a store as one snapshot for each new group; the parameters are those of `move_files`."""
+        """Write a store as one snapshot for each new group."""
         mover = self._reading._mover(self._source, self._batch, store.operator, store.name, groups)
         mover.writes(*self._writing(store))
         return self._moved(mover, tasks)

@@ -7,31 +7,30 @@ what is missing in a release shows when it is looked up, before anything is writ
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.compiled import new_instance
-from penstock.spark.jvm import items, option
+from penstock.spark.jvm import items, option, root_cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.spark.jvm import Bridge
 
-_STATE = "org.apache.spark.sql.execution.streaming.state."
+STATE = "org.apache.spark.sql.execution.streaming.state."
 _METADATA = "org.apache.spark.sql.execution.datasources.v2.state.metadata.StateMetadataPartitionReader"
-ROCKSDB = f"{_STATE}RocksDBStateStoreProvider"
+ROCKSDB = f"{STATE}RocksDBStateStoreProvider"
 FORMAT_VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 TRACK_ROWS = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows"
 _MOVER = "KeyGroupMover"
 
 
-def rewrites_state(bridge: Bridge) -> str | None:
-    """Return None where this Spark can rewrite state offline, else what is missing."""
-    if bridge.version < (4, 2):
-        return f"Spark {bridge.spark.version} cannot rewrite state offline as is needed here; Spark 4.2 can"
-    return None
+def has_offline_tools(bridge: Bridge) -> bool:
+    """Whether this Spark has tools of its own for state at rest, and notices state that they left half changed."""
+    return bridge.version >= (4, 2)
 
 
 def moves_files(bridge: Bridge) -> str | None:
@@ -44,7 +43,7 @@ def compile_problem(bridge: Bridge, mover: str) -> str | None:
     try:
         new_instance(bridge, mover)
     except Exception as error:  # noqa: BLE001 - whatever the compiler says, there is a second way
-        return f"its code does not fit Spark {bridge.spark.version}: {str(error).splitlines()[0]}"
+        return f"its code does not fit Spark {bridge.spark.version}: {root_cause(error).splitlines()[0]}"
     return None
 
 
@@ -112,6 +111,20 @@ class StateSession:
         self._session: Any = bridge.session.clone()._handle
         self._session.conf().set(FORMAT_VERSION, str(format_version))
 
+    @property
+    def rows_only(self) -> str | None:
+        """If stores can be written row by row only: why, and how."""
+        return None
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why nothing can be written on this Spark."""
+        return None
+
+    def rewrite(self, format_version: int, source: str, batch: int, target: str) -> StateRewrite:
+        """Return what writes the stores of a checkpoint anew; see `StateRewrite`."""
+        return StateRewrite(self.bridge, format_version, source, batch, target)
+
     def _rows(self, location: str, batch: int, operator: int, store: str) -> Any:
         """Return the Dataset of all rows of a store after a batch.
 
@@ -139,6 +152,8 @@ class StateSession:
 
     def count(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
         """Read a whole store and return, for each key group, its rows and those that belong elsewhere."""
+        if moves_files(self.bridge) is not None:
+            return self.count_with_sql(location, batch, store, groups)
         factory, partitions = self._readers(self._rows(location, batch, store.operator, store.name))
         mover = new_instance(self.bridge, _MOVER)
         mover.reads(factory, partitions, groups, store.keyed)
@@ -171,6 +186,16 @@ class StateSession:
         return [str(answer).split("\t") for answer in answers]
 
 
+class RowDealer(ABC):
+    """What writes stores row by row, and in no other way: the rewrites of sessions that are `rows_only`."""
+
+    @abstractmethod
+    def deal_rows(
+        self, store: StoreId, old: int, groups: int, tasks: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]
+    ) -> Written:
+        """Write a store, each task its own groups; the parameters are those of `StateRewrite.move_files`."""
+
+
 class StateRewrite(StateSession):
     """Writes the stores of one checkpoint anew into another.
 
@@ -199,7 +224,7 @@ class StateRewrite(StateSession):
             # A function that gives the same whatever it is given; a map with a default is one, made without a callback.
             empty = self.bridge.companion("scala.collection.immutable.Map").empty()
             constant = self.bridge.some(empty.withDefaultValue(transformed))
-        return self.bridge.find(f"{_STATE}StateRewriter")(
+        return self.bridge.find(f"{STATE}StateRewriter")(
             self._session,
             self._batch,
             self._batch + 1,

@@ -1,6 +1,7 @@
 """Running streaming queries: ending one after its batch, giving a handle another run, what a sink keeps of batches.
 
-Uses ``StreamExecution`` and ``FileStreamSinkLog`` of ``org.apache.spark.sql.execution.streaming`` (Spark 4.2 and 4.3).
+Uses ``StreamExecution`` and ``FileStreamSinkLog`` of ``org.apache.spark.sql.execution.streaming``, or since Spark 4.1
+of packages below it.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def end_after_batch(bridge: Bridge, query: StreamingQuery) -> None:
     time of its next batch, which it then would not start.
     """
     execution = executing(query)
-    execution.state().set(bridge.companion(f"{_STREAMING}runtime.TERMINATED"))
+    execution.state().set(bridge.companion(_place(bridge, "runtime.TERMINATED")))
     thread = execution.queryExecutionThread()
     arrays = bridge.find("scala.collection.immutable.ArraySeq")
     while thread.isAlive():
@@ -114,9 +115,14 @@ def wait_until_started(query: StreamingQuery) -> str | None:
 
 def log_empty_batch(bridge: Bridge, log_folder: str, batch: int) -> None:
     """Tell the log of a file sink that a batch wrote no files; it must have an entry for each."""
-    log = bridge.find(f"{_STREAMING}sinks.FileStreamSinkLog")(1, bridge.session._handle, log_folder, bridge.none)
-    status = f"{_STREAMING}sinks.SinkFileStatus"
+    name, status = (_place(bridge, f"sinks.{simple}") for simple in ("FileStreamSinkLog", "SinkFileStatus"))
+    log = bridge.find(name)(1, bridge.session._handle, log_folder, bridge.none)
     log.add(batch, bridge.new_array(status, []))
+
+
+def _place(bridge: Bridge, name: str) -> str:
+    """Return the full name of a class, which is given with the package below Spark's for streaming."""
+    return _STREAMING + (name if bridge.version >= (4, 1) else name.rpartition(".")[2])
 
 
 def start_inheriting(name: str, target: Callable[[], object]) -> None:

@@ -103,7 +103,8 @@ def rescale(
     ------
     StateError
         If the state cannot be rescaled, or the rescale fails. The checkpoint is then unchanged. A state can be rescaled
-        if its query is stopped, Spark is 4.2 or newer, and it is kept in one of Spark's own two stores.
+        if its query is stopped, and it is kept in one of Spark's own two stores; before Spark 4.2 only if it has no
+        column families.
     """
     check_path(checkpoint, "rescale")
     check_max_parallelism(max_parallelism)

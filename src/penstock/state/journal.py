@@ -44,6 +44,8 @@ class Journal:
         The files to move: paths relative to the checkpoint, the same in the staged one.
     replaced
         The old text of the files that are replaced, by path.
+    barrier
+        Whether a `penstock.state.barrier.Barrier` stands while files are put in place.
     """
 
     batch: int
@@ -52,6 +54,7 @@ class Journal:
     phase: Phase = Phase.STAGING
     files: tuple[str, ...] = ()
     replaced: dict[str, str] = field(default_factory=dict)
+    barrier: bool = False
 
     @classmethod
     def load(cls, checkpoint: Folder) -> Self | None:
@@ -87,9 +90,9 @@ class Journal:
         """Return the journal of a rescale that is taken back."""
         return replace(self, phase=Phase.ABORTING)
 
-    def publishing(self, files: tuple[str, ...], replaced: dict[str, str]) -> Self:
+    def publishing(self, files: tuple[str, ...], replaced: dict[str, str], *, barrier: bool) -> Self:
         """Return the journal of the next phase."""
-        return replace(self, phase=Phase.PUBLISHING, files=files, replaced=replaced)
+        return replace(self, phase=Phase.PUBLISHING, files=files, replaced=replaced, barrier=barrier)
 
 
 def _file(checkpoint: Folder, phase: Phase) -> Folder:

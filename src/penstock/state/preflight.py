@@ -10,8 +10,8 @@ from penstock.errors import StateError
 from penstock.spark.filesystem import Folder
 from penstock.spark.jobs import cluster_cores
 from penstock.spark.jvm import root_cause
-from penstock.spark.snapshot_state import IN_MEMORY, writes_snapshots
-from penstock.spark.state_store import ROCKSDB, StoreId, moves_files, rewrites_state, running_queries
+from penstock.spark.snapshot_state import IN_MEMORY
+from penstock.spark.state_store import ROCKSDB, StoreId, moves_files, running_queries
 from penstock.state.assignment import StateAssignment
 from penstock.state.layout import ENCODING, PROVIDER
 from penstock.state.marker import MARKER, runs_elsewhere
@@ -107,10 +107,9 @@ def plan_rescale(
     """
     batch, old, format_version = _logs(checkpoint)
     assignment = StateAssignment(old, new)
-    found = [problem for problem in (rewrites_state(bridge),) if problem]
     provider = checkpoint.offsets(batch).conf.get(PROVIDER, "unknown")
-    found += _log_obstacles(checkpoint, old, new)
-    found += _provider_obstacles(bridge, provider, method)
+    session = open_stores(bridge, checkpoint, batch)
+    found = [*_log_obstacles(checkpoint, old, new), *_store_obstacles(session, provider, method)]
     if not running:
         found += _unfinished_batch(checkpoint, batch, old)
         found += _running_queries(bridge, checkpoint)
@@ -118,8 +117,7 @@ def plan_rescale(
     stores: tuple[StorePlan, ...] = ()
     size = 0
     if not found:
-        session = open_stores(bridge, checkpoint, batch)
-        stores, problems = _stores(session, checkpoint, batch, assignment, method, provider)
+        stores, problems = _stores(session, checkpoint, batch, assignment, method)
         size = sum(files.size for files in checkpoint.files(old))
         found += [*problems, *_space_obstacles(checkpoint, size)]
     if found:
@@ -144,18 +142,19 @@ def _log_obstacles(checkpoint: Checkpoint, old: int, new: int) -> Iterator[str]:
         yield "it has no state: a stateless query takes any number of partitions"
 
 
-def _provider_obstacles(bridge: Bridge, provider: str, method: RewriteMethod | None) -> Iterator[str]:
+def _store_obstacles(session: StateSession, provider: str, method: RewriteMethod | None) -> Iterator[str]:
     if provider not in {ROCKSDB, IN_MEMORY}:
         yield (
             f"its state store is {provider.rpartition('.')[2]}; only Spark's own two can be rescaled. The first batch "
             f"of a query fixes the state store: start the query with a new checkpoint and {PROVIDER}={ROCKSDB}"
         )
-    if provider == IN_MEMORY:
-        problem = writes_snapshots(bridge)
-        if problem is not None:
-            yield f"snapshots of its state store cannot be written: {problem}"
-        if method not in {None, RewriteMethod.ROWS}:
-            yield f"its state store is {provider.rpartition('.')[2]}, which takes the method {RewriteMethod.ROWS} only"
+    elif session.obstacle is not None:
+        yield session.obstacle
+    if session.rows_only is not None and method not in {None, RewriteMethod.ROWS}:
+        what = f"its state store is {provider.rpartition('.')[2]}"
+        if provider != IN_MEMORY:
+            what = f"this is Spark {session.bridge.spark.version}"
+        yield f"{what}, which takes the method {RewriteMethod.ROWS} only"
 
 
 def _unfinished_batch(checkpoint: Checkpoint, batch: int, old: int) -> Iterator[str]:
@@ -195,11 +194,10 @@ def _stores(
     batch: int,
     assignment: StateAssignment,
     method: RewriteMethod | None,
-    provider: str,
 ) -> tuple[tuple[StorePlan, ...], list[str]]:
     plans, problems = [], []
     encoding = checkpoint.offsets(batch).conf.get(ENCODING, "unsaferow")
-    files_problem = moves_files(session.bridge)
+    files_problem = session.rows_only or moves_files(session.bridge)
     slots = cluster_cores(session.bridge)
     for operator in checkpoint.operators:
         for name in operator.stores:
@@ -209,8 +207,8 @@ def _stores(
             except Exception as error:  # noqa: BLE001 - Spark refuses in many classes of exception
                 problems.append(f"{what}: {root_cause(error)}")
                 continue
-            if provider == IN_MEMORY:
-                chosen, reason = RewriteMethod.ROWS, "old groups are read once, new ones are written as snapshots"
+            if session.rows_only is not None:
+                chosen, reason = RewriteMethod.ROWS, session.rows_only
             else:
                 chosen, reason = choose_method(
                     assignment, keyed=bool(key), encoding=encoding, files_problem=files_problem, slots=slots

@@ -2,7 +2,8 @@
 
 The checkpoint is not touched until the new state is complete and checked. The change is one more batch that reads no
 data. Its offsets with the new number are put in place first (from then on Spark refuses to start the query), then its
-state, and last its commit. A process that dies in between leaves a journal, which lets the next one finish or undo it.
+state, and last its commit. Before Spark 4.2 a `Barrier` stands from before the first of these until after the last. A
+process that dies in between leaves a journal, which lets the next one finish or undo it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import PenstockError, StateError
 from penstock.spark.jobs import cluster_cores, wait_for_tasks
 from penstock.spark.jvm import root_cause
-from penstock.spark.snapshot_state import SnapshotRewrite, SnapshotSession
-from penstock.spark.state_store import StateRewrite, moves_files
+from penstock.spark.state_store import RowDealer, has_offline_tools
+from penstock.state.barrier import Barrier
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.journal import FOLDER, STAGED, Journal, Phase
 from penstock.state.past_rescales import forget, remember
@@ -27,7 +28,7 @@ from penstock.state.stores import open_stores
 if TYPE_CHECKING:
     from penstock.spark.filesystem import Folder
     from penstock.spark.jvm import Bridge
-    from penstock.spark.state_store import GroupCount
+    from penstock.spark.state_store import StateRewrite
     from penstock.state.preflight import RescalePlan, StorePlan
 
 log = logging.getLogger("penstock.state")
@@ -109,7 +110,9 @@ class Rescale:
             self._staged.make()
             journal.save(self._checkpoint.folder)
             self._prepare()
-            rewrite = self._rewrite()
+            rewrite = self._stores.rewrite(
+                self._plan.format_version, self._plan.location, self._plan.batch, str(self._staged)
+            )
             reports, ids = [], {}
             for done, plan in enumerate(self._plan.stores):
                 doing = f"writing operator {plan.store.operator} ({plan.operator_name}), store {plan.store.name}"
@@ -120,7 +123,7 @@ class Rescale:
             self._commit_staged(ids)
             doing = "checking the new state"
             reports = [self._checked(plan, report) for plan, report in zip(self._plan.stores, reports, strict=True)]
-            journal = journal.publishing(*self._changes())
+            journal = journal.publishing(*self._changes(), barrier=not has_offline_tools(self._bridge))
             journal.save(self._checkpoint.folder)
         except PenstockError:
             tidy(self._checkpoint.folder)
@@ -137,12 +140,6 @@ class Rescale:
         return RescaleReport(
             self._plan.location, self._next, journal.old, journal.new, tuple(reports), time.monotonic() - began
         )
-
-    def _rewrite(self) -> StateRewrite:
-        plan, staged = self._plan, str(self._staged)
-        if isinstance(self._stores, SnapshotSession):
-            return SnapshotRewrite(self._stores, plan.format_version, plan.location, plan.batch, staged)
-        return StateRewrite(self._bridge, plan.format_version, plan.location, plan.batch, staged)
 
     def _prepare(self) -> None:
         """Make a checkpoint that has everything except state."""
@@ -172,8 +169,8 @@ class Rescale:
         units = [(unit.reads, unit.writes) for unit in assignment.work_units(cluster_cores(self._bridge))]
         if not store.keyed:
             units = [((0,), (0,))]
-        if isinstance(rewrite, SnapshotRewrite):
-            written = rewrite.write_snapshots(store, assignment.new, units)
+        if isinstance(rewrite, RowDealer):
+            written = rewrite.deal_rows(store, assignment.old, assignment.new, units)
         elif method is RewriteMethod.FILES:
             try:
                 written = rewrite.move_files(store, assignment.new, units)
@@ -185,7 +182,7 @@ class Rescale:
                 self._discard(store.operator, store.name)
                 method = RewriteMethod.SHUFFLE if assignment.change == "regroup" else RewriteMethod.ROWS
                 reason = f"not by files: {root_cause(error)}"
-        if method is not RewriteMethod.FILES and not isinstance(rewrite, SnapshotRewrite):
+        if method is not RewriteMethod.FILES and not isinstance(rewrite, RowDealer):
             written = rewrite.put_rows(store, assignment.old, assignment.new, shuffle=method is RewriteMethod.SHUFFLE)
         rows = -1 if written.rows_read is None else written.rows_read
         seconds = time.monotonic() - began
@@ -212,11 +209,10 @@ class Rescale:
 
     def _checked(self, plan: StorePlan, report: StoreReport) -> StoreReport:
         """Check that the new state has as many rows as before, each in its own key group."""
-        compiled = moves_files(self._bridge) is None
-        now = self._counted(str(self._staged), self._next, plan, self._plan.assignment.new, compiled)
+        now = self._stores.count(str(self._staged), self._next, plan.store, self._plan.assignment.new)
         before = report.rows
         if before < 0:
-            counts = self._counted(self._plan.location, self._plan.batch, plan, self._plan.assignment.old, compiled)
+            counts = self._stores.count(self._plan.location, self._plan.batch, plan.store, self._plan.assignment.old)
             before = sum(count.rows for count in counts)
         rows, foreign = sum(count.rows for count in now), sum(count.foreign for count in now)
         if rows != before or foreign:
@@ -224,17 +220,6 @@ class Rescale:
             raise StateError.failed(self._plan.location, "the check", f"{what}, {foreign:,} in a wrong key group")
         largest = max((count.rows for count in now), default=0)
         return StoreReport(**asdict(report) | {"rows": rows, "largest_group": largest})
-
-    def _counted(
-        self,
-        location: str,
-        batch: int,
-        plan: StorePlan,
-        groups: int,
-        compiled: bool,  # noqa: FBT001
-    ) -> list[GroupCount]:
-        count = self._stores.count if compiled else self._stores.count_with_sql
-        return count(location, batch, plan.store, groups)
 
     def _changes(self) -> tuple[tuple[str, ...], dict[str, str]]:
         """Return the files to move, and the old text of the files to replace."""
@@ -300,7 +285,7 @@ def _outcome(checkpoint: Checkpoint, journal: Journal) -> bool | None:
     Its own commit alone does not tell: Spark removes those of old batches.
     """
     latest = checkpoint.latest("commits")
-    if latest is None or latest <= journal.batch:
+    if latest is None or latest <= journal.batch or _barrier(checkpoint, journal).stands():
         return None
     return checkpoint.offsets(latest).max_parallelism == journal.new
 
@@ -311,7 +296,10 @@ def _put_in_place(checkpoint: Checkpoint, journal: Journal) -> bool:
     following = journal.batch + 1
     offsets = staged.child(f"offsets/{following}").read()
     entry = folder.child(f"offsets/{following}")
+    barrier = _barrier(checkpoint, journal)
+    barrier.put_up()
     if not entry.write(offsets) and entry.read() != offsets:
+        barrier.take_down()
         return False
     for file in journal.files:
         _move(staged.child(file), folder.child(file))
@@ -319,7 +307,12 @@ def _put_in_place(checkpoint: Checkpoint, journal: Journal) -> bool:
         folder.child(file).write(staged.child(file).read(), overwrite=True)
     remember(folder, journal)
     folder.child(f"commits/{following}").write(staged.child(f"commits/{following}").read())
+    barrier.take_down()
     return True
+
+
+def _barrier(checkpoint: Checkpoint, journal: Journal) -> Barrier:
+    return Barrier(checkpoint.folder, journal.batch + 1, needed=journal.barrier)
 
 
 def _move(source: Folder, target: Folder) -> None:
@@ -359,16 +352,19 @@ def _take_back(checkpoint: Checkpoint, journal: Journal) -> None:
     folder, staged = checkpoint.folder, checkpoint.folder.child(FOLDER).child(STAGED)
     following = journal.batch + 1
     entry = folder.child(f"offsets/{following}")
-    if not entry.exists() or entry.read() != staged.child(f"offsets/{following}").read():
-        return  # nothing was put in place
-    # From here on the rescale can only be undone: what is removed cannot be put in place again.
-    journal.aborting().save(folder)
-    for file in journal.files:
-        folder.child(file).delete()  # where a rename is a copy, it may be there and still be staged, too
-    for file, text in journal.replaced.items():
-        folder.child(file).write(text.encode(), overwrite=True)
-    forget(folder, journal)
-    entry.delete()
+    barrier = _barrier(checkpoint, journal)
+    if entry.exists() and entry.read() == staged.child(f"offsets/{following}").read():
+        # From here on the rescale can only be undone: what is removed cannot be put in place again.
+        journal.aborting().save(folder)
+        for file in journal.files:
+            folder.child(file).delete()  # where a rename is a copy, it may be there and still be staged, too
+        for file, text in journal.replaced.items():
+            folder.child(file).write(text.encode(), overwrite=True)
+        forget(folder, journal)
+        if barrier.stands():
+            folder.child(f"commits/{following}").delete()  # it does not count until the barrier is down
+        entry.delete()
+    barrier.take_down()
 
 
 def discard(folder: Folder) -> None:

@@ -14,7 +14,6 @@ from penstock.spark.dataframes import with_settings
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import root_cause
 from penstock.spark.session import session_settings
-from penstock.spark.state_store import rewrites_state
 from penstock.spark.streaming_queries import (
     ReplaceableQuery,
     end_after_batch,
@@ -103,8 +102,8 @@ class QueryStart:
     def _settle(self) -> None:
         """Finish or undo a rescale that was stopped, and tell a log of files of earlier rescales."""
         found = settled(self.bridge, self.location)
-        if found is None or rewrites_state(self.bridge) is not None:
-            return  # there are no rescales
+        if found is None:
+            return
         folder = written_folder(self.bridge, self.writer)
         if folder is not None:
             complete_sink_log(self.bridge, found, folder)

@@ -4,19 +4,14 @@ import java.util.Arrays;
 import java.util.Map;
 
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.BoundReference;
-import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
-import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.execution.streaming.state.ColumnFamilyInfo;
 import org.apache.spark.sql.execution.streaming.state.RocksDB;
 import org.apache.spark.sql.execution.streaming.state.RocksDBKeyStateEncoder;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.StatePartitionKeyExtractor;
-import org.apache.spark.sql.types.StructField;
-import org.apache.spark.sql.types.StructType;
 import org.rocksdb.ReadOptions;
 import org.rocksdb.RocksIterator;
 
@@ -166,20 +161,8 @@ final class KeyGroupReader extends GroupRows {
         Family(RocksDBKeyStateEncoder encoder, StatePartitionKeyExtractor extractor, boolean internal) {
             this.encoder = encoder;
             this.extractor = extractor;
-            this.group = projection(extractor.partitionKeySchema(), maxParallelism);
+            this.group = KeyGroups.projection(extractor.partitionKeySchema(), maxParallelism);
             this.internal = internal;
         }
-    }
-
-    /** Returns what computes the key group of a key. */
-    static UnsafeProjection projection(StructType schema, int maxParallelism) {
-        StructField[] fields = schema.fields();
-        Expression[] columns = new Expression[fields.length];
-        for (int i = 0; i < fields.length; i++) {
-            columns[i] = new BoundReference(i, fields[i].dataType(), fields[i].nullable());
-        }
-        HashPartitioning spread = new HashPartitioning(
-                scala.collection.immutable.ArraySeq$.MODULE$.unsafeWrapArray(columns), maxParallelism);
-        return UnsafeProjection.create(spread.partitionIdExpression());
     }
 }

@@ -8,7 +8,7 @@ import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvid
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 
 /** A new key group of a store that keeps its state in memory and in snapshots: an empty one at a version, then a snapshot. */
-final class SnapshotWriter {
+final class SnapshotWriter extends RowWriter {
     private static final String PACKAGE = "org.apache.spark.sql.execution.streaming.state.";
     static final String FAMILY = "default";
 
@@ -25,30 +25,28 @@ final class SnapshotWriter {
         Class<?> type = Class.forName(PACKAGE + "HDFSBackedStateStoreProvider$HDFSBackedStateStore", true,
                 provider.getClass().getClassLoader());
         Constructor<?> constructor = type.getConstructors()[0];
-        Object empty = PrivateMembers.get(provider, mangled("createHDFSBackedStateStoreMap"));
+        Object empty = PrivateMembers.get(provider, "createHDFSBackedStateStoreMap");
         opened = (StateStore) constructor.newInstance(
                 new Object[] {provider, Long.valueOf(batch), empty, Boolean.TRUE});
     }
 
-    private static String mangled(String name) {
-        return PACKAGE.replace('.', '$') + "HDFSBackedStateStoreProvider$$" + name;
-    }
-
+    @Override
     void add(UnsafeRow key, UnsafeRow value) {
         opened.put(key, value, FAMILY);
         rows++;
     }
 
-    /** Writes the snapshot, and returns its rows. */
-    long commit() throws Exception {
+    @Override
+    String commit() throws Exception {
         opened.commit();
         committed = true;
         // Spark writes the changes, too. On top of the old group's versions they would be another state.
-        Path folder = (Path) PrivateMembers.get(provider, mangled("baseDir"));
+        Path folder = (Path) PrivateMembers.get(provider, "baseDir");
         provider.fm().delete(new Path(folder, (batch + 1) + ".delta"));
-        return rows;
+        return rows + "\t";
     }
 
+    @Override
     void close() {
         if (!committed) {
             opened.abort();

@@ -1,14 +1,6 @@
 package penstock;
 
-import java.util.ArrayList;
-import java.util.Iterator;
-import java.util.List;
-
-import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.broadcast.Broadcast;
-import org.apache.spark.sql.connector.read.InputPartition;
-import org.apache.spark.sql.connector.read.PartitionReader;
-import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.execution.streaming.state.StatePartitionAllColumnFamiliesWriter;
 import org.apache.spark.sql.execution.streaming.state.StatePartitionWriterColumnFamilyInfo;
 import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
@@ -18,20 +10,9 @@ import org.apache.spark.util.SerializableConfiguration;
 
 import scala.Option;
 
-/**
- * Moves the state of one store from old key groups to new ones; how depends on the store's provider.
- *
- * An element "0,4|0,4,8" is a task: read old groups 0 and 4, write new groups 0, 4 and 8. With nothing to write the
- * groups are read and checked only. Answers are lines of tab-separated words.
- */
-public abstract class StateMover implements FlatMapFunction<Object, Object> {
+/** A mover whose new stores are made by Spark's own offline writer, which it has since 4.2. */
+public abstract class StateMover extends GroupMover {
     private static final long serialVersionUID = 1L;
-
-    /** How many groups keys are told apart into. */
-    int maxParallelism;
-
-    private PartitionReaderFactory readers;
-    private InputPartition[] groups;
 
     private StateStoreConf storeConf;
     private Broadcast<SerializableConfiguration> hadoopConf;
@@ -42,13 +23,6 @@ public abstract class StateMover implements FlatMapFunction<Object, Object> {
     @SuppressWarnings("serial") // all of Scala's maps are serializable
     private scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo> families;
     private Option<StateSchemaProvider> schemas;
-
-    /** What is read. */
-    void readsGroups(PartitionReaderFactory readers, Object groups, int maxParallelism) {
-        this.readers = readers;
-        this.groups = (InputPartition[]) groups;
-        this.maxParallelism = maxParallelism;
-    }
 
     /** Where new groups are written, and with which encoders. */
     public void writes(StateStoreConf storeConf, Broadcast<SerializableConfiguration> hadoopConf, String target,
@@ -65,24 +39,6 @@ public abstract class StateMover implements FlatMapFunction<Object, Object> {
         this.schemas = schemas;
     }
 
-    @Override
-    public Iterator<Object> call(Object task) throws Exception {
-        String[] sides = ((String) task).split("\\|", -1);
-        int[] reads = numbers(sides[0]);
-        return (sides[1].isEmpty() ? check(reads) : move(reads, numbers(sides[1]))).iterator();
-    }
-
-    /** Opens the rows of an old group. */
-    abstract GroupRows rows(int group) throws Exception;
-
-    /** Gives every row of old groups to the new group it belongs to, if it is one of those that are written. */
-    abstract List<Object> move(int[] reads, int[] writes) throws Exception;
-
-    /** Returns what reads an old group. */
-    PartitionReader<?> reader(int group) {
-        return readers.createReader(groups[group]);
-    }
-
     /** Returns the store of a new group, as Spark's own writer makes it. */
     StateStoreProvider provider(int group) {
         Object conf = hadoopConf.value();
@@ -97,35 +53,5 @@ public abstract class StateMover implements FlatMapFunction<Object, Object> {
 
     scala.collection.immutable.Map<String, ?> families() {
         return families;
-    }
-
-    private List<Object> check(int[] reads) throws Exception {
-        List<Object> answers = new ArrayList<>();
-        for (int group : reads) {
-            GroupRows input = rows(group);
-            try {
-                long rows = 0;
-                long foreign = 0;
-                while (input.next()) {
-                    rows++;
-                    if (input.group() != group) {
-                        foreign++;
-                    }
-                }
-                answers.add("checked\t" + group + "\t" + rows + "\t" + foreign);
-            } finally {
-                input.close();
-            }
-        }
-        return answers;
-    }
-
-    private static int[] numbers(String text) {
-        String[] words = text.split(",");
-        int[] found = new int[words.length];
-        for (int i = 0; i < words.length; i++) {
-            found[i] = Integer.parseInt(words[i]);
-        }
-        return found;
     }
 }

@@ -1,0 +1,52 @@
+package penstock;
+
+import java.util.ArrayList;
+import java.util.List;
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+
+/** A new key group that is given row by row. */
+abstract class RowWriter {
+    abstract void add(UnsafeRow key, UnsafeRow value) throws Exception;
+
+    /** Writes the group; returns its rows and the unique id of its version, which may be empty. */
+    abstract String commit() throws Exception;
+
+    abstract void close() throws Exception;
+
+    /** Gives every row of old groups to the new group it belongs to, if it is one of these; commits these. */
+    static List<Object> deal(GroupMover mover, int[] reads, int[] writes, RowWriter[] outputs) throws Exception {
+        List<Object> answers = new ArrayList<>();
+        for (int group : reads) {
+            answers.add("read\t" + group + "\t" + deal((SourceRows) mover.rows(group), outputs));
+        }
+        for (int group : writes) {
+            answers.add("written\t" + group + "\t" + outputs[group].commit());
+        }
+        return answers;
+    }
+
+    private static long deal(SourceRows rows, RowWriter[] outputs) throws Exception {
+        long read = 0;
+        try {
+            while (rows.next()) {
+                read++;
+                RowWriter output = outputs[rows.group()];
+                if (output != null) {
+                    output.add(rows.key(), rows.value());
+                }
+            }
+        } finally {
+            rows.close();
+        }
+        return read;
+    }
+
+    static void closeAll(RowWriter[] outputs) throws Exception {
+        for (RowWriter output : outputs) {
+            if (output != null) {
+                output.close();
+            }
+        }
+    }
+}
