@@ -144,7 +144,10 @@ class LocalFolder:
         return volumes_below(str(self._path))
 
     def read_if_there(self) -> bytes | None:
-        return self.read() if self.exists() else None
+        try:
+            return self.read()
+        except FileNotFoundError:
+            return None
 
     def touch(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -190,7 +190,7 @@ def _sessions(df: DataFrame) -> DataFrame:
     return df.withWatermark("t", "5 minutes").groupBy(F.session_window("t", "3 minutes"), "k").agg(F.count("*"))
 
 
-QUERIES = [
+OPERATORS = [
     Query("counts updated", _counts),
     Query("counts complete", _counts, "complete"),
     Query("windows appended", _windows, "append"),
@@ -221,6 +221,9 @@ QUERIES = [
         ),
         "append",
     ),
+]
+"""Every operator, with RocksDB as it is."""
+KINDS_OF_FILES = [
     Query("changelog", _counts, settings={f"{STORE}.rocksdb.changelogCheckpointing.enabled": "true"}),
     Query("changelog of a join", _join("left"), "append", {f"{STORE}.rocksdb.changelogCheckpointing.enabled": "true"}),
     Query("format 2", _counts, settings={f"{STORE}.checkpointFormatVersion": "2"}),
@@ -238,6 +241,8 @@ QUERIES = [
         "full join in column families", _join("full"), "append", {"spark.sql.streaming.join.stateFormatVersion": "3"}
     ),
 ]
+"""Other files of RocksDB, and other layouts in them."""
+QUERIES = [*OPERATORS, *KINDS_OF_FILES]
 _MEMORY = {f"{STORE}.providerClass": IN_MEMORY}
 QUERIES_IN_MEMORY = [
     Query(f"{name} in memory", query.build, query.mode, query.settings | _MEMORY | more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import uuid
@@ -47,7 +48,7 @@ def claimed(access: Access, path: str) -> Iterator[bool]:
             yield True
         finally:
             lease.end()
-            _remove(access, claim)
+            _remove(access, claim, content)
     finally:
         _HELD.discard(content)
 
@@ -60,13 +61,16 @@ def holder_of(access: Access, path: str) -> Owner | None:
 
 def _take(access: Access, claim: Folder, content: bytes) -> bool:
     if claim.write(content):
-        return True
+        return claim.read_if_there() == content  # object stores may let two make it: the later one has it
     dead = _left_by_dead(access, claim)
-    return dead is not None and _take_over(claim, dead, content)
+    return dead is not None and _replace(access, claim, dead, content)
 
 
-def _remove(access: Access, claim: Folder) -> None:
+def _remove(access: Access, claim: Folder, content: bytes) -> None:
+    """Remove a claim that is one's own; one that was taken for dead may have been replaced."""
     try:
+        if claim.read_if_there() != content:
+            return
         claim.delete()
         remove_lease(access, str(claim))
     except Exception:
@@ -89,15 +93,18 @@ def _left_by_dead(access: Access, claim: Folder) -> bytes | None:
     return None if alive else content
 
 
-def _take_over(claim: Folder, dead: bytes, content: bytes) -> bool:
-    """Replace the claim of a dead process: whoever renames it first."""
-    aside = claim.parent.child(f"{claim.name}-{uuid.uuid4().hex[:8]}")
-    if not claim.move_to(aside):
+def _replace(access: Access, claim: Folder, dead: bytes, content: bytes) -> bool:
+    """Replace what a dead process has left: whoever claims the right to replace just that.
+
+    No two claims hold the same, so that the claim of a process that lives is neither moved nor replaced.
+    """
+    right = claim.parent.child(f"{claim.name}-{hashlib.sha256(dead).hexdigest()[:16]}")
+    if not _take(access, right, content):
         return False
     try:
-        if aside.read() != dead:  # somebody else was quicker, and this is the claim of a process that lives
-            aside.move_to(claim)
+        if claim.read_if_there() != dead:  # somebody who had the right before has replaced it
             return False
-        return claim.write(content)
+        claim.write(content, overwrite=True)
+        return claim.read_if_there() == content
     finally:
-        aside.delete()
+        _remove(access, right, content)

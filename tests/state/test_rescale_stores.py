@@ -1,0 +1,24 @@
+"""Ways to keep state: a query that was rescaled goes on as its twin that was not, whatever its store and its files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.state.changes import ALL, CHOSEN, cases, goes_on_as_its_twin
+from tests.state.queries import KINDS_OF_FILES, QUERIES_IN_MEMORY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+CASES = cases(KINDS_OF_FILES, ALL) + cases(QUERIES_IN_MEMORY, CHOSEN)
+
+
+@pytest.mark.parametrize(("name", "method", "numbers"), CASES)
+def test_later_output_is_the_same(
+    spark: SparkSession, stopped: Any, tmp_path: Path, name: Any, method: Any, numbers: Any
+) -> None:
+    goes_on_as_its_twin(spark, stopped(name), tmp_path / "checkpoint", numbers, method)
