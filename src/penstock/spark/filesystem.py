@@ -168,6 +168,10 @@ class Folder:
             if "FileAlreadyExists" in str(error):
                 return False
             raise
+        if overwrite and self.read_if_there() != content:
+            # Spark renames another file onto this one, and does not tell where the file system refuses to.
+            self._fs.delete(self._hadoop_path, False)
+            return self.write(content)
         return True
 
     def copy_to(self, target: Folder) -> None:
