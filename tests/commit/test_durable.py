@@ -104,7 +104,8 @@ def test_rows_are_on_the_disk_before_the_journal_and_names_before_its_end(
         for number, (name, path, *_) in enumerate(seen)
         if name == "write" and path.endswith(".json") and ".penstock-commit" in path
     ]
-    begun, decided = journal
+    begun, *asked, decided = journal
+    assert len(asked) == (case in kinds)  # the journal says before that it may land late
     staged = {path for name, path, *_ in seen[:begun] if name == "sync"}
     assert len(staged) == 2  # the rows of both sinks
     renamed = [number for number, (name, *_) in enumerate(seen) if name in {"move_to", "exchange"}]

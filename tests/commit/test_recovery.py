@@ -220,7 +220,7 @@ def test_what_cannot_follow_waits_in_the_journal(
         return "nothing was raised"
 
     text = in_child(local, refused).result
-    assert "not committed: n.t" in text
+    assert "committed to n.t is unknown" in text
     assert "the catalogue is down" in text
     assert "penstock recover" in text
     assert str(targets[1].path) in text
@@ -248,14 +248,15 @@ def test_an_error_before_that_undoes_everything(local: Any, template: Any, tmp_p
 
     def refused() -> Any:
         import deltalake
+        from deltalake.exceptions import DeltaProtocolError
 
         def refuse(*_: Any, **__: Any) -> Never:
-            raise OSError("the log is read-only")
+            raise DeltaProtocolError("the log is read-only")
 
         deltalake.DeltaTable.create_write_transaction = refuse
         try:
             run(local, targets)
-        except OSError as error:
+        except DeltaProtocolError as error:
             return str(error), [target.rows() == target.old for target in targets]
 
     end = in_child(local, refused)

@@ -110,7 +110,7 @@ def test_two_commits_to_one_table(
                 target.catalog().create_table("n.t", schema)
         first, second = job_at(local, target), job_at(local, target)
         if kind is Delta:  # once it has looked at the table for the last time
-            meanwhile(monkeypatch, PreparedDelta, "_check", 2, second, after=True)
+            meanwhile(monkeypatch, PreparedDelta, "table_now", 2, second, after=True)
         else:
             meanwhile(monkeypatch, PreparedIceberg, "_fill", 1, second)
         return ends(first), len(target.rows()), len(set(target.rows()))

@@ -17,6 +17,7 @@ needed_module("deltalake", "delta")
 
 import deltalake
 import pyarrow as pa
+from deltalake.exceptions import CommitFailedError
 
 from penstock.commit import Access
 from penstock.commit.prepared import prepared_of
@@ -244,6 +245,28 @@ def test_a_later_process_works_out_what_a_journal_tells(env: Environment, spark:
 def test_nothing_is_left_in_the_folder(env: Environment, spark: SparkSession, path: str, tmp_path: Path) -> None:
     upserted(env, spark.createDataFrame(rows([150, 1000], "new"), COLUMNS), path)
     assert not [one for one in (tmp_path / "t").iterdir() if one.name.startswith(("penstock", ".penstock"))]
+
+
+@pytest.mark.slow
+def test_nothing_is_left_of_an_upsert_that_gives_up(
+    env: Environment, spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others change the same row before each attempt, so that all but the first are worked out again."""
+    others = iter(("one", "two", "three"))
+
+    def late(self: Any, access: Any, table: Any) -> None:
+        self.put_in_place(access)
+        by_another_process(path, rows([150], next(others)), "merge")
+        raise CommitFailedError("another came first")
+
+    monkeypatch.setattr(PreparedDeltaUpsert, "commit_onto", late)
+    monkeypatch.setattr(PreparedDeltaUpsert, "pauses", (0.0, 0.0))
+    with pytest.raises(JobError, match="another came first"):
+        upserted(env, spark.createDataFrame(rows([150, 1000], "new"), COLUMNS), path)
+    assert next(others, None) is None, "it was tried three times"
+    named = "".join(one.read_text() for one in (tmp_path / "t" / "_delta_log").glob("*.json"))
+    there = [one for one in (tmp_path / "t").rglob("*") if one.is_file() and "_delta_log" not in one.parts]
+    assert not [one for one in there if one.name not in named]
 
 
 def test_a_file_that_cannot_be_read_fails_the_job(env: Environment, spark: SparkSession, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.commit import Access
 from penstock.connectors.prepared_upsert import PreparedUpsert
+from penstock.errors import CommitUnknownError
 
 
 class TooLateError(Exception):
@@ -19,6 +20,10 @@ class BrokenError(Exception):
     """The table cannot be written."""
 
 
+class UnknownError(CommitUnknownError):
+    """Nobody has answered."""
+
+
 @dataclass
 class World:
     """A table that is only its version; the writes end as they are told to, and others commit where one is late."""
@@ -27,12 +32,15 @@ class World:
     version: int = 7
     receipts: int = 0
     writes: int = 0
+    removed: list[int | None] = field(default_factory=list)
 
     def write(self, onto: int | None) -> None:
         assert onto == self.version, "a commit goes onto the version that was looked at last"
         end, self.writes = self.ends[self.writes], self.writes + 1
         if end == "broken":
             raise BrokenError
+        if end == "unknown":
+            raise UnknownError("?")
         self.version += 1
         if end == "late":
             raise TooLateError
@@ -55,7 +63,13 @@ class Record(PreparedUpsert[int]):
         self.commit_what_fits(access)
 
     def is_committed(self, access: Access) -> bool:
+        return self.is_in(self.world.version)
+
+    def is_in(self, table: int | None) -> bool:
         return self.world.receipts > 0
+
+    def remove_attempt(self, access: Access) -> None:
+        self.world.removed.append(self.seen)
 
     def undo(self, access: Access) -> None:
         raise NotImplementedError
@@ -75,7 +89,7 @@ class Record(PreparedUpsert[int]):
     def commit_onto(self, access: Access, table: int | None) -> None:
         self.world.write(table)
 
-    def came_too_late(self, error: Exception, table: int | None) -> bool:
+    def came_too_late(self, access: Access, error: Exception, table: int | None) -> bool:
         return isinstance(error, TooLateError)
 
 
@@ -98,13 +112,19 @@ def test_what_is_tried(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ends", "error"), [(["late", "late", "late"], TooLateError), (["late", "broken"], BrokenError)]
+    ("ends", "error", "removed"),
+    [
+        (["late", "late", "late"], TooLateError, [8, 9]),
+        (["late", "broken"], BrokenError, [8]),
+        (["late", "unknown"], UnknownError, []),  # it may be committed yet
+    ],
 )
-def test_what_is_given_up(ends: Any, error: Any) -> None:
+def test_what_is_given_up(ends: Any, error: Any, removed: list[int]) -> None:
+    """The files of the first attempt are removed with the record."""
     world = World(ends)
     with pytest.raises(error):
-        Record(world=world).commit(Access(None))
-    assert (world.writes, world.receipts) == (len(ends), 0)
+        Record(world=world, fits=False).commit(Access(None))
+    assert (world.writes, world.receipts, world.removed) == (len(ends), 0, removed)
 
 
 def test_a_table_that_is_gone_is_worked_out_anew(caplog: pytest.LogCaptureFixture) -> None:

@@ -72,6 +72,20 @@ class HeldJournal:
         if claimed or not Folder(self._access.bridge, self.path).exists():
             raise CommitError.taken_over(self.path)
 
+    def ask(self, *, asked: bool) -> None:
+        """Write down, before it is true, that a commit may be asked for that lands late; or that none can any more.
+
+        Raises
+        ------
+        CommitError
+            If another process has recovered it.
+        """
+        changed = replace(self._journal, asked=asked)
+        if changed.may_land != self._journal.may_land:
+            self.check()
+            changed.write(self._access)
+            self._journal = changed
+
     def decide(self) -> None:
         """Write that all sinks have committed."""
         if not self._journal.decided:
@@ -102,3 +116,17 @@ class HeldJournal:
         except Exception:
             log.warning("the journal %s could not be removed", self.path, exc_info=True)
         COMMITTING.discard(self._name)
+
+
+def left(access: Access, journal: Journal) -> str | None:
+    """Write a journal for whoever comes next, and return its file; None if that cannot be."""
+    try:
+        journal.write(access)
+    except Exception:
+        log.warning("the journal %s could not be written", journal.path, exc_info=True)
+        return None
+    try:
+        journal.point(access)
+    except Exception:  # such as a database that is away: people can find it by the error
+        log.warning("the targets could not be told of the journal %s", journal.path, exc_info=True)
+    return journal.path

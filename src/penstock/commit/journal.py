@@ -39,6 +39,8 @@ class Journal:
         The process that commits; None once it has given up.
     decided
         Whether all sinks have committed, so that only what was replaced is left to remove.
+    asked
+        Whether a commit may have been asked for that may land late; see `Prepared.may_land_late`.
     parts
         What each sink has prepared, in the order of their commits.
     """
@@ -49,6 +51,7 @@ class Journal:
     owner: Owner | None
     parts: tuple[Prepared, ...]
     decided: bool = False
+    asked: bool = False
 
     def write(self, access: Access) -> None:
         """Make it durable, all of it or nothing."""
@@ -57,6 +60,7 @@ class Journal:
             "job": self.job,
             "name": self.name,
             "decided": self.decided,
+            "asked": self.asked,
             "owner": None if self.owner is None else asdict(self.owner),
             "parts": [part.as_dict() for part in self.parts],
         }
@@ -96,6 +100,11 @@ class Journal:
         """Return it without an owner."""
         return replace(self, owner=None)
 
+    @property
+    def may_land(self) -> bool:
+        """Whether some of it may become visible although no process works at it any more."""
+        return self.asked and any(part.may_land_late for part in self.parts)
+
 
 def journal_path(access: Access, parts: Iterable[Prepared], job: str) -> str:
     """Return where the journal of a job lies: beside its first target that is a folder, else in Spark's warehouse."""
@@ -132,7 +141,8 @@ def read_journal(access: Access, path: str) -> Journal | None:
         found = json.loads(content)
         owner = None if found["owner"] is None else Owner(**found["owner"])
         parts = tuple(known_or_not(part, found["version"] == VERSION) for part in found["parts"])
-        return Journal(str(file), found["job"], found["name"], owner, parts, found["decided"])
+        asked = found.get("asked", True)  # older releases have not written it down
+        return Journal(str(file), found["job"], found["name"], owner, parts, found["decided"], asked)
     except (ValueError, KeyError, TypeError) as error:
         raise CommitError.unreadable(path, f"{type(error).__name__}: {error}") from error
 

@@ -49,6 +49,12 @@ class Prepared(ABC):
     kind: ClassVar[str]
     is_reversible: ClassVar[bool]
     """Whether `undo` brings the old rows back after a commit; if not, only what is not committed can be undone."""
+    may_land_late: ClassVar[bool] = False
+    """Whether a commit that a process has asked for may succeed after that process, or the request, has ended.
+
+    Nobody can undo it from then on: its files may be named a moment later. It is committed again instead, which is
+    safe: of two commits onto one version of a table only one can succeed.
+    """
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -110,18 +116,29 @@ class Prepared(ABC):
 
     @abstractmethod
     def commit(self, access: Access) -> None:
-        """Make it visible."""
+        """Make it visible.
+
+        Raises
+        ------
+        CommitUnknownError
+            If it was asked for, and may still succeed.
+        Exception
+            Any other says that this call has not committed, and no longer can; `is_committed` is asked all the same.
+        """
 
     def check(self, access: Access) -> None:  # noqa: B027
         """Raise an error if it cannot be recovered from here; asked of all parts of a journal before the first step."""
 
     def complete(self, access: Access) -> None:
-        """As `commit`, later and by another process: what was committed, and somebody has removed since, stays away."""
+        """As `commit`, once one was asked for: what was committed, and somebody has removed since, stays away."""
         self.commit(access)
 
     @abstractmethod
     def is_committed(self, access: Access) -> bool:
-        """Whether all of it is visible. If not, no commit that was begun before may still succeed."""
+        """Whether all of it is visible. If not, no commit that was begun before may still succeed.
+
+        One that `may_land_late` only tells what is there now.
+        """
 
     def has_begun(self, access: Access) -> bool:
         """Whether some of it is visible for good, so that the rest has to follow; asked of irreversible ones only.

@@ -6,11 +6,11 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from penstock.commit.held import HeldJournal
+from penstock.commit.held import HeldJournal, left
 from penstock.commit.journal import Journal, journal_path
 from penstock.commit.owner import Owner
 from penstock.commit.prepared import Prepared, needs_journal
-from penstock.errors import CommitError
+from penstock.errors import CommitError, CommitUnknownError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,7 +69,8 @@ class Commit:
         Raises
         ------
         CommitError
-            If some have committed for good and others could not; a later process completes them.
+            If some have committed for good and others could not, or whether they have is unknown; a later process
+            completes them.
         """
         for place, sink in enumerate(self._sinks):
             self._prepared[place] = sink.prepare()
@@ -120,13 +121,16 @@ class Commit:
         self._end()
 
     def fail(self, error: BaseException) -> None:
-        """Undo everything, unless a sink has committed for good: then leave the rest to the journal."""
+        """Undo everything, unless a sink has committed for good, or may have: then leave the rest to the journal."""
         if self._is_lost or self._waiting:
             self._release()
             return
         if self._irreversible:
             error.add_note("all sinks of the job had committed by then; their rows are visible")
             self.finish()
+            return
+        if not self._may_undo(error):
+            self._release()
             return
         undone = True
         for place, sink in reversed(list(enumerate(self._sinks))):
@@ -144,6 +148,17 @@ class Commit:
             self._end()
         else:
             self._release()
+
+    def _may_undo(self, error: BaseException) -> bool:
+        """Whether it is written down that no commit can land late: a later process undoes the rest then."""
+        try:
+            if self._journal is not None:
+                self._journal.ask(asked=False)
+        except Exception as problem:  # noqa: BLE001 - the first error is the one to show
+            error.add_note(f"nothing was undone: {problem}")
+            self._is_lost = isinstance(problem, CommitError)
+            return False
+        return True
 
     def _parts(self) -> list[Prepared]:
         """Return what was prepared, what can be undone first."""
@@ -179,40 +194,69 @@ class Commit:
             raise
 
     def _commit_for_good(self, parts: Sequence[Prepared]) -> None:
-        for number, part in enumerate(parts):
-            for attempt in range(_TRIES):
-                self._check()
-                try:
-                    part.commit(self._access)
-                    break
-                except Exception as error:
-                    self._access.close()
-                    if self._told(part.is_committed, parts[number:], error):
-                        break
-                    if not self._irreversible and not self._told(part.has_begun, parts[number:], error):
-                        raise
-                    self._irreversible = True
-                    if attempt == _TRIES - 1:
-                        self._waiting = list(parts[number:])
-                        raise self._incomplete(error) from error
-                    time.sleep(_PAUSE * 2**attempt)
+        if self._journal is not None:
+            self._check()
+            self._journal.ask(asked=True)
+        for number in range(len(parts)):
+            try:
+                self._commit_first(parts[number:])
+            except BaseException as error:
+                if self._irreversible or not isinstance(error, Exception):  # told to end in the midst of a commit
+                    self._waiting = list(parts[number:])
+                raise
             self._irreversible = True
+
+    def _commit_first(self, rest: Sequence[Prepared]) -> None:
+        """Commit one of those that wait, once more if it fails and nothing can be undone."""
+        part, unknown = rest[0], False
+        for attempt in range(_TRIES):
+            self._check()
+            try:
+                (part.complete if unknown else part.commit)(self._access)
+                break
+            except Exception as error:
+                self._access.close()
+                if isinstance(error, CommitUnknownError):  # whatever later attempts say: this one may still succeed
+                    unknown, self._waiting = True, list(rest)
+                if self._told(part.is_committed, rest, error):
+                    break
+                if not (self._irreversible or unknown or self._told(part.has_begun, rest, error)):
+                    raise
+                self._irreversible |= not unknown
+                if attempt == _TRIES - 1:
+                    self._waiting = list(rest)
+                    raise (self._unknown(error) if unknown else self._incomplete(error)) from error
+                time.sleep(_PAUSE * 2**attempt)
+        self._waiting = []
 
     def _told(self, asked: Callable[[Access], bool], rest: Sequence[Prepared], error: Exception) -> bool:
         """Whether a commit that failed has happened all the same; if that cannot be told, nothing may be undone."""
         try:
             return asked(self._access)
-        except Exception as problem:
+        except Exception as problem:  # noqa: BLE001 - the first error is the one to show
             self._waiting = list(rest)
             error.add_note(f"whether {rest[0].target} has committed cannot be told: {problem}")
-            if self._journal is None:
-                raise error from problem
-            raise self._incomplete(error) from error
+            raise self._unknown(error) from error
 
     def _incomplete(self, error: Exception) -> CommitError:
+        return CommitError.incomplete(*self._done_and_waiting(), error, self._left_to())
+
+    def _unknown(self, error: Exception) -> CommitUnknownError:
+        cause = error.cause if isinstance(error, CommitUnknownError) else None
+        told = cause or f"{type(error).__name__}: {error}"
+        return CommitUnknownError.kept(*self._done_and_waiting(), told, self._left_to())
+
+    def _done_and_waiting(self) -> tuple[list[str], list[str]]:
         done = [part.target for part in self._parts() if part not in self._waiting]
-        waiting = [part.target for part in self._waiting]
-        return CommitError.incomplete(done, waiting, error, None if self._journal is None else self._journal.path)
+        return done, [part.target for part in self._waiting]
+
+    def _left_to(self) -> str | None:
+        """Return the journal by which a later process ends the commit; it is made now for sinks that needed none."""
+        if self._journal is not None:
+            return self._journal.path
+        parts = self._parts()
+        path = journal_path(self._access, parts, self._job)
+        return left(self._access, Journal(path, self._job, self._name, None, tuple(parts), asked=True))
 
     def _release(self) -> None:
         """Leave the journal to whoever comes next, or to the process that has taken it."""

@@ -63,7 +63,8 @@ def look(access: Access, path: str) -> Recovery:
 def recover(access: Access, path: str) -> Recovery:
     """Complete or undo what a journal names, unless its process still lives.
 
-    If a sink that cannot be undone has committed, or all have, the others follow; else nothing stays of it.
+    If a sink that cannot be undone has committed or may still do so, or all have, the others follow; else nothing stays
+    of it.
     """
     found = read_journal(access, path)
     if found is None:
@@ -128,9 +129,9 @@ def _targets(journal: Journal) -> str:
 
 
 def _direction(access: Access, journal: Journal) -> Direction:
-    if journal.decided:
+    if journal.decided or any(_has_committed(access, part) for part in journal.parts) or journal.may_land:
         return Direction.FORWARD
-    return Direction.FORWARD if any(_has_committed(access, part) for part in journal.parts) else Direction.BACK
+    return Direction.BACK
 
 
 def _has_committed(access: Access, part: Prepared) -> bool:

@@ -21,6 +21,7 @@ from penstock.connectors.base import (
     StageReport,
     checked_parallelism,
 )
+from penstock.connectors.delta_checks import check_writable
 from penstock.connectors.delta_columns import DeltaColumns
 from penstock.connectors.delta_commit import PreparedDelta, app_id, check_names, files_in_log, table_at
 from penstock.connectors.delta_files import DeltaFiles, files_of, spark_finds
@@ -49,7 +50,6 @@ log = logging.getLogger("penstock.sinks")
 
 _ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
 MODES = ("append", "overwrite", "upsert")
-_PROMISES = ("delta.invariants", "delta.generationExpression", "delta.identity")
 _NOT_IN_DELTA = ("void", "interval", "day-time interval", "year-month interval", "time(")
 """Types that the log takes, and no reader knows."""
 
@@ -216,7 +216,7 @@ class DeltaSink(SizedTable):
                 log.warning("%s holds %s already, nothing is written", self.path, self.token)
                 return NothingToWrite(self.token)
             version = table.version()
-            _refuse_what_is_not_kept(table, self.path)
+            check_writable(table, self.path, self.mode)
             if self.mode == "overwrite":
                 check_names(table, self.path)
             if self.mode == "upsert":
@@ -355,26 +355,6 @@ class _DeltaSinkJob(SinkJob):
     def abort(self) -> None:
         self._staged.delete()
         self._rows.delete()
-
-
-def _refuse_what_is_not_kept(table: DeltaTable, path: str) -> None:
-    """Refuse to write to a table whose log promises more of its rows than is looked after here."""
-    promised = [key for key in table.metadata().configuration if key.startswith("delta.constraints.")]
-    for column in json.loads(table.schema().to_json())["fields"]:
-        promised += [f"{key} of {column['name']}" for key in column["metadata"] if key.startswith(_PROMISES)]
-    mode = DeltaColumns.of(table).mode
-    if mode != "none":
-        raise SinkError(
-            f"table {path} cannot be written",
-            cause=f"its columns have other names in its files (column mapping by {mode})",
-            hint="write it with Delta Lake itself, or to a table without column mapping",
-        )
-    if promised:
-        raise SinkError(
-            f"table {path} cannot be written",
-            cause=f"Penstock does not maintain {promised[0]}",
-            hint="write it with Delta Lake itself",
-        )
 
 
 def _local(path: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote, unquote
@@ -11,11 +12,11 @@ from urllib.parse import quote, unquote
 from penstock.commit import Prepared
 from penstock.commit.moves import move_files
 from penstock.connectors.extras import absolute, given_for, needs, with_secrets
-from penstock.errors import CommitError, SinkError
+from penstock.errors import CommitError, CommitUnknownError, SinkError
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from deltalake import CommitProperties, DeltaTable, Schema
     from deltalake.transaction import AddAction
@@ -30,6 +31,11 @@ _AS_THEY_ARE = "/!$&'()+,-.:;=@_~"
 """Characters of a path that deltalake (1.6) does not escape where it removes a file."""
 PAUSES = tuple(0.05 * number for number in range(1, 10))
 """Seconds before a commit that replaces rows, and came too late, is tried again."""
+
+
+_REFUSALS = ("LocalFileSystem", "table already exists")
+"""Texts of errors of deltalake (1.6) that refuse a commit and have no type of their own: its client of this machine's
+file system, whose calls have ended when they fail, and a table that another has made."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,7 @@ class PreparedDelta(Prepared):
 
     kind: ClassVar[str] = "delta"
     is_reversible: ClassVar[bool] = False
+    may_land_late: ClassVar[bool] = True
 
     path: str
     root: str
@@ -90,7 +97,7 @@ class PreparedDelta(Prepared):
     def ready(self, access: Access) -> None:
         """Move the files to where the table's others lie, and look whether the table still is as it was."""
         self.put_in_place(access)
-        self._check(access)
+        self.check_table(self.table_now(access))
 
     def put_in_place(self, access: Access) -> None:
         """Move the files to where the table's others lie."""
@@ -101,32 +108,54 @@ class PreparedDelta(Prepared):
 
     def commit(self, access: Access) -> None:
         """Write the entry of the log; one that replaces rows replaces all those of the version before it."""
-        from deltalake.exceptions import CommitFailedError
+        # What others have appended since does not matter to rows that are appended.
+        self._commit(access, retries=None if self.mode == "append" else 0)
+
+    def complete(self, access: Access) -> None:
+        """Write the entry of the log, onto the version that was looked at: a later one may have the job's own entry."""
+        self._commit(access, retries=0)
+
+    def _commit(self, access: Access, retries: int | None) -> None:
+        """Write the entry onto a version that does not have it.
+
+        Parameters
+        ----------
+        retries
+            How often deltalake tries later versions by itself, which it does not ask for the entry; None for its own
+            number.
+        """
+        from deltalake.exceptions import DeltaError
 
         for pause in (*PAUSES, None):
-            if self.is_committed(access):
+            table = self.table_now(access)
+            if self.is_in(table):
                 return
+            self.check_table(table)
             self.put_in_place(access)
             try:
-                self._write_entry(access)
-            except CommitFailedError:
-                if self.mode == "append" or pause is None:
+                self._write_entry(access, table, retries)
+            except DeltaError:
+                if pause is None or not self.has_moved(access, table):
                     raise
                 time.sleep(pause)
             else:
                 return
 
-    def _write_entry(self, access: Access) -> None:
+    def _write_entry(self, access: Access, table: DeltaTable | None, retries: int | None) -> None:
         from deltalake import Schema
 
-        actions, table, schema = self._added(), self._check(access), Schema.from_json(self.schema)
+        actions, schema = self._added(), Schema.from_json(self.schema)
         if table is None:
             create_table(self, access, schema, actions)
-        else:
-            # What others have appended since does not matter to rows that are appended; what is replaced must be all.
-            retries = None if self.mode == "append" else 0
-            by, told = list(self.partition_by), properties_of(self.receipt, self.token, retries)
+            return
+        by, told = list(self.partition_by), properties_of(self.receipt, self.token, retries)
+        with answered_clearly(self.target):
             table.create_write_transaction([*actions], self.mode, schema, by, commit_properties=told)
+
+    def has_moved(self, access: Access, table: DeltaTable | None) -> bool:
+        """Whether the log has entries after a version, so that a commit onto it came too late."""
+        now = self.table_now(access)
+        return (None if now is None else now.version()) != (None if table is None else table.version())
 
     def _added(self) -> list[AddAction]:
         from deltalake.transaction import AddAction
@@ -137,12 +166,18 @@ class PreparedDelta(Prepared):
             for path, size, rows, values in self.files
         ]
 
-    def _check(self, access: Access) -> DeltaTable | None:
+    def check_table(self, table: DeltaTable | None) -> None:
+        """Refuse a table whose columns or partitions are no longer as the job has found them.
+
+        Raises
+        ------
+        SinkError
+            If they have changed.
+        """
         from deltalake import Schema
 
-        table = self._table(access)
         if table is None:
-            return None
+            return
         by = tuple(table.metadata().partition_columns)
         if by != self.partition_by:
             raise SinkError(
@@ -156,7 +191,6 @@ class PreparedDelta(Prepared):
             raise SinkError(
                 f"the columns of table {self.path} have changed while the job ran", hint="run the job again"
             )
-        return table
 
     def is_committed(self, access: Access) -> bool:
         """Whether the log has the job's entry.
@@ -166,7 +200,10 @@ class PreparedDelta(Prepared):
         CommitError
             If that cannot be told, as the part of the log is gone where the entry would be.
         """
-        table = self._table(access)
+        return self.is_in(self.table_now(access))
+
+    def is_in(self, table: DeltaTable | None) -> bool:
+        """Whether the log has the job's entry, up to a version; see `is_committed`."""
         if table is None:
             return False
         if self.token is not None and table.transaction_version(app_id(self.token)) is not None:
@@ -205,7 +242,8 @@ class PreparedDelta(Prepared):
         """Remove the folder where the files were at first."""
         Folder(access.bridge, self.staging).delete()
 
-    def _table(self, access: Access) -> DeltaTable | None:
+    def table_now(self, access: Access) -> DeltaTable | None:
+        """Return the newest version of the table, None if there is none."""
         needs("deltalake", "delta", SinkError)
         return table_at(self.place(access), self.reach(access))
 
@@ -229,15 +267,37 @@ def create_table(record: PreparedDelta, access: Access, schema: Schema, actions:
     """Make a table of which the first version has the files."""
     from deltalake.transaction import create_table_with_add_actions
 
-    create_table_with_add_actions(
-        record.place(access),
-        schema,
-        actions,
-        mode="error",
-        partition_by=list(record.partition_by),
-        storage_options=record.reach(access) or None,
-        commit_properties=properties_of(record.receipt, record.token, None),
-    )
+    with answered_clearly(record.target):
+        create_table_with_add_actions(
+            record.place(access),
+            schema,
+            actions,
+            mode="error",
+            partition_by=list(record.partition_by),
+            storage_options=record.reach(access) or None,
+            commit_properties=properties_of(record.receipt, record.token, None),
+        )
+
+
+@contextmanager
+def answered_clearly(target: str) -> Iterator[None]:
+    """Let a commit either happen, or fail for certain.
+
+    Raises
+    ------
+    CommitUnknownError
+        For any error but a refusal by deltalake, or by the file system of this machine, which has ended with the call.
+    """
+    from deltalake.exceptions import CommitFailedError, DeltaProtocolError, SchemaMismatchError, TableNotFoundError
+
+    try:
+        yield
+    except (CommitFailedError, DeltaProtocolError, SchemaMismatchError, TableNotFoundError):
+        raise
+    except Exception as error:
+        if any(text in str(error) for text in _REFUSALS):
+            raise
+        raise CommitUnknownError.of(target, error) from error
 
 
 def table_at(path: str, options: Mapping[str, str]) -> DeltaTable | None:

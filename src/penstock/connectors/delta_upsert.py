@@ -11,6 +11,7 @@ from penstock.connectors.delta_columns import DeltaColumns
 from penstock.connectors.delta_commit import (
     PAUSES,
     PreparedDelta,
+    answered_clearly,
     check_names,
     create_table,
     files_in_log,
@@ -109,9 +110,22 @@ class PreparedDeltaUpsert(PreparedUpsert["DeltaTable"], PreparedDelta):
         for worked_out_again in tried[1:]:
             Folder(access.bridge, worked_out_again.staging).delete()
 
+    def complete(self, access: Access) -> None:
+        """As `commit`, which looks at each version."""
+        self.commit(access)
+
     def look(self, access: Access) -> DeltaTable | None:
-        """Return the newest version, if its columns and partitions are as they were."""
-        return self._check(access)
+        """Return the newest version."""
+        return self.table_now(access)
+
+    def is_in(self, table: DeltaTable | None) -> bool:
+        """As an append is."""
+        return PreparedDelta.is_in(self, table)
+
+    def fitting(self, access: Access, table: DeltaTable | None) -> PreparedDeltaUpsert:
+        """Return what fits a version; one with other columns or partitions is refused."""
+        self.check_table(table)
+        return super().fitting(access, table)
 
     def has_seen(self, table: DeltaTable | None) -> bool:
         """Whether this is the version that was looked at."""
@@ -154,11 +168,17 @@ class PreparedDeltaUpsert(PreparedUpsert["DeltaTable"], PreparedDelta):
             return
         now = int(time.time() * 1000)
         actions: list[AddAction | RemoveAction] = [*added, *(RemoveAction(path, True, now) for path in self.removed)]
-        told = properties_of(self.receipt, self.token, 0)
-        table.create_write_transaction(actions, "append", schema, list(self.partition_by), commit_properties=told)
+        by, told = list(self.partition_by), properties_of(self.receipt, self.token, 0)
+        with answered_clearly(self.target):
+            table.create_write_transaction(actions, "append", schema, by, commit_properties=told)
 
-    def came_too_late(self, error: Exception, table: DeltaTable | None) -> bool:
-        """Whether another entry came first; of a new table no error tells that another was quicker."""
-        from deltalake.exceptions import CommitFailedError, DeltaError
+    def came_too_late(self, access: Access, error: Exception, table: DeltaTable | None) -> bool:
+        """Whether another entry came first; deltalake refuses other things by the same errors."""
+        from deltalake.exceptions import DeltaError
 
-        return isinstance(error, DeltaError if table is None else CommitFailedError)
+        return isinstance(error, DeltaError) and self.has_moved(access, table)
+
+    def remove_attempt(self, access: Access) -> None:
+        """Remove the files, wherever they lie."""
+        self.remove_files(access)
+        Folder(access.bridge, self.staging).delete()

@@ -13,7 +13,7 @@ from penstock.connectors.extras import absolute, address_of, given_for, needs, w
 from penstock.connectors.iceberg_partitions import IcebergPartitions, entry_of
 from penstock.connectors.split_source import arrow_schema
 from penstock.connectors.timeouts import answered, timeout_of_attempt
-from penstock.errors import CommitError, SinkError, SourceError, SourceTimeoutError
+from penstock.errors import CommitError, CommitUnknownError, SinkError, SourceError, SourceTimeoutError
 from penstock.masking import mask
 from penstock.spark.filesystem import Folder
 
@@ -75,6 +75,7 @@ class PreparedIceberg(Prepared):
 
     kind: ClassVar[str] = "iceberg"
     is_reversible: ClassVar[bool] = False
+    may_land_late: ClassVar[bool] = True
 
     table: str
     root: str
@@ -110,38 +111,69 @@ class PreparedIceberg(Prepared):
         """Add a snapshot; a table that is new is made with it.
 
         pyiceberg would try again by itself if another snapshot came first, and not ask whether that one has the token.
+        Whether the job's snapshot is there is asked of the metadata that is committed onto: of two commits onto one
+        snapshot the catalogue takes one, so that a commit that lands late is not made again.
         """
-        from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
         for pause in (*PAUSES, None):
-            if self.is_committed(access):
+            catalog = self.connect(access)
+            table = table_of(catalog, self.table)
+            if self.is_in(table):
                 return
             try:
-                self._add_snapshot(self.connect(access))
-            except CommitFailedException:
+                self._add_snapshot(catalog, table)
+            except (CommitFailedException, TableAlreadyExistsError):
                 if pause is None:
                     raise
                 time.sleep(pause)
             else:
                 return
 
-    def _add_snapshot(self, catalog: Catalog) -> None:
-        catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
-        if not catalog.table_exists(self.table):
+    def _add_snapshot(self, catalog: Catalog, table: Table | None) -> None:
+        if table is None:
             self._make_table(catalog)
             return
-        table = tried_once(catalog.load_table(self.table))
         self._check_partitions(table)
-        with table.transaction() as transaction:
-            self._fill(transaction, table, has_rows=table.current_snapshot() is not None)
+        transaction = tried_once(table).transaction()
+        self._fill(transaction, table, has_rows=table.current_snapshot() is not None)
+        self._send(transaction)
 
     def _make_table(self, catalog: Catalog) -> None:
         from pyspark.sql.types import StructType
 
+        catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
         schema = arrow_schema(StructType.fromJson(json.loads(self.schema)))
         making = catalog.create_table_transaction(self.table, schema, location=self.location)
         self._fill(making, None, has_rows=False)
-        making.commit_transaction()
+        self._send(making)
+
+    def _send(self, transaction: Transaction) -> None:
+        """Ask the catalogue for the commit; nothing before this is seen by anybody.
+
+        Raises
+        ------
+        CommitUnknownError
+            If it neither says that it has committed nor refuses: a gateway may have given up waiting for it.
+        """
+        from pyiceberg import exceptions as refusals
+
+        try:
+            transaction.commit_transaction()
+        except (
+            refusals.CommitFailedException,
+            refusals.TableAlreadyExistsError,
+            refusals.NoSuchTableError,
+            refusals.NoSuchNamespaceError,
+            refusals.ValidationException,
+            refusals.BadRequestError,
+            refusals.UnauthorizedError,
+            refusals.ForbiddenError,
+            refusals.TooManyRequestsError,
+        ):
+            raise
+        except Exception as error:
+            raise CommitUnknownError.of(self.target, error) from error
 
     def _check_partitions(self, table: Table) -> None:
         if self.spec is not None and table.spec().spec_id != self.spec:
@@ -187,7 +219,10 @@ class PreparedIceberg(Prepared):
         CommitError
             If that cannot be told, as snapshots have expired since and the table names none of the files.
         """
-        table = table_of(self.connect(access), self.table)
+        return self.is_in(table_of(self.connect(access), self.table))
+
+    def is_in(self, table: Table | None) -> bool:
+        """Whether the table has the job's snapshot, by the metadata that was read; see `is_committed`."""
         if table is None:
             return False
         if _tells(table, _RECEIPT, self.receipt) or (self.token is not None and has_token(table, self.token)):

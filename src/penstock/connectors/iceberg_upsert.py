@@ -78,11 +78,15 @@ class PreparedIcebergUpsert(PreparedUpsert["Table"], PreparedIceberg):
     def commit(self, access: Access) -> None:
         """Add a snapshot after the one that was looked at; look again if there is a newer one."""
         for useless in self.commit_what_fits(access)[:-1]:
-            Folder(access.bridge, useless.staging).delete()
+            useless.remove_attempt(access)
 
     def look(self, access: Access) -> Table | None:
         """Return the table as it is now."""
         return table_of(self.connect(access), self.table)
+
+    def is_in(self, table: Table | None) -> bool:
+        """As an append is."""
+        return PreparedIceberg.is_in(self, table)
 
     def fitting(self, access: Access, table: Table | None) -> PreparedIcebergUpsert:
         """Return what fits a table as it is now; one with other columns or partitions is refused."""
@@ -124,26 +128,29 @@ class PreparedIcebergUpsert(PreparedUpsert["Table"], PreparedIceberg):
     def commit_onto(self, access: Access, table: Table | None) -> None:
         """Add the snapshot after the table's current one."""
         if table is None:
-            catalog = self.connect(access)
-            catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
-            self._make_table(catalog)
+            self._make_table(self.connect(access))
             return
         replaced = {one.path: one for one in live_files(table)} if self.removed else {}
-        with tried_once(table).transaction() as transaction:
-            if not self.removed:
-                self._fill(transaction, table, has_rows=self.snapshot is not None)
-                return
+        transaction = tried_once(table).transaction()
+        if not self.removed:
+            self._fill(transaction, table, has_rows=self.snapshot is not None)
+        else:
             self._name_columns(transaction, table)
             with transaction.update_snapshot(snapshot_properties=self._told()).overwrite() as change:
                 for path in self.removed:
                     change.delete_data_file(replaced[path].task.file)
                 self._append(change, table)
+        self._send(transaction)
 
-    def came_too_late(self, error: Exception, table: Table | None) -> bool:  # noqa: ARG002
+    def came_too_late(self, access: Access, error: Exception, table: Table | None) -> bool:  # noqa: ARG002
         """Whether another snapshot came first."""
         from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
         return isinstance(error, CommitFailedException | TableAlreadyExistsError)
+
+    def remove_attempt(self, access: Access) -> None:
+        """Remove the files."""
+        Folder(access.bridge, self.staging).delete()
 
     def undo(self, access: Access) -> None:
         """Remove the files, and the new rows; no snapshot names them."""

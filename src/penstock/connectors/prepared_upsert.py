@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 from penstock.commit import Prepared
 from penstock.connectors.upsert import Key, plain_path
-from penstock.errors import SinkError
+from penstock.errors import CommitUnknownError, SinkError
 from penstock.spark.files import EVERY_ROW, read_parquet
 from penstock.spark.filesystem import Folder
 
@@ -133,21 +133,33 @@ class PreparedUpsert(Prepared, Generic[Table]):
             This, and what was worked out again; only the last may be committed.
         """
         tried = [self]
+        try:
+            self._commit_one_of(tried, access)
+        except CommitUnknownError:  # the last may be committed yet
+            raise
+        except Exception:
+            for useless in tried[1:]:
+                useless.remove_attempt(access)
+            raise
+        return tried
+
+    def _commit_one_of(self, tried: list[Self], access: Access) -> None:
+        """Commit what was tried last, or what is worked out anew, which is added to the list."""
         for pause in (*self.pauses, None):
-            if self.is_committed(access):
-                break
             table = self.look(access)
+            if self.is_in(table):
+                return
             fitting = tried[-1].fitting(access, table)
             if fitting is not tried[-1]:
                 tried.append(fitting)
             try:
                 fitting.commit_onto(access, table)
-                break
             except Exception as error:
-                if pause is None or not self.came_too_late(error, table):
+                if pause is None or not self.came_too_late(access, error, table):
                     raise
                 time.sleep(pause)
-        return tried
+            else:
+                return
 
     def fitting(self, access: Access, table: Table | None) -> Self:
         """Return what fits a table as it is now, None if there is none: this, or what is worked out again."""
@@ -159,6 +171,10 @@ class PreparedUpsert(Prepared, Generic[Table]):
     @abstractmethod
     def look(self, access: Access) -> Table | None:
         """Return the table as it is now."""
+
+    @abstractmethod
+    def is_in(self, table: Table | None) -> bool:
+        """Whether it is committed, up to a version of the table; see `is_committed`."""
 
     @abstractmethod
     def has_seen(self, table: Table | None) -> bool:
@@ -177,8 +193,12 @@ class PreparedUpsert(Prepared, Generic[Table]):
         """Commit as the version after one."""
 
     @abstractmethod
-    def came_too_late(self, error: Exception, table: Table | None) -> bool:
-        """Whether an error of `commit_onto` says that another commit came first."""
+    def came_too_late(self, access: Access, error: Exception, table: Table | None) -> bool:
+        """Whether an error of `commit_onto` a version says that another commit came first."""
+
+    @abstractmethod
+    def remove_attempt(self, access: Access) -> None:
+        """Remove the files of an attempt that can no longer be committed; the new rows stay."""
 
     def finish(self, access: Access) -> None:
         """Remove the folder of the new rows, too."""

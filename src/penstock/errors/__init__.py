@@ -11,7 +11,7 @@ from penstock.errors.base import (
     SessionError,
     first_line,
 )
-from penstock.errors.connectors import CommitError, SinkError, SourceError, SourceTimeoutError
+from penstock.errors.connectors import CommitError, CommitUnknownError, SinkError, SourceError, SourceTimeoutError
 from penstock.errors.exchanges import LostConnectionError, NoBarrierError, RebalanceError
 from penstock.errors.records import HistoryError, RowsDifferError, VerificationError, WebError
 from penstock.errors.streaming import StateError, StreamError
@@ -19,6 +19,7 @@ from penstock.errors.streaming import StateError, StreamError
 __all__ = [
     "ArgumentError",
     "CommitError",
+    "CommitUnknownError",
     "ConfigError",
     "GraphError",
     "HistoryError",

@@ -181,12 +181,11 @@ class CommitError(SinkError):
     def incomplete(cls, done: list[str], waiting: list[str], problem: Exception, journal: str | None) -> Self:
         """Build the error for a commit that stays incomplete, because some of it cannot be undone."""
         return cls(
-            f"only some of the job's sinks have committed: {', '.join(done) or 'none for certain'}; "
-            f"not committed: {', '.join(waiting)}",
+            f"only some of the job's sinks have committed: {', '.join(done)}; not committed: {', '.join(waiting)}",
             cause=f"{type(problem).__name__}: {problem}",
             hint="no rows were removed; look at the target before you run the job again"
             if journal is None
-            else f"`penstock recover {journal}` completes it, or the next job that writes to one of these targets",
+            else f"`penstock recover {journal} --apply` completes it, or the next job at one of these targets",
         )
 
     @classmethod
@@ -217,10 +216,45 @@ class CommitError(SinkError):
         )
 
     @classmethod
+    def receipt_expired(cls, target: str, staging: str, seconds: float) -> Self:
+        """Build the error for a topic whose brokers may have forgotten what was committed to it."""
+        return cls(
+            f"whether a job has committed to {target} cannot be told",
+            cause=f"it wrote its journal more than {seconds / 86400:g} days ago, and brokers may have forgotten its "
+            "receipt, an offset of a consumer group, since",
+            hint=f"look whether the job's records are in it, then remove the journal and {staging} by hand",
+        )
+
+    @classmethod
     def forgotten(cls, target: str, gone: str, staging: str) -> Self:
         """Build the error for a table that no longer knows whether a commit to it has happened."""
         return cls(
             f"whether a job has committed to {target} cannot be told",
             cause=f"{gone} were removed since, and it names no file of the job: rewritten since, or never there",
             hint=f"look whether the job's rows are in it, then remove the journal and {staging} by hand",
+        )
+
+
+class CommitUnknownError(CommitError):
+    """Whether rows were committed is unknown: a catalogue, a store or a database has not clearly said yes or no."""
+
+    @classmethod
+    def of(cls, target: str, problem: Exception) -> Self:
+        """Build the error for a commit that was asked for, and not clearly answered: it may still happen."""
+        return cls(f"whether rows were committed to {target} is unknown", cause=f"{type(problem).__name__}: {problem}")
+
+    @classmethod
+    def kept(cls, done: list[str], waiting: list[str], cause: str, journal: str | None) -> Self:
+        """Build the error for a job that ends so; all that it has written stays."""
+        settled = (
+            "look whether its rows are there"
+            if journal is None
+            else f"`penstock recover {journal} --apply`, or the next job there, finds out and ends the commit"
+        )
+        return cls(
+            f"whether the job's rows were committed to {', '.join(waiting)} is unknown"
+            + (f"; committed: {', '.join(done)}" if done else ""),
+            cause=cause,
+            hint=f"no files were removed, as the commit may still succeed: {settled}. If the job runs again without a "
+            "token, its rows may be there twice",
         )

@@ -24,9 +24,11 @@ from penstock.connectors.kafka import client, parts
 from penstock.connectors.kafka.commit import PreparedKafka
 from penstock.connectors.kafka.parts import PartPlace, PreparedKafkaParts, dealt, write_part
 from penstock.connectors.kafka.transactions import group_of, receipt_of
-from penstock.errors import PenstockError, SinkError
+from penstock.errors import CommitError, PenstockError, SinkError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -75,6 +77,47 @@ def test_a_part_that_is_written_again_is_there_once(broker: KafkaBroker, topic: 
     assert write_part(place, 1, records[:5]) == 5
     assert write_part(replace(place, run="other"), 0, records[:1]) == 1
     assert values(broker, topic) == sorted([*range(20), *range(5), 0])
+
+
+@pytest.mark.parametrize("fails", ["a record", "the receipt"])
+def test_a_part_that_fails_keeps_no_reader_waiting(
+    monkeypatch: pytest.MonkeyPatch, broker: KafkaBroker, topic: str, fails: str
+) -> None:
+    """Readers of committed records see nothing behind a transaction that is open."""
+
+    def records() -> Iterator[dict[str, bytes]]:
+        yield {"value": b"0"}
+        if fails == "a record":
+            time.sleep(0.3)  # until the broker has the record before it
+            raise OSError("a file of it cannot be read")
+
+    def away(*_: Any) -> None:
+        raise OSError("the coordinator is away")
+
+    place = PartPlace(broker.servers, topic, {}, "run")
+    with monkeypatch.context() as patch:
+        if fails == "the receipt":
+            patch.setattr(parts, "end_with_receipt", away)
+        with pytest.raises(OSError, match=r"cannot be read|is away"):
+            write_part(place, 0, records())
+    assert write_part(place, 1, [{"value": b"1"}]) == 1
+    assert 1 in values(broker, topic)
+
+
+@pytest.mark.parametrize("kind", [PreparedKafka, PreparedKafkaParts])
+@pytest.mark.parametrize("days", [5, 7])
+def test_a_receipt_that_brokers_may_have_forgotten_tells_nothing(
+    broker: KafkaBroker, topic: str, kind: Any, days: int
+) -> None:
+    access: Any = Access(None)
+    given = ("run", (("a",),)) if kind is PreparedKafkaParts else ()
+    record = kind(broker.servers, topic, "t", "/staging", *given, prepared_at=time.time() - days * 86400)
+    for asked in (record.is_committed, record.has_begun):
+        if days == 5:
+            assert not asked(access)
+        else:
+            with pytest.raises(CommitError, match="brokers may have forgotten its receipt"):
+                asked(access)
 
 
 def prepared(broker: KafkaBroker, topic: str, run: str) -> PreparedKafkaParts:

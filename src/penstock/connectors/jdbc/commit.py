@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit import Prepared
 from penstock.connectors.extras import address_of, given_for, with_secrets
-from penstock.connectors.jdbc.ledger import add_token, has_token, make_table, point, remove_token, unpoint
+from penstock.connectors.jdbc.ledger import (
+    add_token,
+    has_token,
+    keeps_tokens_apart,
+    make_table,
+    point,
+    remove_token,
+    unpoint,
+)
 from penstock.connectors.jdbc.source import dialect_of, is_masked, located
 from penstock.errors import SinkError
 from penstock.spark.jdbc import JdbcTarget
@@ -133,7 +141,7 @@ class PreparedJdbc(Prepared):
         Raises
         ------
         SinkError
-            If that cannot be told, as the user may not write to the ledger.
+            If that cannot be told, as the user may not write to the ledger, or nothing in it can be waited for.
         """
         if not self.staging:
             return True
@@ -146,6 +154,12 @@ class PreparedJdbc(Prepared):
         with self._connect(access) as database:
             if has_token(self._dialect, database, self.table, self._entry):
                 return True
+            if not keeps_tokens_apart(database):
+                raise SinkError(
+                    f"whether rows were committed to {self.target} is unknown",
+                    cause="the table penstock_commits has no unique key, so nobody waits for a commit under way",
+                    hint="CREATE UNIQUE INDEX penstock_commits_key ON penstock_commits (target, token)",
+                )
             database.begin()
             try:
                 add_token(database, self.table, self._entry)  # waits until one that has inserted it ends
@@ -187,7 +201,7 @@ class PreparedJdbc(Prepared):
         if self._entry is None:
             return
         with self._connect(access) as database:
-            unpoint(database, journal)
+            unpoint(self._dialect, database, journal)
 
     def make(self, database: JdbcConnection, dialect: JdbcDialect) -> None:
         """Make the table if it is not there."""

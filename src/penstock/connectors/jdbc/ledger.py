@@ -114,9 +114,10 @@ def point(dialect: JdbcDialect, database: JdbcConnection, table: str, journal: s
     database.run(f"INSERT INTO {_JOURNALS} VALUES (?, ?)", table[:_WIDTH], journal)
 
 
-def unpoint(database: JdbcConnection, journal: str) -> None:
-    """Remove the rows of a journal."""
-    database.run(f"DELETE FROM {_JOURNALS} WHERE journal = ?", journal)
+def unpoint(dialect: JdbcDialect, database: JdbcConnection, journal: str) -> None:
+    """Remove the rows of a journal; a database that was away when it was written may have none, nor their table."""
+    if dialect.has_table(database, _JOURNALS):
+        database.run(f"DELETE FROM {_JOURNALS} WHERE journal = ?", journal)
 
 
 def recover_table(access: Access, database: str, address: str, table: str) -> None:
@@ -139,4 +140,4 @@ def recover_table(access: Access, database: str, address: str, table: str) -> No
         gone = recover(access, str(journal)).direction is Direction.GONE
         if gone and tag_is_alive(str(journal)) is False:  # its process died before it wrote the journal
             with target.connect() as connection:
-                unpoint(connection, str(journal))
+                unpoint(dialect, connection, str(journal))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,9 +17,10 @@ from penstock.connectors.kafka.transactions import (
     id_of,
     producer_of,
     receipt_of,
-    write_in_transaction,
+    transaction,
+    write_records,
 )
-from penstock.errors import SinkError
+from penstock.errors import CommitError, SinkError
 from penstock.spark.files import EVERY_ROW
 from penstock.spark.filesystem import Folder
 
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
     from confluent_kafka import Producer
 
     from penstock.commit import Access
+
+
+_REMEMBERED = 6 * 24 * 3600.0
+"""Seconds for which a receipt is certainly kept: brokers keep a group's offsets for seven days if nobody has changed
+that, and a day is left for clocks that differ."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,8 @@ class PreparedTopic(Prepared):
         Where the records lie.
     properties
         Further properties of the producer, but for secrets.
+    prepared_at
+        When the records were ready, in seconds since the epoch; None in journals of older releases.
     """
 
     is_reversible: ClassVar[bool] = False
@@ -56,6 +65,7 @@ class PreparedTopic(Prepared):
     staging: str
     _: KW_ONLY
     properties: tuple[tuple[str, str], ...] = ()
+    prepared_at: float | None = None
 
     @property
     def target(self) -> str:
@@ -77,9 +87,15 @@ class PreparedTopic(Prepared):
         self._producer(access)
 
     def is_committed(self, access: Access) -> bool:
-        """Whether the receipt says that all is written; a transaction of a dead producer is ended first."""
+        """Whether the receipt says that all is written; a transaction of a dead producer is ended first.
+
+        Raises
+        ------
+        CommitError
+            If that cannot be told, as brokers may have forgotten the receipt since.
+        """
         self._producer(access)
-        return self._receipt(access) == WRITTEN
+        return self._receipt_for_certain(access) == WRITTEN
 
     def undo(self, access: Access) -> None:
         """Remove the staged records."""
@@ -91,6 +107,12 @@ class PreparedTopic(Prepared):
 
     def _receipt(self, access: Access) -> int:
         return receipt_of(self.servers, self._properties(access), group_of(self.token), self.topic)
+
+    def _receipt_for_certain(self, access: Access) -> int:
+        receipt = self._receipt(access)
+        if receipt < WRITTEN and self.prepared_at is not None and time.time() - self.prepared_at > _REMEMBERED:
+            raise CommitError.receipt_expired(self.target, self.staging, _REMEMBERED)
+        return receipt
 
     def _end(self, access: Access, producer: Producer, receipt: int) -> None:
         """Commit the producer's transaction, and with it the receipt of the token."""
@@ -122,8 +144,9 @@ class PreparedKafka(PreparedTopic):
             return
         if receipt > WRITTEN:
             raise claimed_by_another(self.topic, self.token)
-        write_in_transaction(producer, staged_records(access, self.staging), self.servers, self.topic)
-        self._end(access, producer, WRITTEN)
+        with transaction(producer):
+            write_records(producer, staged_records(access, self.staging), self.servers, self.topic)
+            self._end(access, producer, WRITTEN)
 
 
 def staged_records(access: Access, staging: str) -> Iterator[dict[str, Any]]:

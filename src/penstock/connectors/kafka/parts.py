@@ -20,7 +20,8 @@ from penstock.connectors.kafka.transactions import (
     end_with_receipt,
     producer_of,
     receipt_of,
-    write_in_transaction,
+    transaction,
+    write_records,
 )
 from penstock.spark.files import EVERY_ROW
 from penstock.spark.jobs import cluster_cores
@@ -105,7 +106,7 @@ class PreparedKafkaParts(PreparedTopic):
     def has_begun(self, access: Access) -> bool:
         """Whether this run has claimed the token: some parts may be there."""
         self._producer(access)  # a claim that is under way is fenced
-        return self._receipt(access) in {self._claim, WRITTEN}
+        return self._receipt_for_certain(access) in {self._claim, WRITTEN}
 
     @property
     def _claim(self) -> int:
@@ -115,8 +116,8 @@ class PreparedKafkaParts(PreparedTopic):
 
     def _tell(self, access: Access, producer: Producer, receipt: int) -> None:
         """Write the receipt of the token."""
-        producer.begin_transaction()
-        self._end(access, producer, receipt)
+        with transaction(producer):
+            self._end(access, producer, receipt)
 
 
 def dealt(files: Iterable[tuple[str, int]], parts: int) -> tuple[tuple[str, ...], ...]:
@@ -140,8 +141,9 @@ def write_part(place: PartPlace, number: int, records: Iterable[Mapping[str, Any
     producer = producer_of(place.servers, place.properties, name, place.topic)
     if receipt_of(place.servers, place.properties, name, place.topic) == WRITTEN:
         return 0
-    written = write_in_transaction(producer, records, place.servers, place.topic)
-    end_with_receipt(producer, place.servers, place.properties, name, place.topic, WRITTEN)
+    with transaction(producer):
+        written = write_records(producer, records, place.servers, place.topic)
+        end_with_receipt(producer, place.servers, place.properties, name, place.topic, WRITTEN)
     return written
 
 

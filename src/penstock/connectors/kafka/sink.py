@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -206,8 +207,8 @@ class _TransactionalSinkJob(SinkJob):
         kept = without_secrets(self._sink.properties)
         parts = dealt(self._staging.files_below(), self._sink.transactions) if self._sink.transactions > 1 else ()
         if len(parts) > 1:
-            return PreparedKafkaParts(*told, self._staging.name, parts, properties=kept)
-        return PreparedKafka(*told, properties=kept)
+            return PreparedKafkaParts(*told, self._staging.name, parts, properties=kept, prepared_at=time.time())
+        return PreparedKafka(*told, properties=kept, prepared_at=time.time())
 
     def abort(self) -> None:
         self._staging.delete()

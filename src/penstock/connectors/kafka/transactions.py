@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.kafka import client
 from penstock.errors import SinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from confluent_kafka import Producer
 
@@ -54,15 +55,29 @@ def producer_of(servers: str, properties: Mapping[str, str], name: str, topic: s
     return made
 
 
-def write_in_transaction(producer: Producer, records: Iterable[Mapping[str, Any]], servers: str, topic: str) -> int:
-    """Write records in a transaction, which stays open; return how many.
+@contextmanager
+def transaction(producer: Producer) -> Iterator[None]:
+    """Let the block write in a transaction, which its last step ends; one that fails is aborted.
+
+    Readers of committed records wait behind a transaction that is open, until the brokers end it.
+    """
+    producer.begin_transaction()
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # the brokers are away, or have committed it: the error above is the one to show
+            producer.abort_transaction(_PATIENCE)
+        raise
+
+
+def write_records(producer: Producer, records: Iterable[Mapping[str, Any]], servers: str, topic: str) -> int:
+    """Write records in the transaction that is open; return how many.
 
     Raises
     ------
     SinkError
-        If one was not accepted; none stays then.
+        If one was not accepted.
     """
-    producer.begin_transaction()
     refused: list[str] = []
     written = 0
     for record in records:
@@ -70,7 +85,6 @@ def write_in_transaction(producer: Producer, records: Iterable[Mapping[str, Any]
         written += 1
     producer.flush(_PATIENCE)
     if refused:
-        producer.abort_transaction(_PATIENCE)
         raise SinkError(f"records were not accepted by {servers}", cause=refused[0])
     return written
 

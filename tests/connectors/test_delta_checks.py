@@ -1,0 +1,134 @@
+"""Delta tables that deltalake, or Penstock, cannot write to: refused when the sink is opened, before any work."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.services import needed_module
+
+needed_module("deltalake", "delta")
+
+import deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction
+
+from penstock.commit import Access
+from penstock.connectors import DeltaSink, delta_checks, delta_commit
+from penstock.connectors.delta import MODES
+from penstock.connectors.delta_checks import check_writable
+from penstock.connectors.delta_commit import PreparedDelta
+from penstock.errors import SinkError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+READERS_TOO = {
+    "columnMapping",
+    "deletionVectors",
+    "timestampNtz",
+    "typeWidening",
+    "v2Checkpoint",
+    "variantType",
+    "variantType-preview",
+}
+REFUSED = [
+    "rowTracking",
+    "domainMetadata",
+    "inCommitTimestamp",
+    "clustering",
+    "typeWidening",
+    "icebergCompatV1",
+    "icebergCompatV2",
+    "identityColumns",
+    "allowColumnDefaults",
+    "collations",
+    "a feature of a later release",
+]
+COLUMN = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
+
+
+def made(
+    folder: Path, features: list[str], configuration: dict[str, str] | None = None, versions: tuple[int, int] = (3, 7)
+) -> deltalake.DeltaTable:
+    """A table without rows; its log says what its writers must support."""
+    protocol: dict[str, Any] = {"minReaderVersion": versions[0], "minWriterVersion": versions[1]}
+    if versions == (3, 7):
+        protocol |= {"readerFeatures": sorted(READERS_TOO & set(features)), "writerFeatures": features}
+    metadata = {
+        "id": "t",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": [COLUMN]}),
+        "partitionColumns": [],
+        "configuration": configuration or {},
+        "createdTime": 1,
+    }
+    log = folder / "_delta_log"
+    log.mkdir()
+    lines = [{"protocol": protocol}, {"metaData": metadata}]
+    (log / f"{0:020}.json").write_text("\n".join(map(json.dumps, lines)))
+    return deltalake.DeltaTable(str(folder))
+
+
+def commit(table: deltalake.DeltaTable) -> None:
+    added = AddAction("x.parquet", 1, {}, 1, True, '{"numRecords": 1}')
+    table.create_write_transaction([added], "append", table.schema(), [])
+
+
+@pytest.mark.parametrize("feature", sorted(delta_checks._WRITTEN))
+def test_what_is_written_can_be_committed(tmp_path: Path, feature: str) -> None:
+    table = made(tmp_path, [feature])
+    check_writable(table, "t", "append")
+    commit(table)
+
+
+@pytest.mark.parametrize("feature", REFUSED)
+def test_what_could_not_be_committed_is_refused(tmp_path: Path, feature: str) -> None:
+    table = made(tmp_path, [feature])
+    for mode in MODES:
+        with pytest.raises(SinkError, match=f"must support {feature}, which deltalake does not"):
+            DeltaSink(str(tmp_path), mode, key="id" if mode == "upsert" else ()).open(None)  # type: ignore[arg-type]
+    with pytest.raises(CommitFailedError):
+        commit(table)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6])
+def test_versions_without_names_of_features(tmp_path: Path, version: int) -> None:
+    table = made(tmp_path, [], versions=(1 if version < 5 else 2, version))
+    if version == 6:
+        with pytest.raises(SinkError, match="identityColumns"):
+            check_writable(table, "t", "append")
+        with pytest.raises(CommitFailedError):
+            commit(table)
+    else:
+        check_writable(table, "t", "append")
+        commit(table)
+
+
+def test_rows_that_may_only_be_appended_are_not_overwritten(tmp_path: Path) -> None:
+    table = made(tmp_path, ["appendOnly"], {"delta.appendOnly": "true"})
+    check_writable(table, "t", "append")
+    with pytest.raises(SinkError, match=r"may not be replaced \(delta.appendOnly\)"):
+        check_writable(table, "t", "overwrite")
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_refusal_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """deltalake has one error for a commit that came too late and for one that never will be taken."""
+    made(tmp_path, ["rowTracking"])
+    schema = json.dumps({"type": "struct", "fields": [COLUMN]})
+    record = PreparedDelta(str(tmp_path), str(tmp_path), mode, schema, (), (), str(tmp_path / "s"), 0, "receipt")
+    written, write = [], deltalake.DeltaTable.create_write_transaction
+
+    def counted(*args: Any, **kwargs: Any) -> None:
+        written.append(mode)
+        write(*args, **kwargs)
+
+    monkeypatch.setattr(deltalake.DeltaTable, "create_write_transaction", counted)
+    monkeypatch.setattr(delta_commit, "move_files", lambda *_: None)
+    with pytest.raises(DeltaError, match="RowTracking"):
+        record.commit(Access(None))  # type: ignore[arg-type]
+    assert written == [mode]
