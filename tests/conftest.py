@@ -25,6 +25,8 @@ ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 """Of every driver that a test starts in a process of its own: it lives for seconds, as `tests.services` says of ours."""
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+"""Programs in `tests/jobs` use what tests share, wherever they are started."""
 OFF = {"execution.batch.adaptive.whole-query-threshold": 0, "execution.verify": True}
 """The whole-query shortcut off, so that the real path is tested; and every job checks itself."""
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from penstock import with_parallelism
 from tests.equality import assert_as_plain_spark
@@ -103,6 +110,55 @@ def test_an_order_with_one_place(spark: SparkSession, make_env: Callable[..., En
     assert "its order divides its rows too unevenly" in decision.outcome["because"]
     *_, computed = stages(spark, job, "Window")
     assert max(computed.read_per_task) > 0.9 * MAPPERS * ROWS
+    (tasks,) = (one for one in job.decisions if "skewed keys are split" in one.reason)
+    assert tasks.kind.value == "vertex parallelism"
+    assert tasks.outcome["instead"] == "its tasks read whole partitions"
+    assert tasks.outcome["because"] == decision.outcome["because"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "what"),
+    [
+        ("select k, noisy(v) as v, id from clicks", "PythonUDF"),
+        ("select k, v + floor(rand(3)) as v, id from clicks", "Rand"),
+    ],
+)
+def test_rows_that_may_be_others_when_they_are_made_again(
+    spark: SparkSession, make_env: Callable[..., Environment], rows: str, what: str
+) -> None:
+    """The carries of pieces would be those of other rows, if files were lost."""
+    spark.udf.register("noisy", F.udf(lambda value: value + 0 * random.random(), "double").asNondeterministic())
+    env = make_env(**FORCED)
+    env.collect(spark.sql(f"select k, id, rank() over (partition by k order by v, id) as place from ({rows})"))
+    job = env.last_job
+    assert job is not None
+    (decision,) = (decision for decision in job.decisions if decision.kind.value == "skew")
+    assert decision.chosen == "not split"
+    assert f"{what} may give other rows if lost files of a shuffle are made again" in decision.reason
+
+
+def after_a_loss(kind: str, folder: Path) -> Any:
+    """Return what became of a divided window whose files were lost before its last tasks."""
+    job = Path(__file__).parent / "jobs" / "lost_window.py"
+    environment = {**os.environ, "SPARK_LOCAL_DIRS": str(folder)}
+    command = [sys.executable, str(job), kind]
+    told = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+    return json.loads(told.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_pieces_are_made_again(tmp_path: Path) -> None:
+    found = after_a_loss("stable", tmp_path)
+    assert found["pieces"] >= 4
+    assert (found["rows"], found["right"], found["error"]) == (MAPPERS * ROWS, True, "")
+
+
+@pytest.mark.slow
+def test_a_piece_that_has_other_rows_fails(tmp_path: Path) -> None:
+    found = after_a_loss("unstable", tmp_path)
+    assert found["pieces"] >= 4
+    assert found["rows"] == 0
+    assert "rows that were lost came out otherwise when they were made again" in found["error"]
 
 
 def test_two_cores_are_too_few(make_env: Callable[..., Environment]) -> None:

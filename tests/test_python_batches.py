@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import functions as F
 
+from penstock.connectors import FileSink
 from penstock.spark.dataframes import with_settings
+from penstock.spark.python_batches import LIMIT, NO_LIMIT
 from tests.equality import assert_same_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from penstock import Environment
 
@@ -24,12 +29,37 @@ def rows_of_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
         yield pa.record_batch({"rows": [batch.num_rows], "bytes": [batch.nbytes]})
 
 
+def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
+
+
+def limit_seen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    context = TaskContext.get()
+    seen = None if context is None else context.getLocalProperty(LIMIT)
+    for batch in batches:
+        yield pa.record_batch({"seen": pa.array([seen] * batch.num_rows, pa.string())})
+
+
+def plus(column: pd.Series) -> pd.Series:  # type: ignore[type-arg]
+    return column + 1
+
+
+def count_batches(column: str) -> Column:
+    def count(batches: Any) -> Any:
+        return sum(1 for _ in batches)
+
+    count.__annotations__ = {"batches": Iterator[pd.Series], "return": int}  # by which Spark knows what it is
+    return F.pandas_udf(count, "long")(column)
+
+
 TOLD = "rows long, bytes long"
 
 
 @pytest.mark.parametrize("most_bytes", ["64m", "20000b", "400b"])
 @pytest.mark.parametrize("most_rows", ["10000", "1000", "0"])
-@pytest.mark.parametrize("columns", [["id"], ["id", "id % 3 = 0", "id / 2"], ["id", "repeat('x', int(id % 40))"]])
+@pytest.mark.parametrize(
+    "columns", [[], ["id"], ["id", "id % 3 = 0", "id / 2"], ["id", "repeat('x', int(id % 40))"]], ids=len
+)
 def test_batches_are_those_of_plain_spark(
     spark: SparkSession, make_env: Callable[..., Environment], columns: list[str], most_rows: str, most_bytes: str
 ) -> None:
@@ -39,14 +69,149 @@ def test_batches_are_those_of_plain_spark(
         assert_same_rows(make_env().collect(df), df.collect())
 
 
-def test_a_session_that_is_used_again_has_the_limit_again(
+def texts(spark: SparkSession, tasks: int = 2) -> DataFrame:
+    return spark.range(0, 3000, 1, tasks).selectExpr("id % 3 as k", "repeat('x', 1000) as text")
+
+
+def told(spark: SparkSession, tasks: int = 2) -> DataFrame:
+    return texts(spark, tasks).mapInArrow(rows_of_batches, TOLD)
+
+
+def counted(spark: SparkSession) -> DataFrame:
+    return texts(spark).groupBy("k").agg(count_batches("text").alias("n"))
+
+
+def numbers(spark: SparkSession) -> DataFrame:
+    return spark.range(0, 30_000, 1, 2).mapInArrow(same, "id long")
+
+
+def above_an_aggregate_function(spark: SparkSession) -> DataFrame:
+    return counted(spark).mapInArrow(same, "k long, n long").repartition(2, "k")
+
+
+def below_an_aggregate_function(spark: SparkSession) -> DataFrame:
+    below: Any = F.pandas_udf(plus, "long")
+    return texts(spark).select(below("k").alias("k"), "text").groupBy("k").agg(count_batches("text").alias("n"))
+
+
+def in_an_earlier_step(spark: SparkSession) -> DataFrame:
+    counts = numbers(spark).groupBy((F.col("id") % 3).alias("k")).count()
+    return counts.join(texts(spark), "k").groupBy("k").agg(count_batches("text").alias("n"))
+
+
+def above_cached_rows(spark: SparkSession) -> DataFrame:
+    return told(spark).cache().mapInArrow(same, TOLD).repartition(2, "rows")
+
+
+def beside_a_subquery(spark: SparkSession) -> DataFrame:
+    told(spark).createOrReplaceTempView("told")
+    numbers(spark).createOrReplaceTempView("numbers")
+    return spark.sql("select id, (select max(rows) from told) as most from numbers where id < 5")
+
+
+def with_a_step_that_has_not_run(spark: SparkSession) -> DataFrame:
+    """Return a plan of which Spark runs all in the tasks of its last step: a single task reads the texts."""
+    return told(spark, tasks=1).groupBy("rows").count().mapInArrow(same, "rows long, count long").repartition(2, "rows")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        above_an_aggregate_function,
+        below_an_aggregate_function,
+        in_an_earlier_step,
+        above_cached_rows,
+        beside_a_subquery,
+        with_a_step_that_has_not_run,
+    ],
+)
+def test_a_function_of_texts_keeps_its_batches_beside_one_of_numbers(
+    spark: SparkSession, make_env: Callable[..., Environment], make: Callable[[SparkSession], DataFrame]
+) -> None:
+    with with_settings(spark, {LIMIT: "400000b"}):
+        try:
+            found = make_env().collect(make(spark))
+            spark.catalog.clearCache()
+            assert_same_rows(found, make(spark).collect())
+        finally:
+            spark.catalog.clearCache()
+
+
+def test_a_users_cache_keeps_the_batches_of_plain_spark(
     spark: SparkSession, make_env: Callable[..., Environment]
 ) -> None:
+    with with_settings(spark, {LIMIT: "400000b"}):
+        expected = told(spark).collect()
+        kept = told(spark).cache()
+        try:
+            make_env().collect(kept.mapInArrow(same, TOLD).repartition(2, "rows"))
+            assert_same_rows(kept.collect(), expected)
+        finally:
+            kept.unpersist()
+
+
+def seen_at_the_end(spark: SparkSession) -> DataFrame:
+    return spark.range(0, 100, 1, 2).mapInArrow(limit_seen, "seen string")
+
+
+def seen_before_an_exchange(spark: SparkSession) -> DataFrame:
+    return seen_at_the_end(spark).groupBy("seen").count()
+
+
+def seen_after_steps_of_numbers(spark: SparkSession) -> DataFrame:
+    return numbers(spark).groupBy((F.col("id") % 3).alias("k")).count().mapInArrow(limit_seen, "seen string")
+
+
+def seen_with_texts(spark: SparkSession) -> DataFrame:
+    return texts(spark).mapInArrow(limit_seen, "seen string")
+
+
+def seen_after_a_step_of_texts(spark: SparkSession) -> DataFrame:
+    """Return a plan whose last step has numbers; if files are lost, its tasks run the step of texts again."""
+    return told(spark).groupBy("rows").count().mapInArrow(limit_seen, "seen string")
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (seen_at_the_end, str(NO_LIMIT)),
+        (seen_before_an_exchange, str(NO_LIMIT)),
+        (seen_after_steps_of_numbers, str(NO_LIMIT)),
+        (seen_with_texts, "300000b"),
+        (seen_after_a_step_of_texts, "300000b"),
+    ],
+)
+def test_the_limit_that_tasks_see(
+    spark: SparkSession,
+    make_env: Callable[..., Environment],
+    make: Callable[[SparkSession], DataFrame],
+    expected: str,
+) -> None:
+    with with_settings(spark, {LIMIT: "300000b"}):
+        assert {row.seen for row in make_env().collect(make(spark))} == {expected}
+
+
+def test_tasks_of_a_written_file_see_no_limit(
+    spark: SparkSession, make_env: Callable[..., Environment], tmp_path: Any
+) -> None:
+    env = make_env()
+    env.write(seen_at_the_end(spark), FileSink(str(tmp_path / "seen")))
+    env.execute()
+    assert {row.seen for row in spark.read.parquet(str(tmp_path / "seen")).collect()} == {str(NO_LIMIT)}
+
+
+@pytest.mark.parametrize("has_function", [True, False], ids=["a function of texts", "an aggregate function of texts"])
+def test_a_session_that_is_used_again_has_the_limit_again(
+    spark: SparkSession, make_env: Callable[..., Environment], has_function: bool
+) -> None:
     """The first step has narrow rows and is not measured, the second one has texts."""
-    with with_settings(spark, {"spark.sql.execution.arrow.maxBytesPerBatch": "400000b"}):
-        narrow = spark.range(0, 30_000, 1, 2).mapInArrow(lambda batches: batches, "id long")
-        texts = narrow.repartition(2, F.col("id") % 2).selectExpr("repeat('x', 60 + int(id % 9)) as text")
-        df = texts.mapInArrow(rows_of_batches, TOLD).groupBy().agg(F.count("*"), F.max("rows") < 10_000)
+    with with_settings(spark, {LIMIT: "400000b"}):
+        narrow = numbers(spark).repartition(2, F.col("id") % 2).selectExpr("repeat('x', 60 + int(id % 9)) as text")
+        if has_function:
+            df = narrow.mapInArrow(rows_of_batches, TOLD).groupBy().agg(F.count("*"), F.max("rows") < 10_000)
+        else:
+            df = narrow.groupBy().agg(count_batches("text"), F.lit(True))
         found: Any = make_env().collect(df)
         assert_same_rows(found, df.collect())
+        assert found[0][0] > 1
         assert found[0][1] is True

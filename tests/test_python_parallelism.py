@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pytest
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from penstock import with_parallelism
@@ -43,6 +45,10 @@ def first(group: Any) -> Any:
     return group.head(1)
 
 
+def longest(texts: pd.Series) -> int:  # type: ignore[type-arg]
+    return int(pd.Series.max(texts.str.len()))
+
+
 STEPS: dict[str, Callable[[DataFrame], DataFrame]] = {
     "UDF over files": lambda df: df.where(F.udf(length, "long")("text") > 0),
     "mapInPandas over files": lambda df: df.mapInPandas(same, df.schema),
@@ -62,6 +68,22 @@ def test_no_core_is_idle(env: Environment, spark: SparkSession, numbers: str, st
     assert found.parallelism == 2
     tasks = [one.tasks for one in stages(spark, job, found.vertex.name)]
     assert 2 in tasks, tasks
+
+
+@pytest.mark.parametrize("operator", ["aggregate", "window"])
+def test_functions_of_all_rows_of_a_key_are_seen(
+    env: Environment, spark: SparkSession, numbers: str, operator: str
+) -> None:
+    """They are expressions of Spark's own operators. No shuffle follows: in front of one, a single task would do."""
+    df, function = spark.read.parquet(numbers), F.pandas_udf(longest, "long")("text")
+    if operator == "aggregate":
+        lengths = df.groupBy("k").agg(function)
+    else:
+        lengths = df.select("id", function.over(Window.partitionBy("k")))
+    assert_as_plain_spark(env, lengths)
+    *_, last = env.last_job.vertices
+    assert "it runs Python functions, and there are 2 cores" in last.reason
+    assert last.tasks == 2
 
 
 def test_without_python_the_bytes_decide(env: Environment, spark: SparkSession, numbers: str) -> None:

@@ -51,6 +51,8 @@ class MaterializeSink(ResultSink):
 
 
 class _ResultSinkJob(SinkJob):
+    calls_python: ClassVar[bool] = False
+
     def __init__(self, sink: ResultSink) -> None:
         self._sink = sink
 

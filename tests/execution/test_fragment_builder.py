@@ -174,6 +174,7 @@ def split_join(monkeypatch: pytest.MonkeyPatch, answer: bool | Exception) -> tup
     monkeypatch.setattr(exchange, "joins_its_leaves", joins_its_leaves)
     context = job("1 #> 3\n2 #> 3", {3: INNER})
     context.decisions.record(Choice(DecisionKind.SKEW, NodeRef(3, "n3"), "split", "hot", {LARGEST: 9}))
+    context.decisions.record(Choice(DecisionKind.VERTEX_PARALLELISM, NodeRef(3, "n3"), "2", "keys are split"))
     leaves = Leaves(results=Results({1: written(5, 5), 2: written(5, 5)}))
     found = built(context, (3,), setup=SKEWED, leaves=leaves)
     assert asked == ["merge n3(leaf 1-3 in 2 slices, which meet, leaf 2-3 in 2 slices, which meet)"]
@@ -183,7 +184,7 @@ def split_join(monkeypatch: pytest.MonkeyPatch, answer: bool | Exception) -> tup
 def test_a_split_join_that_spark_joins_in_each_task(monkeypatch: pytest.MonkeyPatch) -> None:
     found, decisions = split_join(monkeypatch, answer=True)
     assert found == "rows of the join"  # and nothing is claimed of how they lie
-    assert [dict(one.outcome) for one in decisions] == [{}]
+    assert [dict(one.outcome) for one in decisions] == [{}, {}]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +193,11 @@ def test_a_split_join_that_spark_joins_in_each_task(monkeypatch: pytest.MonkeyPa
 def test_a_split_join_that_spark_plans_otherwise(monkeypatch: pytest.MonkeyPatch, answer: bool | Exception) -> None:
     found, decisions = split_join(monkeypatch, answer)
     assert found == "merge n3(leaf 1-3 by 2 tasks, leaf 2-3 by 2 tasks)"
-    assert [one.outcome["instead"] for one in decisions] == ["its partitions are not split"]
+    skew, tasks = decisions
+    assert skew.outcome["instead"] == "its partitions are not split"
+    assert skew.outcome["split"] == 0
+    assert tasks.outcome["instead"] == "its tasks read whole partitions"
+    assert tasks.outcome["because"] == skew.outcome["because"]
 
 
 def test_any_other_error_is_spark_s(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +14,9 @@ from penstock.planner.plan import WriteKind
 from penstock.spark import exchange
 from penstock.spark.native_parts import NativeParts
 from tests.execution.plans import Plan, job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 KIND = WriteKind
 CASES: dict[str, tuple[WriteKind | None, VertexSetup, str]] = {
@@ -28,7 +32,21 @@ def written_plan(monkeypatch: pytest.MonkeyPatch, kind: WriteKind | None, setup:
     """Return the plan that is run, whether its sums come first, and the bytes that DuckDB may take."""
     said: list[Any] = []
 
+    class Batches:
+        """Batches that are suited to what is run, and to nothing else."""
+
+        suited_to: Any = None
+
+        @contextmanager
+        def suited(self, session: Any, logical: Plan, node_id: int) -> Iterator[None]:
+            self.suited_to = (session, logical, node_id)
+            yield
+            self.suited_to = None
+
+    batches: Any = Batches()
+
     def stages(session: Any, logical: Plan, *, pre_aggregated: bool, native: NativeParts | None) -> str:
+        assert batches.suited_to == (session, logical, 1)
         said.append((str(logical), pre_aggregated, native.memory if native is not None else None))
         return "stages"
 
@@ -45,7 +63,7 @@ def written_plan(monkeypatch: pytest.MonkeyPatch, kind: WriteKind | None, setup:
     relations: Any = Relations()
     session: Any = "a session"
     logical: Any = Plan("rows")
-    result: Any = write_output(context, relations, session, logical, context.graph.edge("1-2"), setup)
+    result: Any = write_output(context, relations, batches, session, logical, context.graph.edge("1-2"), setup)
     assert result == ("relation" if kind is KIND.BROADCAST else "stages")
     (told,) = said
     return told

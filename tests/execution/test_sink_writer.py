@@ -9,6 +9,7 @@ import pytest
 
 from penstock.connectors.base import TasksWorth
 from penstock.execution import sink_writer
+from penstock.execution.python_batches import PythonBatches
 from penstock.execution.sink_writer import SinkWriter
 from penstock.spark import exchange
 from tests.execution.plans import Results, job
@@ -25,7 +26,7 @@ def ratio(monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], tasks: int, s
     sink: Any = SimpleNamespace(sample_size=lambda df: size)
     context = job("1 #> 2", sinks={2: sink})
     results: Any = Results({1: written(*sizes, tasks=tasks)})
-    found = SinkWriter(context, results).file_ratio(context.graph.edge("1-2"))
+    found = SinkWriter(context, results, PythonBatches()).file_ratio(context.graph.edge("1-2"))
     sessions: Any = context.sessions
     assert sessions.given_back == list(range(1, len(sessions.taken) + 1))
     return found, read
@@ -69,7 +70,7 @@ def test_first_rows(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     results: Any = Results({1: written(*sizes)})
     edge = context.graph.edge("1-2")
     vertex: Any = SimpleNamespace(id="2")
-    worth = SinkWriter(context, results).write_first(vertex, edge)
+    worth = SinkWriter(context, results, PythonBatches()).write_first(vertex, edge)
     assert read == part
     assert (worth is None) is (not part)
     assert worth is None or worth.tasks == 100, "the sink is told how many rows there are in all"

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.spark import catalyst, exchange
-from penstock.spark.dataframes import dataframe
+from penstock.spark.dataframes import dataframe, with_settings
 from penstock.spark.fragment import rdd_leaf
 from penstock.spark.jvm import Bridge
-from penstock.spark.partial_states import aggregated, keeps_distinct_values, merge, why_not_merged
+from penstock.spark.partial_states import MergedStates, aggregated, keeps_distinct_values, merge, why_not_merged
 from penstock.spark.plans import read_plan
 from tests.equality import assert_same_rows
 
@@ -108,8 +108,8 @@ def test_what_is_left_alone(spark: SparkSession, functions: str) -> None:
     assert not keeps_distinct_values(aggregate_of(grouped(table(spark), [functions])))
 
 
-def merged_rows(spark: SparkSession, plan: Any, pieces: int, tasks: int) -> tuple[list, int, int]:
-    """Return the rows of an aggregate whose largest subpartition is merged in pieces, and its bytes before and after."""
+def merged_rows(spark: SparkSession, plan: Any, pieces: int, tasks: int) -> tuple[list, int, MergedStates]:
+    """Return the rows of an aggregate whose largest subpartition is merged in pieces, its bytes, and what was merged."""
     session = Bridge(spark).session
     result = exchange.write(session, plan)
     assert why_not_merged(result) is None
@@ -124,7 +124,7 @@ def merged_rows(spark: SparkSession, plan: Any, pieces: int, tasks: int) -> tupl
     layout = exchange.layout(physical, plan.output)
     assert (layout is not None) is (tasks > 1)
     leaf = rdd_leaf(session, plan.output, rows, layout=layout)
-    return dataframe(session, leaf).collect(), sizes[hot], merged.bytes
+    return dataframe(session, leaf).collect(), sizes[hot], merged
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -162,6 +162,22 @@ def test_all_functions_at_once(spark: SparkSession) -> None:
     df = grouped(table(spark), FUNCTIONS + BESIDE)
     plan = aggregate_of(df)
     assert keeps_distinct_values(plan)
-    found, before, after = merged_rows(spark, plan, 2, 3)
+    found, before, merged = merged_rows(spark, plan, 2, 3)
     assert_same_rows(found, df.collect())
-    assert after < before / 3
+    assert merged.bytes < before / 3
+    assert tasks_that_sorted(merged) == 0
+
+
+def tasks_that_sorted(merged: MergedStates) -> int:
+    """Return in how many tasks a hash table had too many groups, so that Spark sorted the rest of the rows."""
+    return int(merged.stage._handle.shuffle().child().metrics().apply("numTasksFallBacked").value())
+
+
+def test_tasks_whose_hash_table_is_full(spark: SparkSession) -> None:
+    """The largest subpartition has many groups, as there are two."""
+    threshold = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"
+    with with_settings(spark, {threshold: "2", "spark.sql.shuffle.partitions": "2"}):
+        df = grouped(table(spark), FUNCTIONS + BESIDE)
+        found, _, merged = merged_rows(spark, aggregate_of(df), 3, 3)
+        assert tasks_that_sorted(merged) == 3
+        assert_same_rows(found, df.collect())

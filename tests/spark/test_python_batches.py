@@ -11,18 +11,22 @@ from pyspark.sql import functions as F
 from penstock.spark import catalyst
 from penstock.spark.dataframes import with_settings
 from penstock.spark.jvm import Bridge
-from penstock.spark.plans import read_plan
-from penstock.spark.python_batches import BatchLimits, arrow_width, batch_limits
+from penstock.spark.python_batches import LIMIT, BatchLimits, batch_limits, unmeasured, widest_row
+from penstock.spark.session import SessionPool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
-def width(df: DataFrame, name: str) -> int | None:
-    plan = read_plan(catalyst.optimized_plan(Bridge(df.sparkSession), df))
-    return arrow_width(next(node for node in plan.walk() if node.name == name))
+def widest(df: DataFrame) -> int | None:
+    return widest_row(catalyst.optimized_plan(Bridge(df.sparkSession), df))
+
+
+def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
 
 
 @pytest.mark.parametrize(
@@ -54,7 +58,11 @@ def width(df: DataFrame, name: str) -> int | None:
 def test_columns(spark: SparkSession, column: str, expected: int | None, beside: int) -> None:
     columns = [f"{column} as c", *(["id as d"] if beside else [])]
     df = spark.range(3).selectExpr(*columns).mapInPandas(lambda frames: frames, "c string")
-    assert width(df, "MapInPandas") == (expected if expected is None or not beside else expected + beside + 1)
+    assert widest(df) == (expected if expected is None or not beside else expected + beside + 1)
+
+
+def test_a_row_without_columns_has_a_width(spark: SparkSession) -> None:
+    assert widest(spark.range(3).select().mapInArrow(same, "c string")) == 1
 
 
 def plus(column: pd.Series) -> pd.Series:  # type: ignore[type-arg]
@@ -74,19 +82,101 @@ def plus(column: pd.Series) -> pd.Series:  # type: ignore[type-arg]
 )
 def test_functions_of_columns(spark: SparkSession, make: Callable[[Any], list[Any]], expected: int | None) -> None:
     function = F.pandas_udf(plus, "double")
-    assert width(spark.range(3).select(*make(function)), "ArrowEvalPython") == expected
+    assert widest(spark.range(3).select(*make(function))) == expected
 
 
-def test_other_operators_are_not_known(spark: SparkSession) -> None:
+def mean(column: pd.Series) -> float:  # type: ignore[type-arg]
+    return float(column.mean())
+
+
+KNOWN: dict[str, tuple[str, int]] = {
+    "no function": ("select id, count(*) as n from narrow group by id", 0),
+    "a function of narrow rows": ("select narrow_plus(id) as id from narrow", 9),
+    "much around it": (
+        """
+        select /*+ repartition(3) */ a.id, b.n, row_number() over (partition by n order by a.id) as r, explode(array(1, 2))
+        from (select narrow_plus(id) as id from narrow) a
+        join (select id, count(*) as n from narrow group by id) b on a.id = b.id
+        where n > 0 union all select 1.0, 2L, 3, 4 order by id limit 7 offset 1
+        """,
+        9,
+    ),
+}
+UNKNOWN = {
+    "an aggregate function": "select id % 3 as k, narrow_mean(id) as m from narrow group by id % 3",
+    "a window function": "select narrow_mean(id) over (partition by id % 3) as m from narrow",
+    "a function of rows of another kind": "select slow_plus(id) as id from narrow",
+    "a function beside a text's": "select narrow_plus(id) as id from narrow union all select n from lengths",
+    "a function above a text's": "select narrow_plus(n) as n from lengths",
+    "a subquery": "select narrow_plus(id) as id, (select max(n) from lengths) as n from narrow",
+    "a subquery in a condition": "select narrow_plus(id) as id from narrow where id < (select max(n) from lengths)",
+    "cached rows": "select narrow_plus(n) as n from kept",
+    "rows of an RDD": "select narrow_plus(id) as id from given",
+}
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession) -> Iterator[SparkSession]:
+    spark.udf.register("narrow_plus", F.pandas_udf(plus, "double"))
+    spark.udf.register("narrow_mean", F.pandas_udf(mean, "double"))
+    spark.udf.register("slow_plus", F.udf(lambda x: x + 1.0, "double", useArrow=False))
+    spark.range(9).createOrReplaceTempView("narrow")
+    lengths = spark.range(9).selectExpr("repeat('x', 9) as text").mapInArrow(same, "n double")
+    lengths.createOrReplaceTempView("lengths")
+    kept = spark.range(9).selectExpr("double(id) as n").cache()
+    kept.createOrReplaceTempView("kept")
+    spark.createDataFrame(spark.sparkContext.parallelize([(1,)]), "id long").createOrReplaceTempView("given")
+    yield spark
+    kept.unpersist()
+    for name in ("narrow", "lengths", "kept", "given"):
+        spark.catalog.dropTempView(name)
+
+
+@pytest.mark.parametrize("query", KNOWN)
+def test_plans_of_which_all_is_known(tables: SparkSession, query: str) -> None:
+    text, expected = KNOWN[query]
+    assert widest(tables.sql(text)) == expected
+
+
+@pytest.mark.parametrize("query", UNKNOWN)
+def test_plans_that_may_give_any_row_to_a_function(tables: SparkSession, query: str) -> None:
+    assert widest(tables.sql(UNKNOWN[query])) is None
+
+
+def test_functions_of_groups_are_not_known(spark: SparkSession) -> None:
     df = spark.range(3).groupBy("id").applyInPandas(lambda frame: pd.DataFrame(frame), "id long")
-    assert width(df, "FlatMapGroupsInPandas") is None
+    assert widest(df) is None
 
 
-def test_limits(spark: SparkSession) -> None:
-    assert batch_limits(Bridge(spark)) == BatchLimits(10_000, 64 << 20)
-    of_the_user = {
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "7",
-        "spark.sql.execution.arrow.maxBytesPerBatch": "1k",
-    }
+def test_rows_that_lie_ready_are_known_by_their_number(tables: SparkSession) -> None:
+    bridge = Bridge(tables)
+    plan = catalyst.optimized_plan(bridge, tables.sql("select narrow_plus(id) as id from given"))
+    number = int(plan._handle.collectLeaves().head().rdd().id())
+    assert widest_row(plan, {number}) == 9
+    assert widest_row(plan, {number + 1}) is None
+
+
+def test_limits_are_those_of_the_session(spark: SparkSession) -> None:
+    bridge = Bridge(spark)
+    assert batch_limits(bridge.session) == BatchLimits(10_000, 64 << 20)
+    of_the_user = {"spark.sql.execution.arrow.maxRecordsPerBatch": "7", LIMIT: "1k"}
     with with_settings(spark, of_the_user):
-        assert batch_limits(Bridge(spark)) == BatchLimits(7, 1024)
+        session = SessionPool(bridge, {}).take()
+    assert batch_limits(session) == BatchLimits(7, 1024)
+    assert batch_limits(bridge.session) == BatchLimits(10_000, 64 << 20)
+
+
+def test_a_session_and_a_thread_have_their_limit_back(spark: SparkSession) -> None:
+    bridge, seen = Bridge(spark), []
+    with with_settings(spark, {LIMIT: "1k"}):
+        session = SessionPool(bridge, {}).take()
+    limits = batch_limits(session)
+
+    def look() -> None:
+        seen.append((batch_limits(session).bytes, spark.sparkContext.getLocalProperty(LIMIT)))
+
+    with unmeasured(session, limits):
+        look()
+    look()
+    spark.sparkContext.setLocalProperty(LIMIT, None)  # type: ignore[arg-type]
+    assert seen == [((1 << 31) - 1, str((1 << 31) - 1)), (1024, "1024")]

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.spark.session import broadcast_threshold
+from penstock.spark.jvm import Bridge
+from penstock.spark.session import SessionPool, broadcast_threshold
+from penstock.spark.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
 
 PLANNED = "spark.sql.autoBroadcastJoinThreshold"
 AT_RUN_TIME = "spark.sql.adaptive.autoBroadcastJoinThreshold"
@@ -41,3 +45,15 @@ def test_the_threshold_for_broadcasts(
 ) -> None:
     bridge: Any = SimpleNamespace(spark=SimpleNamespace(conf=Conf(settings)))
     assert broadcast_threshold(bridge, at_run_time=at_run_time) == expected
+
+
+def test_a_session_of_the_pool_keeps_no_settings_of_an_earlier_use(spark: SparkSession) -> None:
+    pool = SessionPool(Bridge(spark), {"spark.sql.shuffle.partitions": "3"})
+    with pool.use() as session:
+        as_made = read_settings(session, "spark.sql.")
+    assert as_made["spark.sql.shuffle.partitions"] == "3"
+    with pool.use({"spark.sql.shuffle.partitions": "7", "spark.sql.maxConcurrentOutputFileWriters": "8"}) as again:
+        assert again is session
+        assert read_settings(session, "spark.sql.shuffle.") == {"spark.sql.shuffle.partitions": "7"}
+    with pool.use():
+        assert read_settings(session, "spark.sql.") == as_made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit.added_files import PreparedFiles
 from penstock.commit.file_tokens import FOLDER as TOKENS
@@ -52,6 +52,8 @@ class FileSinkJob(SinkJob):
     of_table
         Whether the folder is a table's, see `FileSink.opened`.
     """
+
+    calls_python: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind, NodeRef
+from penstock.decisions import DecisionKind
+from penstock.execution.unsplit import record_unsplit
 from penstock.optimizer.dividing import MOST_OF_IT
 from penstock.optimizer.skew import LARGEST
 from penstock.spark import exchange, window_pieces
@@ -49,24 +50,18 @@ def divide_hot_keys(
     size_of = {index: int(result.sizes[0, index]) for index, _ in slices}
     found = _in_pieces(context, result, slices, max(size_of.values()))
     if isinstance(found, str):
-        node, instead = NodeRef(edge.target_id, context.graph.node(edge.target_id).name), "its partitions are not split"
-        context.decisions.came_otherwise(DecisionKind.SKEW, node, instead, found, lambda one: LARGEST in one.figures)
-        _settle(context, edge, split=0)
+        record_unsplit(context, edge.target_id, found)
         return None
     rows, pieces = found
-    _settle(context, edge, **{"pieces": pieces, "bytes divided": sum(size_of.values())})
+    for decision in context.decisions.of((edge.target_id,), DecisionKind.SKEW):
+        if LARGEST in decision.figures:
+            context.decisions.settle(decision.id, **{"pieces": pieces, "bytes divided": sum(size_of.values())})
     spans = [(min(size_of), max(size_of) + 1)] * len(slices)
     wholes = [one.subpartitions for task in read.tasks for one in task if one.mappers is None]
     if not wholes:
         return DividedRows(rows, spans)
     others = exchange.read_slices(result, [[(span, None)] for span in wholes])
     return DividedRows(window_pieces.one_after_the_other([others, rows]), [*wholes, *spans])
-
-
-def _settle(context: JobContext, edge: StreamEdge, **outcome: int) -> None:
-    for decision in context.decisions.of((edge.target_id,), DecisionKind.SKEW):
-        if LARGEST in decision.figures:
-            context.decisions.settle(decision.id, **outcome)
 
 
 def _in_pieces(

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.decisions import DecisionKind, NodeRef
+from penstock.decisions import DecisionKind
 from penstock.execution.reads import CoalescedRead
+from penstock.execution.unsplit import record_unsplit
 from penstock.graph import JoinOperator, JoinType, Side
 from penstock.optimizer.graphs import equi_join, is_broadcast
-from penstock.optimizer.skew import LARGEST
 from penstock.planner.plan import WriteKind
 from penstock.sizing.packing import SizeRow, pack_exactly
 from penstock.spark import exchange, fragment
@@ -142,13 +142,7 @@ class FragmentBuilder:
             is_right = False
         if is_right:
             return fragment.rdd_leaf(self.context.bridge.session, plan.output, physical.rows())
-        self.context.decisions.came_otherwise(
-            DecisionKind.SKEW,
-            NodeRef(node_id, self.graph.node(node_id).name),
-            "its partitions are not split",
-            "Spark does not plan it as a sort-merge or shuffled hash join",
-            lambda decision: LARGEST in decision.figures,
-        )
+        record_unsplit(self.context, node_id, "Spark does not plan it as a sort-merge or shuffled hash join")
         whole = replace(self.setup, edges={**self.setup.edges, **self._whole(self._sliced(node_id))})
         return replace(self, setup=whole).operator(node_id, plans)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.execution.broadcasts import Broadcasts
     from penstock.execution.context import JobContext
     from penstock.execution.divided_windows import DividedRows
+    from penstock.execution.python_batches import PythonBatches
     from penstock.execution.reads import EdgeRead
     from penstock.execution.results import ResultStore
     from penstock.graph import StreamEdge
@@ -40,10 +41,15 @@ class Leaves:
         The job.
     results, broadcasts
         What its vertices have written, and the relations made of it.
+    batches
+        Is told what rows are read.
     """
 
-    def __init__(self, context: JobContext, results: ResultStore, broadcasts: Broadcasts) -> None:
+    def __init__(
+        self, context: JobContext, results: ResultStore, broadcasts: Broadcasts, batches: PythonBatches
+    ) -> None:
         self._context = context
+        self._batches = batches
         self.results = results
         self.broadcasts = broadcasts
 
@@ -83,6 +89,7 @@ class Leaves:
             rows, layout, told = self._whole(physical, output, shared=shared)
         if self._context.verify and told is not None:
             rows = verification.checked(rows, told, output, f"the input {edge.id}")
+        self._batches.add_leaf(edge, rows)
         leaf = fragment.rdd_leaf(
             self._context.bridge.session,
             output,

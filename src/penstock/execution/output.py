@@ -14,6 +14,7 @@ from penstock.spark.native_parts import NativeParts
 if TYPE_CHECKING:
     from penstock.execution.broadcasts import Broadcasts
     from penstock.execution.context import JobContext
+    from penstock.execution.python_batches import PythonBatches
     from penstock.execution.reads import VertexSetup
     from penstock.execution.results import Result
     from penstock.graph import StreamEdge
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 def write_output(
     context: JobContext,
     broadcasts: Broadcasts,
+    batches: PythonBatches,
     session: Session,
     logical: LogicalPlan,
     edge: StreamEdge,
@@ -46,7 +48,8 @@ def write_output(
     aggregates_first = isinstance(reader, AggregateOperator) and reader.aggregates_first
     native = None if context.native_memory is None else NativeParts(context.native_memory)
     try:
-        return exchange.write(session, logical, pre_aggregated=aggregates_first, native=native)
+        with batches.suited(session, logical, edge.source_id):
+            return exchange.write(session, logical, pre_aggregated=aggregates_first, native=native)
     finally:
         if native is not None:
             native.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import TasksWorth
     from penstock.execution.context import JobContext
+    from penstock.execution.python_batches import PythonBatches
     from penstock.execution.results import ResultStore
     from penstock.graph import JobVertex, StreamEdge
     from penstock.spark.handles import Session
@@ -52,10 +53,13 @@ class SinkWriter:
     ----------
     context, results
         The job, and what its vertices have written.
+    batches
+        Lets Spark measure batches for Python functions, or not.
     """
 
-    def __init__(self, context: JobContext, results: ResultStore) -> None:
+    def __init__(self, context: JobContext, results: ResultStore, batches: PythonBatches) -> None:
         self._context = context
+        self._batches = batches
         self._results = results
 
     def write(self, vertex: JobVertex, session: Session, logical: LogicalPlan) -> tuple[int, int]:
@@ -65,13 +69,15 @@ class SinkWriter:
             leaf = fragment.without_layout(session, below)
             input_tasks = rows_of(leaf).tasks
         else:
-            last = exchange.run_to_rows(session, below)
+            with self._batches.suited(session, below):
+                last = exchange.run_to_rows(session, below)
             leaf, input_tasks = fragment.rdd_leaf(session, below.output, last.rows), last.input_tasks
         rows = with_limits(limits, leaf)
         sink = self._context.sinks[vertex.tail_id]
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                sink.write(dataframe(session, rows))
+                with nullcontext() if sink.calls_python else self._batches.suited(session, below):
+                    sink.write(dataframe(session, rows))
                 break
             except Exception as error:
                 if attempt == _ATTEMPTS or not is_failed_last_stage(error) or not sink.restart():

@@ -10,7 +10,7 @@ from penstock.execution.broadcasts import Broadcasts
 from penstock.execution.fragment_builder import FragmentBuilder
 from penstock.execution.leaves import Leaves
 from penstock.execution.output import write_output
-from penstock.execution.python_batches import batch_settings
+from penstock.execution.python_batches import PythonBatches
 from penstock.execution.read_checks import check_reads
 from penstock.execution.results import ResultStore
 from penstock.execution.runtime_filters import KeyFilters
@@ -20,7 +20,6 @@ from penstock.graph.partitioner import (
     AdaptiveRescalePartitioner,
     PulledRebalancePartitioner,
 )
-from penstock.planner.translation.families import RUN_PYTHON
 from penstock.spark import exchange
 from penstock.spark.exchange import StagedResult
 from penstock.threads import doing
@@ -83,10 +82,11 @@ class VertexRunner:
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self.results = ResultStore(context)
-        self.sinks = SinkWriter(context, self.results)
+        self._batches = PythonBatches(all_is_seen=context.native_memory is None)
+        self.sinks = SinkWriter(context, self.results, self._batches)
         self._broadcasts = Broadcasts(context, self.results)
         self._filters = KeyFilters(context, self.results, self._broadcasts)
-        self._leaves = Leaves(context, self.results, self._broadcasts)
+        self._leaves = Leaves(context, self.results, self._broadcasts, self._batches)
 
     def fetch_filters(self, vertex: JobVertex, description: str) -> dict[int, KeyFilter]:
         """Fetch the keys that filter nodes of a vertex; return what its sources may know of them."""
@@ -147,7 +147,7 @@ class VertexRunner:
         if vertex.tail_id in context.sinks:
             return VertexRun(None, *self.sinks.write(vertex, session, logical))
         (edge, *_) = graph.out_edges(vertex.tail_id)
-        result = write_output(context, self._broadcasts, session, logical, edge, setup)
+        result = write_output(context, self._broadcasts, self._batches, session, logical, edge, setup)
         self.results.add(vertex.tail_id, result)
         return VertexRun(result, result.tasks, result.input_tasks)
 
@@ -156,8 +156,6 @@ class VertexRunner:
             "spark.sql.shuffle.partitions": str(setup.subpartitions),
             "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(setup.subpartitions),
         }
-        operators = (one for node_id in vertex.node_ids for one in self._context.plan.operators(node_id))
-        settings |= batch_settings(self._context.bridge, [one for one in operators if one.name in RUN_PYTHON])
         if vertex.tail_id in self._context.sinks and setup.is_sliced:
             # A task cut for a file holds few partitions, and need not sort its rows by them.
             settings["spark.sql.maxConcurrentOutputFileWriters"] = str(_OPEN_FILES)

@@ -80,6 +80,42 @@ ORDER_INDEPENDENT_FUNCTIONS = MERGEABLE | {"Percentile", "PercentileCont", "Perc
 """Aggregate functions that give the same in whatever order they find the rows of a group."""
 
 
+MADE_AGAIN_ALIKE = frozenset(
+    {
+        "LogicalRelation",
+        "HiveTableRelation",
+        "DataSourceV2ScanRelation",
+        "Range",
+        "LocalRelation",
+        "OneRowRelation",
+    }
+)
+"""Leaves that give the same rows, in the same order, to a task that runs again."""
+
+IN_THEIR_ORDER = PRESERVES_PARTITIONS | {"MapInArrow", "MapInPandas", "MapPartitions", "Sort"}
+"""Operators whose functions may look at the order of a task's rows: the same each time above nothing but a leaf."""
+
+
+def why_otherwise_again(plan: LogicalNode) -> str | None:
+    """Return why a plan may give other rows when parts of it run again, as lost files make Spark do; None if not."""
+    for node in plan.walk():
+        unstable = sorted(node.unstable)
+        depends = node.functions - ORDER_INDEPENDENT_FUNCTIONS if node.name == "Aggregate" else ()
+        is_free = node.name in (ORDER_INDEPENDENT if node.children else MADE_AGAIN_ALIKE) and not depends
+        if unstable or not (is_free or _is_in_order_of_leaf(node)):
+            what = next(iter([*unstable, *sorted(depends)]), node.name)
+            return f"{what} may give other rows if lost files of a shuffle are made again"
+    return None
+
+
+def _is_in_order_of_leaf(node: LogicalNode) -> bool:
+    """Whether a task finds the same rows in the same order each time it runs."""
+    if not node.children:
+        return node.name in MADE_AGAIN_ALIKE
+    is_within_task = node.name in IN_THEIR_ORDER and not (node.sort is not None and node.sort.is_global)
+    return is_within_task and all(map(_is_in_order_of_leaf, node.children))
+
+
 def why_run_by_spark(plan: LogicalNode) -> str:
     """Return why Spark has to run an optimised plan as it is, or an empty text if it need not."""
     nodes = _users_nodes(plan)

@@ -106,6 +106,8 @@ class LogicalNode(LogicalPlan):
         The names of the aggregate functions in its expressions.
     unstable
         The names of all else in its expressions that is not deterministic; ``Subquery`` for one that has such in it.
+    python_functions
+        The names of the Python functions in its expressions.
     is_barrier
         Whether all of its tasks must run at the same time.
     only_not_null
@@ -135,6 +137,7 @@ class LogicalNode(LogicalPlan):
     cannot_fail: bool = field(default=False, repr=False)
     functions: frozenset[str] = field(default=frozenset(), repr=False)
     unstable: frozenset[str] = field(default=frozenset(), repr=False)
+    python_functions: frozenset[str] = field(default=frozenset(), repr=False)
     is_barrier: bool = field(default=False, repr=False)
     only_not_null: bool = field(default=False, repr=False)
     aliases: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -161,6 +164,7 @@ class LogicalNode(LogicalPlan):
             cannot_fail=facts["cannot_fail"],
             functions=frozenset(facts["functions"]),
             unstable=frozenset(facts["unstable"]),
+            python_functions=frozenset(facts["python_functions"]),
             is_barrier=facts.get("is_barrier", False),
             only_not_null=facts.get("only_not_null", False),
             aliases=facts["aliases"],

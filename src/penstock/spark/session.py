@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.config import parse_size
 from penstock.errors import SessionError
 from penstock.spark.jobs import user_properties
-from penstock.spark.settings import change_settings, read_settings
+from penstock.spark.settings import change_settings, put_settings_back, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -118,11 +118,13 @@ class SessionPool:
         self._lock = threading.Lock()
 
     def take(self, settings: Mapping[str, str] | None = None) -> Session:
-        """Return a session for the caller alone, with further settings."""
+        """Return a session for the caller alone, with these settings on top of those that all have."""
         with self._lock:
             session = self._free.pop() if self._free else None
         if session is None:
             session = self._template().clone()
+        else:
+            put_settings_back(session, self._template())
         if settings:
             change_settings(session, settings)
         return session

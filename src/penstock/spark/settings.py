@@ -25,6 +25,11 @@ def change_settings(session: Session, settings: Mapping[str, str]) -> None:
     session._bridge.helper("SessionSettings").set(session, json.dumps(dict(settings)))
 
 
+def put_settings_back(session: Session, like: Session) -> None:
+    """Give a session the settings of another one, and no others."""
+    session._bridge.helper("SessionSettings").putBack(session, like)
+
+
 def thread_properties(session: Session, users: LocalProperties, tag: str, description: str) -> LocalProperties:
     """Return the local properties of a thread whose jobs are to see the settings of a session.
 

@@ -5,6 +5,9 @@ one before it, and rows with an equal place in the order are in one piece. Spark
 the first group of a piece may have begun before it. What its functions gave up to there, the carry, is added to its
 rows: the number of the group's rows to a rank, its sum to a sum.
 
+The carry is part of the plan. If files are lost, and rows made again come out otherwise, Spark would not compute it
+again. So nothing below may do so (`conditions.why_otherwise_again`), and each task counts the rows of its piece.
+
 Uses (Spark 4.0 to 4.3): ``WindowExec``, ``ShuffleExchangeExec`` with ``RangePartitioning``, ``ShuffleQueryStageExec``,
 ``AQEShuffleReadExec``, ``PartialReducerPartitionSpec``, ``UnionRDD``.
 """
@@ -114,11 +117,14 @@ def windowed(session: Session, result: StagedResult, divided: OrderedPieces, tas
     if ends is None:
         return None
     columns = bridge.helper("WindowPieces").continued(window, ends)
-    return PhysicalPlan(bridge, bridge.find(EXECUTION + "ProjectExec")(columns, window)).rows()
+    continued = PhysicalPlan(bridge, bridge.find(EXECUTION + "ProjectExec")(columns, window)).rows()
+    return InternalRows(bridge, bridge.helper("PieceCount", on_executors=True).over(continued, ends))
 
 
 def _ends(session: Session, window: PhysicalPlan, rows: PhysicalPlan) -> Any:
-    """Return the totals of the first and of the last group of each piece; None if Spark exchanges rows for them.
+    """Return the totals of the first and of the last group of each piece, and its rows.
+
+    None if Spark exchanges rows for them.
 
     The leaf claims to have one partition, so that Spark exchanges nothing: the rows of each piece are summed up by
     themselves. The claim ends with this plan.
@@ -128,8 +134,10 @@ def _ends(session: Session, window: PhysicalPlan, rows: PhysicalPlan) -> Any:
     leaf = rdd_leaf(session, Attributes(bridge, rows._handle.output()), rows.rows(), layout=alone)
     totals = bridge.helper("WindowPieces").totals(window)
     groups = _aggregate(leaf, items(window._handle.partitionSpec()), items(totals))
-    group = bridge.helper("WindowPieces").structOf(groups._handle.output())
-    ends = [bridge.find(f"{EXPRESSIONS}aggregate.{name}")(group).toAggregateExpression() for name in ("Min", "Max")]
+    *columns, rows_of_group = items(groups._handle.output())
+    group = bridge.helper("WindowPieces").structOf(bridge.seq(columns))
+    wanted = {"Min": group, "Max": group, "Sum": rows_of_group}
+    ends = [bridge.find(f"{EXPRESSIONS}aggregate.{name}")(of).toAggregateExpression() for name, of in wanted.items()]
     plan = physical_plan(session, _aggregate(groups, [], ends))
     return None if _moves_rows(plan) else plan._handle.executeCollect()
 

@@ -23,7 +23,7 @@ MAXIMUM = "execution.batch.adaptive.auto-parallelism.max-parallelism"
 
 def python(name: str = "MapInPandas", function: str = "f") -> Any:
     node = plan(name, plan("Range"))
-    return replace(node, description=f"{name} {function}(id#4L)#5, [id#6L]")
+    return replace(node, python_functions=frozenset({function}))
 
 
 def deciding(top: Any, **facts: Any) -> Any:
@@ -31,7 +31,7 @@ def deciding(top: Any, **facts: Any) -> Any:
     return Deciding("1 #> 2\n2 -> 3", tops={2: plan("Project"), 3: top}, results={1: SMALL}, **facts)
 
 
-@pytest.mark.parametrize("name", ["MapInPandas", "BatchEvalPython", "FlatMapGroupsInPandas", "PythonMapInArrow"])
+@pytest.mark.parametrize("name", ["MapInPandas", "BatchEvalPython", "FlatMapGroupsInPandas", "Aggregate", "Window"])
 def test_no_core_is_idle(name: str) -> None:
     decided = deciding(python(name)).decide(3)
     assert decided.parallelism == CORES

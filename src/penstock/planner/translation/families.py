@@ -27,34 +27,12 @@ NARROW = frozenset(
 )
 """What computes rows of single rows, or of a task's rows as they come."""
 
-RUN_PYTHON = frozenset(
-    {
-        "ArrowAggregatePython",
-        "ArrowEvalPython",
-        "ArrowEvalPythonUDTF",
-        "ArrowWindowPython",
-        "BatchEvalPython",
-        "BatchEvalPythonUDTF",
-        "FlatMapCoGroupsInArrow",
-        "FlatMapCoGroupsInPandas",
-        "FlatMapGroupsInArrow",
-        "FlatMapGroupsInPandas",
-        "MapInArrow",
-        "MapInPandas",
-        "PythonMapInArrow",
-        "WindowInPandas",
-    }
-)
-"""What calls a Python function."""
-
 CHEAP = frozenset({"Project", "Filter"})
 """What costs next to nothing for each row."""
 
 KEYED = {
     "Aggregate": OperatorKind.AGGREGATE,
     "Window": OperatorKind.WINDOW,
-    "WindowInPandas": OperatorKind.WINDOW,
-    "ArrowWindowPython": OperatorKind.WINDOW,
     "WindowGroupLimit": OperatorKind.WINDOW,
     "FlatMapGroupsInPandas": OperatorKind.GROUPED_MAP,
     "FlatMapGroupsInArrow": OperatorKind.GROUPED_MAP,

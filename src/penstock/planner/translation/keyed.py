@@ -11,6 +11,7 @@ from penstock.graph.partitioner import (
     HashPartitioner,
     RangePartitioner,
 )
+from penstock.planner.conditions import why_otherwise_again
 from penstock.planner.distribution import Distribution
 from penstock.planner.draft import TranslatedNode
 from penstock.planner.plan import NodePlan
@@ -54,7 +55,7 @@ def _operator(node: LogicalNode) -> Operator:
         case "Aggregate":
             return AggregateOperator(catalyst.why_not_mergeable(node), keeps_values=keeps_distinct_values(node))
         case "Window":
-            return WindowOperator(why_together(node))
+            return WindowOperator(why_together(node) or why_otherwise_again(node.children[0]))
         case _:
             return Operator(KEYED[node.name])
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from penstock.events import ExecutionState
 from penstock.graph import OperatorKind
 from penstock.graph.partitioner import FORWARD
-from penstock.planner.translation.families import RUN_PYTHON
 from penstock.sizing.cpu import CpuNeed, PythonRun, seconds_per_mib, tasks_for_python
 
 if TYPE_CHECKING:
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from penstock.planner.plan import JobPlan
 
 _COLLAPSED = frozenset({OperatorKind.AGGREGATE, OperatorKind.WINDOW, OperatorKind.SORT})
-_NAME = re.compile(r"\w+(?=\()")
 
 
 class PythonSteps:
@@ -90,9 +87,4 @@ class PythonSteps:
     def _in_node(self, node_id: int) -> frozenset[str]:
         if node_id in self._plan.exchanges:
             return frozenset()
-        names: set[str] = set()
-        for part in self._plan.operators(node_id):
-            if part.name in RUN_PYTHON:
-                told = _NAME.search(part.description.removeprefix(part.name))
-                names.add(part.name if told is None else told[0])
-        return frozenset(names)
+        return frozenset().union(*(part.python_functions for part in self._plan.operators(node_id)))

@@ -7,6 +7,7 @@ import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.Nondeterministic;
+import org.apache.spark.sql.catalyst.expressions.PythonFuncExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Sample;
@@ -24,6 +25,9 @@ final class FunctionNames {
 
     /** The names of all else that is not deterministic by itself; Subquery for one that has such in it. */
     final Set<String> unstable = new HashSet<>();
+
+    /** The names of the Python functions. */
+    final Set<String> python = new HashSet<>();
 
     FunctionNames(LogicalPlan plan) {
         for (Object expression : Catalyst.each(plan.expressions())) {
@@ -52,12 +56,18 @@ final class FunctionNames {
 
     private void add(Expression expression) {
         Expression parent = expression;
+        if (expression instanceof PythonFuncExpression) {
+            python.add(((PythonFuncExpression) expression).name());
+        }
         if (isBlockOfFile(expression)) {
             unstable.add("InputFileBlockStart");
         } else if (expression instanceof AggregateExpression) {
             AggregateExpression aggregate = (AggregateExpression) expression;
             aggregates.add(Catalyst.name(aggregate.aggregateFunction()));
             parent = aggregate.aggregateFunction();
+            if (parent instanceof PythonFuncExpression) {
+                python.add(((PythonFuncExpression) parent).name());
+            }
             if (aggregate.filter().isDefined()) {
                 Object filter = aggregate.filter().get();
                 add((Expression) filter);

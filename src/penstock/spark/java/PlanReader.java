@@ -92,6 +92,7 @@ public final class PlanReader {
         facts.put("cannot_fail", ExpressionSafety.cannotFail(plan.expressions()));
         facts.put("functions", functions.aggregates);
         facts.put("unstable", functions.unstable);
+        facts.put("python_functions", functions.python);
         if (plan instanceof LogicalRelation && ((LogicalRelation) plan).relation() instanceof HadoopFsRelation) {
             HadoopFsRelation relation = (HadoopFsRelation) ((LogicalRelation) plan).relation();
             facts.put("files", FileRelations.facts((LogicalRelation) plan, relation));

@@ -48,6 +48,23 @@ public final class SessionSettings {
         }
     }
 
+    /** Gives a session the settings of another one, and no others. */
+    public void putBack(SparkSession session, SparkSession like) {
+        Map<?, ?> wanted = CollectionConverters.asJava(like.conf().getAll());
+        Map<?, ?> found = CollectionConverters.asJava(session.conf().getAll());
+        for (Object name : found.keySet()) {
+            if (!wanted.containsKey(name)) {
+                session.conf().unset((String) name);
+            }
+        }
+        for (Object each : wanted.entrySet()) {
+            Map.Entry<?, ?> setting = (Map.Entry<?, ?>) each;
+            if (!setting.getValue().equals(found.get(setting.getKey()))) {
+                session.conf().set((String) setting.getKey(), (String) setting.getValue());
+            }
+        }
+    }
+
     /**
      * Returns the local properties of a vertex's thread: those of the user's thread, and the settings of the session
      * that plans the vertex, which tasks read from there (as SQLExecution.withSQLConfPropagated hands them on).

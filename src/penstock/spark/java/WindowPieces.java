@@ -43,12 +43,13 @@ import scala.collection.immutable.Seq;
  * continue a group of earlier pieces: what is carried over to it are these pieces' totals of the group.
  */
 public final class WindowPieces {
-    /** Returns what the rows of a piece are summed up to: the window's keys, and of each function the total of a group. */
+    /** Returns what the rows of a piece are summed up to: the window's keys, a group's total of each function, and its rows. */
     public Seq<Object> totals(WindowExec window) {
         List<Object> found = new ArrayList<>(Catalyst.each(window.partitionSpec()));
         for (Object one : Catalyst.each(window.windowExpression())) {
             found.add(total((Expression) one, window));
         }
+        found.add(count(new Literal(1, DataTypes.IntegerType), false));
         return PythonUtils.toSeq(found);
     }
 

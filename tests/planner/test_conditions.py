@@ -1,0 +1,59 @@
+"""What must be true of a query before its parts may be moved or divided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock.planner.conditions import why_otherwise_again
+from penstock.spark.plans import SortFacts
+from tests.planner.drafts import plan
+
+FILES = plan("LogicalRelation")
+RANDOM = frozenset({"PythonUDF"})
+
+
+def with_functions(node: Any, *names: str) -> Any:
+    return replace(node, functions=frozenset(names))
+
+
+LOCAL_SORT = replace(plan("Sort", FILES), sort=SortFacts(is_global=False, order=("a",)))
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        FILES,
+        plan("Range"),
+        plan("Filter", plan("Project", FILES)),
+        plan("Join", plan("Project", FILES), plan("LocalRelation")),
+        with_functions(plan("Aggregate", plan("Union", FILES, FILES)), "Sum", "Max"),
+        plan("MapInArrow", plan("Project", FILES)),
+        plan("MapInPandas", LOCAL_SORT),
+    ],
+    ids=["files", "range", "narrow", "join", "aggregate", "a function over files", "a function over a local sort"],
+)
+def test_rows_that_are_the_same_again(below: Any) -> None:
+    assert why_otherwise_again(below) is None
+
+
+@pytest.mark.parametrize(
+    ("below", "what"),
+    [
+        (replace(plan("BatchEvalPython", FILES), unstable=RANDOM), "PythonUDF"),
+        (plan("Project", replace(plan("Project", FILES), unstable=frozenset({"Rand"}))), "Rand"),
+        (plan("Join", FILES, replace(plan("Project", FILES), unstable=RANDOM)), "PythonUDF"),
+        (plan("Project", plan("GlobalLimit", plan("LocalLimit", FILES))), "GlobalLimit"),
+        (with_functions(plan("Aggregate", FILES), "Sum", "First"), "First"),
+        (plan("Window", FILES), "Window"),
+        (plan("MapInArrow", plan("Repartition", FILES)), "MapInArrow"),
+        (plan("FlatMapGroupsInPandas", FILES), "FlatMapGroupsInPandas"),
+        (plan("InMemoryRelation"), "InMemoryRelation"),
+        (plan("LogicalRDD"), "LogicalRDD"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_rows_that_may_be_others_again(below: Any, what: str) -> None:
+    assert why_otherwise_again(below) == f"{what} may give other rows if lost files of a shuffle are made again"
