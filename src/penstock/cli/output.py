@@ -112,7 +112,11 @@ class TextOutput(Output):
 
     def record(self, name: str, record: Mapping[str, Any]) -> None:
         tables = {key: value for key, value in record.items() if isinstance(value, (list, tuple)) and value}
-        self.note(name + ": " + ", ".join(f"{key} {_shown(record[key])}" for key in record if key not in tables))
+        inner = {key: value for key, value in record.items() if isinstance(value, dict)}
+        told = [f"{key} {_shown(record[key])}" for key in record if key not in tables and key not in inner]
+        self.note(f"{name}: {', '.join(told)}")
+        for key, value in inner.items():
+            self.record(key, value)
         for key, rows in tables.items():
             self.rows(list(rows[0]), [[_shown(value) for value in row.values()] for row in rows], key)
 

@@ -163,6 +163,8 @@ def rescale(
                     done = thread.call(
                         lambda: api.rescale_running(checkpoint, max_parallelism, method=chosen, on_progress=on_progress)
                     )
+                changed = f"{done['rescale']['old']} to {done['rescale']['new']} key groups"
+                output.note(f"{changed}; the query was stopped for {done['seconds_stopped']:.1f} s")
                 output.record("rescale", done)
             else:
                 with _bar() as on_progress:

@@ -71,6 +71,8 @@ def _in_pieces(
     why_not = window_pieces.why_not_divided(result)
     if why_not is not None:
         return why_not
+    if len(slices) == 1:
+        return "all of its rows fit in one task"
     divided = window_pieces.divide(result, slices, len(slices))
     why_not = _why_not_worth_it(divided.sizes.tolist(), largest)
     if why_not is not None:

@@ -84,7 +84,7 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
             f"the largest of {len(result.subpartitions)} partitions has {show_bytes(largest)} "
             f"of partial results from {show_count(tasks, 'task')}"
         )
-        chosen = f"{len(skewed)} of {len(result.subpartitions)} partitions merged in pieces before"
+        chosen = f"{len(skewed)} of {len(result.subpartitions)} partitions merged in pieces before the aggregate"
         told = Told(f"{called}: {chosen}, as {reason}", SKEWED_JOIN_STRATEGY.key)
         request = StreamEdgeUpdateRequest(edge.id, intra_input_correlated=False)
         return context.change([request], DecisionKind.SKEW, node, chosen, reason, told, **{LARGEST: largest})

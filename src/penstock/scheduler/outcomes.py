@@ -70,5 +70,5 @@ def _channel(vertex: JobVertex, report: dict[str, Any]) -> Choice:
         f"{report['rows']} rows",
         f"it waited {report['waited']:.1f} s for rows to read, and {report['blocked']:.1f} s for others to accept rows",
         own | rows | paces,
-        Told(f"{subject.called}: dealt out {show_count(report['rows'], 'row')}, {waited}", is_shown=False),
+        Told(f"{subject.called}: took {show_count(report['rows'], 'row')}, {waited}", is_shown=False),
     )

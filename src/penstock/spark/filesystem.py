@@ -169,9 +169,11 @@ class Folder:
                 return False
             raise
         if overwrite and self.read_if_there() != content:
-            # Spark renames another file onto this one, and does not tell where the file system refuses to.
-            self._fs.delete(self._hadoop_path, False)
-            return self.write(content)
+            # Spark renames another file onto this one, and does not tell where the file system refuses to. Those are
+            # object stores without a `FileContext`: an object that is written is in place, whole, when it is closed.
+            replaced = self._fs.create(self._hadoop_path, True)
+            replaced.write(bytearray(content))
+            replaced.close()
         return True
 
     def copy_to(self, target: Folder) -> None:

@@ -111,8 +111,8 @@ def plan_rescale(
     session = open_stores(bridge, checkpoint, batch)
     found = [*_log_obstacles(checkpoint, old, new), *_store_obstacles(session, provider, method)]
     if not running:
-        found += _unfinished_batch(checkpoint, batch, old)
-        found += _running_queries(bridge, checkpoint)
+        # The batch of a query that runs will be finished by itself.
+        found += list(_running_queries(bridge, checkpoint)) or _unfinished_batch(checkpoint, batch, old)
     found += _missing_permissions(checkpoint)
     stores: tuple[StorePlan, ...] = ()
     size = 0
@@ -172,7 +172,7 @@ def _unfinished_batch(checkpoint: Checkpoint, batch: int, old: int) -> Iterator[
 def _running_queries(bridge: Bridge, checkpoint: Checkpoint) -> Iterator[str]:
     for location, name in running_queries(bridge):
         if str(Folder(bridge, location)) == checkpoint.location:
-            yield f"query {name} is running on it: stop it first"
+            yield f"query {name} is running on it: stop it first, or rescale it while it runs if start_query started it"
     other = runs_elsewhere(Access(bridge), checkpoint.folder)
     if other is not None:
         yield (

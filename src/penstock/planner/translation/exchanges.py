@@ -62,7 +62,8 @@ def add_adaptive_edge(
     if hint.parallelism is not None and builder.can_be_given(inner.node_id, hint.parallelism):
         builder.give(inner.node_id, parallelism=hint.parallelism)
     builder.edge(inner.node_id, node_id, kind(traverse), translator.edge_plan(below))
-    compared = f"each batch goes to the least loaded of {traverse} consumers"
+    consumers = traverse if hint.parallelism is None else min(traverse, hint.parallelism)
+    compared = f"each batch goes to the least loaded of {consumers} consumers"
     name = builder.nodes[node_id].name
     told = Told(f"{name}: {compared}", ADAPTIVE_PARTITIONER_MAX_TRAVERSE.key)
     builder.notes.append(Note(name, "adaptive", compared, told=lambda *_: told))

@@ -271,7 +271,7 @@ class ExchangeDecider:
             if pieces > 1:
                 found[index] = merging.cut(written, pieces)
         if not found:
-            self._settle_unmerged([edge], "it is given no more tasks")
+            self._settle_unmerged([edge], "its tasks may process so many bytes that there are none left for pieces")
         return found
 
     def _settle_unmerged(self, edges: list[StreamEdge], why: str) -> None:
