@@ -46,6 +46,18 @@ def test_a_checkpoint_of_hadoop(spark: SparkSession, tmp_path: Path) -> None:
     read(HadoopPlace(Folder(Bridge(spark), f"file://{tmp_path}")))
 
 
+@pytest.mark.parametrize(("newest", "expected"), [(4, [8, 1]), (5, [6, 1])])
+def test_the_key_groups_are_those_after_a_rescale(tmp_path: Path, newest: int, expected: list[int]) -> None:
+    """It is a batch of its own in the logs, and Spark says nothing of it before the query runs again."""
+    make_checkpoint(tmp_path)
+    keyed = {"operatorName": "dedupe", "numShufflePartitions": 8, "memoryUsedBytes": 5, "customMetrics": {}}
+    state = [keyed, keyed | {"numShufflePartitions": 1}]
+    (tmp_path / PROGRESS / "4.json").write_text(json.dumps(event(batchId=4, stateOperators=state)))
+    conf = {"spark.sql.shuffle.partitions": "6"}
+    (tmp_path / "offsets" / str(newest)).write_text(f"v1\n{json.dumps({'conf': conf})}\n{{}}")
+    assert [one.partitions for one in read_progress(LocalPlace(tmp_path))[-1].state] == expected
+
+
 def test_a_file_of_lines(tmp_path: Path) -> None:
     file = tmp_path / "progress.jsonl"
     file.write_text("".join(json.dumps(event(batchId=batch)) + "\n" for batch in (3, 4)) + "\n")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import StreamError
+from penstock.state.layout import OffsetEntry
 from penstock.state.progress_files import PROGRESS
 from penstock.streams.batches import BatchRecord, batches_of
 from penstock.streams.progress import BatchProgress, progress_of
@@ -95,7 +97,8 @@ def read_progress(place: Place) -> list[BatchProgress]:
     """
     recorded = place.texts(PROGRESS)
     if recorded is not None:
-        return progress_of([text for name, text in recorded.items() if name.endswith(".json")], str(place))
+        batches = progress_of([text for name, text in recorded.items() if name.endswith(".json")], str(place))
+        return _after_rescale(batches, place)
     is_checkpoint = place.texts("offsets") is not None  # its only file may be the query's id
     files = place.texts()
     if files is None:
@@ -104,6 +107,22 @@ def read_progress(place: Place) -> list[BatchProgress]:
         raise StreamError.no_progress(str(place), f"there is no {PROGRESS!r} in this folder")
     (text,) = files.values()
     return progress_of([line for line in text.splitlines() if line.strip()], str(place))
+
+
+def _after_rescale(batches: list[BatchProgress], place: Place) -> list[BatchProgress]:
+    """Give the last batch the key groups of today: Spark says nothing of the batch of a rescale."""
+    logs = {int(name): text for name, text in (place.texts("offsets") or {}).items() if name.isdigit()}
+    newest = max(logs, default=-1)
+    if not batches or newest <= batches[-1].batch:
+        return batches
+    number = OffsetEntry.parse(logs[newest], f"{place}/offsets/{newest}").max_parallelism
+    last = batches[-1]
+    before = max((one.partitions for one in last.state), default=number)
+    if number is None or number == before:
+        return batches
+    # Operators without a key have one group, whatever the number is.
+    state = tuple(replace(one, partitions=number) if one.partitions == before else one for one in last.state)
+    return [*batches[:-1], replace(last, state=state)]
 
 
 def read_batches(place: Place) -> list[BatchRecord]:
