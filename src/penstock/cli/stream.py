@@ -44,7 +44,7 @@ def advise(common: Common, cores: int | None, progress: str) -> None:
     How it is found:
       arrival           records per second, from where the topics ended at the first and the last batch
       pace              seconds of every batch, and records per second after that: the line that fits best
-      parallelism       so many tasks that the arrival keeps them busy for at most 70 % of the time
+      parallelism       enough tasks that the arrival keeps them busy for at most 70 % of the time, never fewer than now
       trigger           the shortest interval that a batch of its records fills to at most 80 %
       state partitions  as `penstock state inspect` recommends them; `penstock state rescale` changes them
 
