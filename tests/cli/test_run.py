@@ -9,12 +9,10 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import penstock as package
 from tests.cli.test_main import penstock
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 JOB = """
 import sys
@@ -26,6 +24,7 @@ rows = spark.range(1000).selectExpr("id % 7 as k", "id").groupBy("k").agg(F.sum(
 print("rows:", len(rows))
 {end}
 """
+PACKAGE = str(Path(package.__file__).parent)
 ALL = {"PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE_QUERY_THRESHOLD": "0"}
 
 
@@ -50,7 +49,7 @@ def test_its_own_error(tmp_path: Path) -> None:
     frames = [line for line in done.stderr.splitlines() if line.startswith("  File")]
     assert frames[0] == f'  File "{file}", line 11, in <module>'
     assert frames[1] == f'  File "{file}", line 10, in load'
-    assert not any("penstock" in frame for frame in frames)
+    assert not any(PACKAGE in frame for frame in frames)
     assert "TABLE_OR_VIEW_NOT_FOUND" in done.stderr
 
 
