@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -70,6 +70,25 @@ def test_what_came_otherwise_is_told_apart() -> None:
     log = log_of(broadcast("a on x"), broadcast("b on y"), broadcast("c on z"))
     log.settle(1, instead="dates is shuffled")
     assert [one.instead for one in together(log.told)] == ["", "dates is shuffled"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [
+        (
+            {"pieces": 2, "bytes": 40 * MIB, "bytes merged": 3 * MIB},
+            "2 pieces merged 40.0 MiB of partial results into 3.0 MiB",
+        ),
+        ({"pieces": 7, "bytes divided": 80 * MIB}, "80.0 MiB of rows were divided into 7 pieces"),
+        ({"tasks": 7}, ""),
+    ],
+)
+def test_pieces_of_hot_keys(outcome: Any, told: str) -> None:
+    log = log_of(broadcast("a on x"), broadcast("b on y"))
+    log.settle(1, **outcome)
+    texts = [one.text for one in together(log.told)]
+    assert texts[-1].split(". ")[1:-1] == ([told] if told else [])
+    assert len(texts) == 1 + bool(told)
 
 
 def test_estimates_that_came_otherwise_are_told_apart() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.units import show_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -70,6 +72,8 @@ class ToldDecision:
         Whether it tells a reader something; what came otherwise than decided or estimated always does.
     instead, because
         What was done if it could not be carried out, and why; empty if it was.
+    pieces
+        In how many pieces hot keys were computed, and what that did to their bytes; empty if none were.
     nodes
         The operators it is about, by their ids.
     at
@@ -88,6 +92,7 @@ class ToldDecision:
     is_shown: bool
     instead: str
     because: str
+    pieces: str
     nodes: tuple[str, ...]
     at: float
 
@@ -112,6 +117,7 @@ class ToldDecision:
             is_shown=bool(decision.get("shown", True)) or bool(instead) or missed,
             instead=instead,
             because=str(outcome.get("because", "")),
+            pieces=_pieces(outcome),
             nodes=tuple(map(str, decision.get("nodes", ()))),
             at=decision["at"],
         )
@@ -130,7 +136,7 @@ class ToldDecision:
     def alike(self) -> tuple[object, ...]:
         """What is equal for decisions that are told as one."""
         what = self.sentence.removeprefix(self.place)
-        return (self.kind, what, self.option, self.estimate, self.instead, self.because)
+        return (self.kind, what, self.option, self.estimate, self.instead, self.because, self.pieces)
 
     @property
     def is_missed(self) -> bool:
@@ -146,10 +152,21 @@ class ToldDecision:
         yield self.sentence
         if self.instead:
             yield f"Instead: {self.instead}, because {self.because}" if self.because else f"Instead: {self.instead}"
+        if self.pieces:
+            yield self.pieces
         if self.is_missed:
             yield f"Estimate of {self.estimate}"
         if self.option is not None:
             yield f"Change with {self.option}"
+
+
+def _pieces(outcome: Mapping[str, Any]) -> str:
+    match outcome:
+        case {"pieces": pieces, "bytes": before, "bytes merged": after}:
+            return f"{pieces} pieces merged {show_bytes(before)} of partial results into {show_bytes(after)}"
+        case {"pieces": pieces, "bytes divided": divided}:
+            return f"{show_bytes(divided)} of rows were divided into {pieces} pieces"
+    return ""
 
 
 def together(decisions: Iterable[ToldDecision], *, of_tasks: bool = True) -> list[ToldDecision]:

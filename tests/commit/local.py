@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import sqlite3
-import time
+import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,7 +154,7 @@ class LocalFolder:
         self._path.touch()
 
     def write(self, content: bytes, *, overwrite: bool = False) -> bool:
-        temporary = self._path.parent / f".{self._path.name}.{time.time_ns()}.tmp"
+        temporary = self._path.parent / f".{self._path.name}.{uuid.uuid4().hex}.tmp"
         temporary.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(content)
         if overwrite:

@@ -106,7 +106,7 @@ def test_one_of_many_has_what_a_dead_process_has_left(claim: Path, monkeypatch: 
     monkeypatch.setattr(LocalFolder, "read", slow)
     contestants, holders, most = 12, [0], [0]
     lock = threading.Lock()
-    barrier = threading.Barrier(contestants, action=lambda: claim.write_text(dead_claim()) and None)
+    barrier = threading.Barrier(contestants, action=lambda: claim.write_text(dead_claim()) and None, timeout=60)
 
     def contest(_: int) -> int:
         won = 0

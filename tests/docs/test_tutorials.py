@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,15 +142,20 @@ def test_growing_a_query(spark: SparkSession, stopped: Any, tmp_path: Path) -> N
     shutil.copytree(one.checkpoint, checkpoint)
     text = (DOCS / "how-to" / "grow-a-query.md").read_text()
     begin, live, rescale, start = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    *lines, place, query, waits = begin.splitlines()
+    assert place == 'checkpoint = "/checkpoints/orders"'
+    assert waits == "query.awaitTermination()"  # for ever
+    found: dict[str, Any] = {"checkpoint": str(tmp_path / "running")}
     with with_settings(spark, BASE):
-        source = spark.readStream.schema(SCHEMA).parquet(str(one.input / "*.parquet"))
-        writer = one.query.build(source).writeStream.outputMode("update").format("noop")
-        found = {"checkpoint": str(tmp_path / "running"), "writer": writer}
-        run(begin, found)
+        run("\n".join([*lines, query]), found)
     try:
-        found["query"].processAllAvailable()
+        for _ in range(600):
+            if found["query"].lastProgress:
+                break
+            time.sleep(0.1)
         run(live, found)
         assert (found["report"].rescale.old, found["report"].rescale.new) == (4, 16)
+        assert found["query"].isActive
     finally:
         found["query"].stop()
     found = {"checkpoint": str(checkpoint)}

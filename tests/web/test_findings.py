@@ -27,6 +27,7 @@ def decision(kind: str, sentence: str, **more: Any) -> ToldDecision:
         "is_shown": True,
         "instead": "",
         "because": "",
+        "pieces": "",
         "nodes": (),
         "at": 0.0,
     }

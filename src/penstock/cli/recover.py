@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.checks import check_recoverable, check_secrets
+from penstock.cli.checks import check_recoverable, check_secrets, local
 from penstock.cli.flags import FILE_SYSTEMS, Flag, takes
 from penstock.errors import PenstockError
 
@@ -60,7 +60,7 @@ def recover(
         secrets = check_secrets(properties_file)
         common.check()
         if not check_recoverable(path):
-            output.note(f"there is nothing to recover at {path}")
+            output.note(_nothing(path))
             return
         with common.spark() as thread:
             thread.call(lambda: _recover(common, output, path, secrets, apply=apply))
@@ -93,11 +93,18 @@ def _recover(common: Common, output: Output, path: str, secrets: dict[str, Mappi
     if rows:
         output.rows(("found", "job", "action", "targets"), rows)
     else:
-        output.note(f"there is nothing to recover at {path}")
+        output.note(_nothing(path))
     if rows and not apply:
         output.note("nothing was changed; use --apply to recover")
     if problems:
         raise problems[0]
+
+
+def _nothing(path: str) -> str:
+    found = local(path)
+    if found is not None and not found.exists():
+        return f"{path} is not there, and there is nothing to recover beside it"
+    return f"there is nothing to recover at {path}"
 
 
 _KEPT: dict[bool | None, str] = {

@@ -21,7 +21,7 @@ import org.apache.spark.util.SerializableConfiguration;
 import scala.Option;
 
 /** Moves the state of one store row by row, with nothing of Spark's offline tools: releases before 4.2 have none. */
-public final class RowMover extends GroupMover {
+public final class RowMover extends GroupMover implements RowOutputs {
     private static final long serialVersionUID = 1L;
 
     private StructType keySchema;
@@ -71,18 +71,11 @@ public final class RowMover extends GroupMover {
 
     @Override
     List<Object> move(int[] reads, int[] writes) throws Exception {
-        RowWriter[] outputs = new RowWriter[maxParallelism];
-        try {
-            for (int group : writes) {
-                outputs[group] = output(group);
-            }
-            return RowWriter.deal(this, reads, writes, outputs);
-        } finally {
-            RowWriter.closeAll(outputs);
-        }
+        return RowWriter.deal(this, this, reads, writes);
     }
 
-    private RowWriter output(int group) throws Exception {
+    @Override
+    public RowWriter output(int group) throws Exception {
         StateStoreId id = new StateStoreId(root, operator, group, store);
         // Spark makes the folder with the first file, or with version 1: a group without rows would have none.
         Path folder = id.storeCheckpointLocation();

@@ -14,16 +14,24 @@ abstract class RowWriter {
 
     abstract void close() throws Exception;
 
-    /** Gives every row of old groups to the new group it belongs to, if it is one of these; commits these. */
-    static List<Object> deal(GroupMover mover, int[] reads, int[] writes, RowWriter[] outputs) throws Exception {
-        List<Object> answers = new ArrayList<>();
-        for (int group : reads) {
-            answers.add("read\t" + group + "\t" + deal((SourceRows) mover.rows(group), outputs));
+    /** Gives every row of old groups to the new group it belongs to, if it is one of those that are written. */
+    static List<Object> deal(GroupMover mover, RowOutputs opens, int[] reads, int[] writes) throws Exception {
+        RowWriter[] outputs = new RowWriter[mover.maxParallelism];
+        try {
+            for (int group : writes) {
+                outputs[group] = opens.output(group);
+            }
+            List<Object> answers = new ArrayList<>();
+            for (int group : reads) {
+                answers.add("read\t" + group + "\t" + deal((SourceRows) mover.rows(group), outputs));
+            }
+            for (int group : writes) {
+                answers.add("written\t" + group + "\t" + outputs[group].commit());
+            }
+            return answers;
+        } finally {
+            closeAll(outputs);
         }
-        for (int group : writes) {
-            answers.add("written\t" + group + "\t" + outputs[group].commit());
-        }
-        return answers;
     }
 
     private static long deal(SourceRows rows, RowWriter[] outputs) throws Exception {
@@ -42,7 +50,7 @@ abstract class RowWriter {
         return read;
     }
 
-    static void closeAll(RowWriter[] outputs) throws Exception {
+    private static void closeAll(RowWriter[] outputs) throws Exception {
         for (RowWriter output : outputs) {
             if (output != null) {
                 output.close();

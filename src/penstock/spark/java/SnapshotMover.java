@@ -16,7 +16,7 @@ import scala.Option;
  * Moves the state of one store from old key groups to new ones where the store is HDFSBackedStateStoreProvider's: a new
  * group is a snapshot, of which Spark's own code writes the format.
  */
-public final class SnapshotMover extends StateMover {
+public final class SnapshotMover extends StateMover implements RowOutputs {
     private static final long serialVersionUID = 1L;
 
     private String operatorName;
@@ -38,7 +38,7 @@ public final class SnapshotMover extends StateMover {
 
     /** Returns what tells the key that rows are grouped by; of an operator without one it has no columns. */
     public StatePartitionKeyExtractor extractor() {
-        return StatePartitionKeyExtractorFactory.create(operatorName, keySchema, storeName, SnapshotWriter.FAMILY,
+        return StatePartitionKeyExtractorFactory.create(operatorName, keySchema, storeName, StoreWriter.FAMILY,
                 Option.apply((Object) Integer.valueOf(formatVersion)), Option.empty());
     }
 
@@ -49,15 +49,12 @@ public final class SnapshotMover extends StateMover {
 
     @Override
     List<Object> move(int[] reads, int[] writes) throws Exception {
-        RowWriter[] outputs = new RowWriter[maxParallelism];
-        try {
-            for (int group : writes) {
-                outputs[group] = new SnapshotWriter((HDFSBackedStateStoreProvider) provider(group), batch());
-            }
-            return RowWriter.deal(this, reads, writes, outputs);
-        } finally {
-            RowWriter.closeAll(outputs);
-        }
+        return RowWriter.deal(this, this, reads, writes);
+    }
+
+    @Override
+    public RowWriter output(int group) throws Exception {
+        return new SnapshotWriter((HDFSBackedStateStoreProvider) provider(group), batch());
     }
 
     private final class Rows extends SourceRows {
