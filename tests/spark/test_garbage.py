@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock import Environment
 
 
+pytestmark = pytest.mark.alone
 _LAST_JOB = 250
 """Objects of fewer than two jobs (140 each): the last may still be returning when those before it are freed."""
 

@@ -158,7 +158,7 @@ def test_a_pause_holds_for_all_tasks_and_none_cuts_it_short(side: Any, rate: flo
         one.tell(Kind.PAUSE, 0.1)
         one.ask(Kind.BEGIN, 0)  # so the pauses are known
         assert other.ask(Kind.PERMIT, 1)
-        assert 0.5 <= time.monotonic() - begun < 1.5
+        assert 0.5 <= time.monotonic() - begun < 5
 
 
 def test_a_job_that_fails_ends_a_pause(side: Any) -> None:
