@@ -81,21 +81,29 @@ def written_folder(bridge: Bridge, writer: DataStreamWriter) -> str | None:
     return None if path is None else str(path)
 
 
-def end_after_batch(bridge: Bridge, query: StreamingQuery) -> None:
+def end_after_batch(bridge: Bridge, query: StreamingQuery) -> bool:
     """End a query without ever interrupting a batch: the one that runs is finished, and none follows.
 
     The query itself asks before each batch whether it is still active. It is interrupted only while it waits for the
     time of its next batch, which it then would not start.
+
+    Returns
+    -------
+    bool
+        Whether the query had ended before, or somebody else stopped it meanwhile.
     """
     execution = executing(query)
-    execution.state().set(bridge.companion(_place(bridge, "runtime.TERMINATED")))
+    terminated = bridge.companion(_place(bridge, "runtime.TERMINATED"))
+    is_ended = bool(execution.state().getAndSet(terminated) == terminated)
     thread = execution.queryExecutionThread()
     arrays = bridge.find("scala.collection.immutable.ArraySeq")
     while thread.isAlive():
+        is_ended = is_ended or bool(thread.isInterrupted())
         frames = arrays.unsafeWrapArray(thread.getStackTrace()).mkString(", ")
         if _BETWEEN_BATCHES.search(str(frames)):
-            execution.stop()
+            execution.stop()  # returns when the thread has ended
         time.sleep(_LOOK)
+    return is_ended
 
 
 def failure_of(query: StreamingQuery) -> str | None:

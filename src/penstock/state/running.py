@@ -177,9 +177,9 @@ class RescalableQuery(ReplaceableQuery):
                 began = time.monotonic()
                 tell(0, _STEPS, "waiting for the running batch to end")
                 try:
-                    end_after_batch(self._start.bridge, self)
+                    stopped = end_after_batch(self._start.bridge, self)
                     ended = time.monotonic()
-                    self._check_ended()
+                    self._check_ended(stopped=stopped)
                     report = self._rescaled(max_parallelism, method, tell)
                 except BaseException as error:  # noqa: BLE001 - the query goes on, whatever it is
                     failure = error
@@ -211,17 +211,19 @@ class RescalableQuery(ReplaceableQuery):
         checkpoint = Checkpoint(self._start.bridge, self._start.location)
         plan_rescale(self._start.bridge, checkpoint, max_parallelism, method, running=True)
 
-    def _check_ended(self) -> None:
+    def _check_ended(self, *, stopped: bool) -> None:
+        """Refuse a query that failed, or that others have stopped, who want it to stay so."""
         failure = failure_of(self)
         if failure is not None:
             raise StateError.ended(self._start.location, f"its last batch failed: {failure}")
-        if self.stop_wanted.is_set():
-            raise StateError.ended(self._start.location, "it was stopped at the same time")
         found = Checkpoint(self._start.bridge, self._start.location)
         begun, finished = found.latest("offsets"), found.latest("commits")
         if begun is not None and (finished is None or finished < begun):  # the rescale itself never interrupts a batch
             self.stop_wanted.set()
             raise StateError.ended(self._start.location, f"it was stopped in the middle of batch {begun}")
+        if stopped or self.stop_wanted.is_set():
+            self.stop_wanted.set()
+            raise StateError.ended(self._start.location, "it was stopped, or has ended by itself, at the same time")
 
     def _go_on(self, error: BaseException) -> None:
         """Start the query again as it was, unless it failed by itself."""
