@@ -81,6 +81,8 @@ class NoSink(Sink):
 
 
 class _NoSinkJob(SinkJob):
+    calls_python = False
+
     def write(self, df: DataFrame) -> None:
         df.write.format("noop").mode("overwrite").save()
 

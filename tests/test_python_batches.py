@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import deltalake
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import functions as F
 
-from penstock.connectors import FileSink
+from penstock.connectors import DeltaSink, FileSink, JdbcSink
 from penstock.spark.dataframes import with_settings
 from penstock.spark.python_batches import LIMIT, NO_LIMIT
 from tests.equality import assert_same_rows
+from tests.services import Sqlite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -191,13 +196,38 @@ def test_the_limit_that_tasks_see(
         assert {row.seen for row in make_env().collect(make(spark))} == {expected}
 
 
-def test_tasks_of_a_written_file_see_no_limit(
-    spark: SparkSession, make_env: Callable[..., Environment], tmp_path: Any
+def in_files(folder: Path) -> set[str]:
+    return set(pq.read_table(folder).column("seen").to_pylist())
+
+
+def in_delta(folder: Path) -> set[str]:
+    return set(deltalake.DeltaTable(str(folder)).to_pyarrow_table().column("seen").to_pylist())
+
+
+def in_sqlite(file: Path) -> set[str]:
+    with sqlite3.connect(file) as database:
+        return {seen for (seen,) in database.execute("select seen from t")}
+
+
+@pytest.mark.parametrize(
+    ("sink", "found", "expected"),
+    [
+        (lambda place: FileSink(place), in_files, str(NO_LIMIT)),
+        (lambda place: DeltaSink(place), in_delta, str(NO_LIMIT)),
+        (lambda place: DeltaSink(place, mode="upsert", key=["seen"]), in_delta, "300000"),
+        (lambda place: JdbcSink(f"jdbc:sqlite:{place}", "t", properties=Sqlite.properties), in_sqlite, str(NO_LIMIT)),
+    ],
+    ids=["files", "delta", "delta upsert", "jdbc"],
+)
+def test_the_limit_that_tasks_see_that_write(
+    spark: SparkSession, make_env: Callable[..., Environment], tmp_path: Path, sink: Any, found: Any, expected: str
 ) -> None:
-    env = make_env()
-    env.write(seen_at_the_end(spark), FileSink(str(tmp_path / "seen")))
-    env.execute()
-    assert {row.seen for row in spark.read.parquet(str(tmp_path / "seen")).collect()} == {str(NO_LIMIT)}
+    """A sink whose tasks may call Python for itself keeps the limit."""
+    env, place = make_env(), tmp_path / "seen"
+    with with_settings(spark, {LIMIT: "300000"}):
+        env.write(spark.range(1).mapInArrow(limit_seen, "seen string"), sink(str(place)))
+        env.execute()
+    assert found(place) == {expected}
 
 
 @pytest.mark.parametrize("has_function", [True, False], ids=["a function of texts", "an aggregate function of texts"])

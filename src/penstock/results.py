@@ -51,7 +51,7 @@ class MaterializeSink(ResultSink):
 
 
 class _ResultSinkJob(SinkJob):
-    calls_python: ClassVar[bool] = False
+    calls_python = False
 
     def __init__(self, sink: ResultSink) -> None:
         self._sink = sink

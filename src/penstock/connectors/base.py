@@ -262,8 +262,9 @@ class SinkStage:
 class SinkJob(ABC):
     """The writing of one job into a sink: all rows become visible, or none."""
 
-    calls_python: ClassVar[bool] = True
-    """Whether the tasks of `write` may give rows to Python functions, besides those that make the rows."""
+    calls_python: bool = True
+    """Whether the tasks of `write` may give rows to Python functions, besides those that make the rows. If not, narrow
+    rows reach those that make the rows sooner."""
 
     def check(self, schema: StructType) -> None:  # noqa: B027
         """Refuse rows that the target cannot hold, before any vertex runs. The default accepts all.

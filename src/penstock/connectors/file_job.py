@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from penstock.commit.added_files import PreparedFiles
 from penstock.commit.file_tokens import FOLDER as TOKENS
@@ -53,7 +53,7 @@ class FileSinkJob(SinkJob):
         Whether the folder is a table's, see `FileSink.opened`.
     """
 
-    calls_python: ClassVar[bool] = False
+    calls_python = False
 
     def __init__(
         self,

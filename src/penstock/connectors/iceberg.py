@@ -270,6 +270,7 @@ class _IcebergSinkJob(SinkJob):
         self._staged = staged
         self._partitions = partitions
         self._rows = StagedFiles(spark, str(staged.child("")), ())
+        self.calls_python = sink.mode == "upsert" or partitions is not None  # it reads the table, or finds buckets
         self._removed: tuple[str, ...] = ()
         self._snapshot: int | None = None
         self._schema: StructType | None = None

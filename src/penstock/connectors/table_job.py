@@ -53,6 +53,8 @@ class TableSinkJob(SinkJob):
         Whether the rows have the table's columns, in its order, already.
     """
 
+    calls_python = False
+
     def __init__(
         self,
         spark: SparkSession,

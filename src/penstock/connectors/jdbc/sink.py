@@ -169,6 +169,8 @@ class JdbcSink(Sink):
 class _JdbcSinkJob(SinkJob):
     """Writes into a table of its own, and copies it over."""
 
+    calls_python = False
+
     def __init__(
         self,
         sink: JdbcSink,

@@ -177,6 +177,8 @@ class _KafkaSinkJob(SinkJob):
 class _TransactionalSinkJob(SinkJob):
     """Stages records, which are written when the job commits."""
 
+    calls_python = False
+
     def __init__(self, bridge: Bridge, sink: KafkaSink, topic: str, token: str) -> None:
         self._sink = sink
         self._topic = topic
