@@ -47,7 +47,7 @@ def test_partial_results_with_values_in_common_are_merged_in_pieces(
     job, (decision,) = run(make_env(**OPTIONS), df)
     assert "merged in pieces before" in decision.chosen
     assert decision.outcome["pieces"] == 2
-    assert decision.outcome["bytes merged"] < decision.outcome["bytes"] / 4
+    assert decision.outcome["bytes merged"] < decision.outcome["bytes before"] / 4
     plain, decisions = run(make_env(**OPTIONS, **{f"{SKEW}.strategy": "NONE"}), df)
     assert not decisions
     ((tasks, everything),) = merging(spark, plain)

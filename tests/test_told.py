@@ -76,8 +76,8 @@ def test_what_came_otherwise_is_told_apart() -> None:
     ("outcome", "told"),
     [
         (
-            {"pieces": 2, "bytes": 40 * MIB, "bytes merged": 3 * MIB},
-            "2 pieces merged 40.0 MiB of partial results into 3.0 MiB",
+            {"pieces": 2, "bytes before": 40 * MIB, "bytes merged": 3 * MIB, "bytes": 7},
+            "40.0 MiB of partial results were merged in 2 pieces, into 3.0 MiB",
         ),
         ({"pieces": 7, "bytes divided": 80 * MIB}, "80.0 MiB of rows were divided into 7 pieces"),
         ({"tasks": 7}, ""),

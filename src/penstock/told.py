@@ -162,8 +162,8 @@ class ToldDecision:
 
 def _pieces(outcome: Mapping[str, Any]) -> str:
     match outcome:
-        case {"pieces": pieces, "bytes": before, "bytes merged": after}:
-            return f"{pieces} pieces merged {show_bytes(before)} of partial results into {show_bytes(after)}"
+        case {"pieces": pieces, "bytes before": before, "bytes merged": after}:
+            return f"{show_bytes(before)} of partial results were merged in {pieces} pieces, into {show_bytes(after)}"
         case {"pieces": pieces, "bytes divided": divided}:
             return f"{show_bytes(divided)} of rows were divided into {pieces} pieces"
     return ""

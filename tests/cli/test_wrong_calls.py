@@ -211,7 +211,7 @@ def test_nothing_to_recover_is_known_without_spark(places: Any) -> None:
     done = CliRunner().invoke(main, ["recover", places["FOLDER"]])
     assert (done.exit_code, done.stdout) == (0, f"there is nothing to recover at {places['FOLDER']}\n")
     done = CliRunner().invoke(main, ["recover", f"{places['FOLDER']}-of-others"])
-    told = f"{places['FOLDER']}-of-others is not there, and there is nothing to recover beside it\n"
+    told = f"{places['FOLDER']}-of-others is not there, and nothing of it is left to recover\n"
     assert (done.exit_code, done.stdout) == (0, told)
 
 

@@ -153,6 +153,8 @@ def test_growing_a_query(spark: SparkSession, stopped: Any, tmp_path: Path) -> N
             if found["query"].lastProgress:
                 break
             time.sleep(0.1)
+        else:
+            pytest.fail("no batch came in a minute")
         run(live, found)
         assert (found["report"].rescale.old, found["report"].rescale.new) == (4, 16)
         assert found["query"].isActive

@@ -103,7 +103,7 @@ def _recover(common: Common, output: Output, path: str, secrets: dict[str, Mappi
 def _nothing(path: str) -> str:
     found = local(path)
     if found is not None and not found.exists():
-        return f"{path} is not there, and there is nothing to recover beside it"
+        return f"{path} is not there, and nothing of it is left to recover"
     return f"there is nothing to recover at {path}"
 
 

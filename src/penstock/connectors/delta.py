@@ -268,7 +268,7 @@ class _DeltaSinkJob(SinkJob):
         self._is_case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")) == "true"
         self._schema = ""
         self._rows = StagedFiles(spark, sink.path, ())
-        self.calls_python = sink.mode == "upsert"  # it reads the table
+        self.calls_python = sink.mode == "upsert"  # it runs more than these rows
         self._removed: tuple[str, ...] = ()
 
     def check(self, schema: StructType) -> None:

@@ -270,7 +270,8 @@ class _IcebergSinkJob(SinkJob):
         self._staged = staged
         self._partitions = partitions
         self._rows = StagedFiles(spark, str(staged.child("")), ())
-        self.calls_python = sink.mode == "upsert" or partitions is not None  # it reads the table, or finds buckets
+        # An upsert runs more than these rows.
+        self.calls_python = sink.mode == "upsert" or (partitions is not None and partitions.calls_python)
         self._removed: tuple[str, ...] = ()
         self._snapshot: int | None = None
         self._schema: StructType | None = None

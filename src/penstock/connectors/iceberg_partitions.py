@@ -66,12 +66,17 @@ class PartitionedBy:
     transform: Any
     source: Any
 
+    @property
+    def is_computed(self) -> bool:
+        """Whether pyiceberg computes the values."""
+        return str(self.transform) != "identity"
+
     def of(self, df: DataFrame) -> Column:
         """Return the values as texts that folders can be named by."""
         from pyspark.sql import functions as F
 
         column = df[quoted(self.column)]
-        if str(self.transform) != "identity":
+        if self.is_computed:
             column = self._transformed(df)
         kind = df.select(column).schema[0].dataType.typeName()
         match kind:
@@ -154,6 +159,11 @@ class IcebergPartitions:
     def folders(self) -> list[str]:
         """The columns that Spark makes folders of; the table's own stay in the files."""
         return [one.folder for one in self._fields if one is not None]
+
+    @property
+    def calls_python(self) -> bool:
+        """Whether Python functions in Spark's tasks compute some of them."""
+        return any(one is not None and one.is_computed for one in self._fields)
 
     def with_folders(self, df: DataFrame) -> DataFrame:
         """Return rows with these columns."""

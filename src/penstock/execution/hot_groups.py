@@ -36,7 +36,9 @@ def merge_hot_groups(
     before = sum(int(result.sizes[0, index]) for index in read.merged)
     for decision in context.decisions.of((edge.target_id,), DecisionKind.SKEW):
         if LARGEST in decision.figures:
-            context.decisions.settle(decision.id, pieces=pieces, bytes=before, **{"bytes merged": merged.bytes})
+            context.decisions.settle(
+                decision.id, pieces=pieces, **{"bytes before": before, "bytes merged": merged.bytes}
+            )
     return partial_states.aggregated(context.bridge.session, result, merged, read.merged, read.ranges)
 
 

@@ -155,6 +155,7 @@ class ShadowedSinkJob(SinkJob):
 
     def __init__(self, inner: SinkJob, watched: Watched) -> None:
         self.inner = inner
+        self.calls_python = inner.calls_python
         self._watched = watched
 
     def check(self, schema: StructType) -> None:

@@ -90,20 +90,21 @@ def end_after_batch(bridge: Bridge, query: StreamingQuery) -> bool:
     Returns
     -------
     bool
-        Whether the query had ended before, or somebody else stopped it meanwhile.
+        Whether it had ended before, or others interrupt it meanwhile; a few milliseconds' interruption is not seen.
     """
     execution = executing(query)
     terminated = bridge.companion(_place(bridge, "runtime.TERMINATED"))
-    is_ended = bool(execution.state().getAndSet(terminated) == terminated)
+    by_others = bool(execution.state().getAndSet(terminated) == terminated)
     thread = execution.queryExecutionThread()
     arrays = bridge.find("scala.collection.immutable.ArraySeq")
     while thread.isAlive():
-        is_ended = is_ended or bool(thread.isInterrupted())
+        by_others = by_others or bool(thread.isInterrupted())
         frames = arrays.unsafeWrapArray(thread.getStackTrace()).mkString(", ")
         if _BETWEEN_BATCHES.search(str(frames)):
-            execution.stop()  # returns when the thread has ended
+            execution.stop()  # and waits for its end
+            return by_others
         time.sleep(_LOOK)
-    return is_ended
+    return by_others or bool(thread.isInterrupted())  # it keeps that when it has ended
 
 
 def failure_of(query: StreamingQuery) -> str | None:

@@ -177,9 +177,9 @@ class RescalableQuery(ReplaceableQuery):
                 began = time.monotonic()
                 tell(0, _STEPS, "waiting for the running batch to end")
                 try:
-                    stopped = end_after_batch(self._start.bridge, self)
+                    by_others = end_after_batch(self._start.bridge, self)
                     ended = time.monotonic()
-                    self._check_ended(stopped=stopped)
+                    self._check_ended(by_others=by_others)
                     report = self._rescaled(max_parallelism, method, tell)
                 except BaseException as error:  # noqa: BLE001 - the query goes on, whatever it is
                     failure = error
@@ -211,7 +211,7 @@ class RescalableQuery(ReplaceableQuery):
         checkpoint = Checkpoint(self._start.bridge, self._start.location)
         plan_rescale(self._start.bridge, checkpoint, max_parallelism, method, running=True)
 
-    def _check_ended(self, *, stopped: bool) -> None:
+    def _check_ended(self, *, by_others: bool) -> None:
         """Refuse a query that failed, or that others have stopped, who want it to stay so."""
         failure = failure_of(self)
         if failure is not None:
@@ -221,9 +221,9 @@ class RescalableQuery(ReplaceableQuery):
         if begun is not None and (finished is None or finished < begun):  # the rescale itself never interrupts a batch
             self.stop_wanted.set()
             raise StateError.ended(self._start.location, f"it was stopped in the middle of batch {begun}")
-        if stopped or self.stop_wanted.is_set():
+        if by_others or self.stop_wanted.is_set():
             self.stop_wanted.set()
-            raise StateError.ended(self._start.location, "it was stopped, or has ended by itself, at the same time")
+            raise StateError.ended(self._start.location, "it was stopped by others, or ended by itself, meanwhile")
 
     def _go_on(self, error: BaseException) -> None:
         """Start the query again as it was, unless it failed by itself."""
