@@ -40,6 +40,13 @@ class Query:
         return self.name
 
 
+def add_file(file: Path, target: Path) -> None:
+    """Give a file to a query that runs: whole, or it may be read while it is still empty."""
+    part = target.with_name(f"{target.name}.part")
+    shutil.copy2(file, part)
+    part.rename(target)
+
+
 def write_input(spark: SparkSession, folder: Path, number: int) -> None:
     """Add one file: 400 rows of 200 keys, each file ten minutes later than the one before."""
     rows = [
@@ -48,9 +55,8 @@ def write_input(spark: SparkSession, folder: Path, number: int) -> None:
     at = folder / f"part-{number}"
     spark.createDataFrame(rows, SCHEMA).coalesce(1).write.mode("overwrite").parquet(str(at))
     for file in at.glob("*.parquet"):
-        (folder / f"{number:03}.parquet").write_bytes(file.read_bytes())
-        # The order of files is that of their times.
-        os.utime(folder / f"{number:03}.parquet", (1_700_000_000 + number, 1_700_000_000 + number))
+        os.utime(file, (1_700_000_000 + number,) * 2)  # the order of files is that of their times
+        add_file(file, folder / f"{number:03}.parquet")
     shutil.rmtree(at)
 
 

@@ -45,7 +45,7 @@ def job(store: SeaweedFs, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     def run(*arguments: object) -> subprocess.CompletedProcess:
         command = [*program, endpoint, *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
 
     return run
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock.state as st
-from tests.state.queries import run
+from tests.state.queries import add_file, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +50,7 @@ class Program:
     def add(self, files: int) -> None:
         for _ in range(files):
             file = self.waiting.pop(0)
-            shutil.copy2(file, self._input(file))
+            add_file(file, self._input(file))
 
     @property
     def rows(self) -> list[str]:

@@ -22,7 +22,7 @@ from penstock.state.requests import Requests
 from penstock.state.rescale import Rescale
 from penstock.state.turn import my_turn
 from tests.state.processes import named_in
-from tests.state.queries import BASE, SCHEMA, run
+from tests.state.queries import BASE, SCHEMA, add_file, run
 from tests.state.test_bad_input import digest
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Live:
     def add(self, files: int) -> None:
         for _ in range(files):
             file = self.waiting.pop(0)
-            shutil.copy2(file, self.input / file.name)
+            add_file(file, self.input / file.name)
 
 
 @pytest.fixture

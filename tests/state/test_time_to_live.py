@@ -15,7 +15,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 import penstock.state as st
 from penstock.state.rewrite_methods import RewriteMethod
-from tests.state.queries import NOON, SCHEMA, Query, run
+from tests.state.queries import NOON, SCHEMA, Query, add_file, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +89,8 @@ def add_input(spark: SparkSession, folder: Path, number: int) -> None:
     rows = [(f"key {key}", number, NOON) for key in INPUT[number]]
     spark.createDataFrame(rows, SCHEMA).coalesce(1).write.parquet(str(folder / f"part-{number}"))
     (file,) = (folder / f"part-{number}").glob("*.parquet")
-    os.utime(shutil.copy2(file, folder / f"{number}.parquet"), (1_700_000_000 + number,) * 2)
+    os.utime(file, (1_700_000_000 + number,) * 2)
+    add_file(file, folder / f"{number}.parquet")
     shutil.rmtree(folder / f"part-{number}")
 
 
