@@ -257,16 +257,24 @@ class MariaDb:
         return {"user": "u", "password": "wicket", "driver": "org.mariadb.jdbc.Driver"}
 
     def sql(self, statement: str) -> str:
+        self._check_runs()
         command = ["mariadb", "--no-defaults", f"--socket={self.socket}", "-u", "root", "-N", "-B"]
         if "CREATE DATABASE" not in statement:
             command.append("d")
         return run(*command, text=statement).strip()
 
+    def _check_runs(self) -> None:
+        code = self._process.poll()
+        assert code is None, f"MariaDB has ended ({code}); its log: {(self.folder / 'log').read_text()[-5000:]}"
+
     def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._log.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            self._check_runs()
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._log.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Sqlite:

@@ -219,18 +219,17 @@ def test_a_query_that_others_stop_in_a_batch_stays_stopped(live: Live) -> None:
     assert in_batch.wait(20)
     (running,) = live.spark.streams.active
     refused: list[str] = []
+    waits = threading.Event()
 
     def rescale() -> None:
         with pytest.raises(StateError) as found:
-            live.query.rescale(8)
+            live.query.rescale(8, on_progress=lambda done, *_: waits.set() if done == 0 else None)
         refused.append(str(found.value))
 
     asks = threading.Thread(target=rescale)
     asks.start()
-    until = time.monotonic() + 30
-    while running.isActive and time.monotonic() < until:
-        time.sleep(0.01)
-    assert not running.isActive, "the rescale waits for the end of its batch"
+    assert waits.wait(30), "the rescale waits for the end of its batch"
+    time.sleep(0.5)
     threading.Timer(1, may_end.set).start()
     running.stop()
     asks.join(30)

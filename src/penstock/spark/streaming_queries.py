@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -26,10 +27,18 @@ if TYPE_CHECKING:
 _STREAMING = "org.apache.spark.sql.execution.streaming."
 _LOOK = 0.02
 """Seconds between two looks at a query that ends: little against the second or more that a rescale takes."""
-_BETWEEN_BATCHES = re.compile(r"SystemClock\.waitTillTime\([^)]*\), [^,]*ProcessingTimeExecutor\.execute\(")
-"""Where the thread of a query stands that waits for the time of its next batch."""
 _INITIALISED = 60_000
 """Milliseconds that a query has to open its sources before it counts as started."""
+
+
+class _Told(Enum):
+    """What ``QueryEnd`` found."""
+
+    RUNS = "it runs"
+    """It has not come to the end of a batch yet."""
+    ENDS = "it ends"
+    SLEEPS = "it ends once it is woken"
+    ENDED = "it had ended"
 
 
 class ReplaceableQuery(StreamingQuery):
@@ -84,27 +93,23 @@ def written_folder(bridge: Bridge, writer: DataStreamWriter) -> str | None:
 def end_after_batch(bridge: Bridge, query: StreamingQuery) -> bool:
     """End a query without ever interrupting a batch: the one that runs is finished, and none follows.
 
-    The query itself asks before each batch whether it is still active. It is interrupted only while it waits for the
-    time of its next batch, which it then would not start.
-
     Returns
     -------
     bool
-        Whether it had ended before, or others interrupt it meanwhile; a few milliseconds' interruption is not seen.
+        Whether it ended by itself, or others ended it; a stop in its last milliseconds may not be seen.
     """
     execution = executing(query)
-    terminated = bridge.companion(_place(bridge, "runtime.TERMINATED"))
-    by_others = bool(execution.state().getAndSet(terminated) == terminated)
-    thread = execution.queryExecutionThread()
-    arrays = bridge.find("scala.collection.immutable.ArraySeq")
+    active, terminated = (bridge.companion(_place(bridge, f"runtime.{state}")) for state in ("ACTIVE", "TERMINATED"))
+    lock, state, thread = execution.awaitProgressLock(), execution.state(), execution.queryExecutionThread()
+    told = _Told.RUNS
+    while told is _Told.RUNS and thread.isAlive():
+        told = _Told(bridge.helper("QueryEnd").end(lock, state, active, terminated, thread))
+    if told is _Told.SLEEPS:
+        execution.stop()  # and waits for its end
+        return False
     while thread.isAlive():
-        by_others = by_others or bool(thread.isInterrupted())
-        frames = arrays.unsafeWrapArray(thread.getStackTrace()).mkString(", ")
-        if _BETWEEN_BATCHES.search(str(frames)):
-            execution.stop()  # and waits for its end
-            return by_others
         time.sleep(_LOOK)
-    return by_others or bool(thread.isInterrupted())  # it keeps that when it has ended
+    return told is not _Told.ENDS or bool(thread.isInterrupted())  # it keeps that when it has ended
 
 
 def failure_of(query: StreamingQuery) -> str | None:
