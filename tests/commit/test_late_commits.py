@@ -303,6 +303,34 @@ def test_a_ledger_without_a_key_tells_nothing_of_a_commit_under_way(local: Any, 
             record.is_committed(Access(None))
 
 
+def test_a_process_that_is_interrupted_in_its_only_commit(local: Any, tmp_path: Path) -> None:
+    """A sink that needed no journal gets one: whether its rows were committed is for a later process to find out."""
+    database = LocalSqlite(tmp_path / "d.db")
+    target = Jdbc(None, database, "append", exists=True, token="t")
+
+    def work() -> Any:
+        commit = LocalConnection.commit
+
+        def interrupted(_: Any) -> Never:
+            raise KeyboardInterrupt
+
+        LocalConnection.commit = interrupted  # type: ignore[assignment,method-assign]
+        with pytest.raises(KeyboardInterrupt) as failed:
+            run(local, [target])
+        LocalConnection.commit = commit  # type: ignore[method-assign]
+        (journal,) = (tmp_path / "warehouse").glob(".penstock-commit-*.json")
+        (told,) = failed.value.__notes__
+        assert str(journal) in told
+        went = recover(Access(None, dict(target.sink().secrets)), str(journal)).direction
+        return went, target.rows() == target.old, database.sql("select name from sqlite_master")
+
+    end = in_child(local, work)
+    assert end.error is None, end.error
+    went, is_old, tables = end.result
+    assert (went, is_old) == (Direction.BACK, True)
+    assert f"penstock_{target.table[:2]}" not in tables
+
+
 def test_a_database_that_goes_away_during_commit(local: Any, tmp_path: Path) -> None:
     """A sink that needed no journal gets one, and its rows stay staged until somebody can ask."""
     database = LocalSqlite(tmp_path / "d.db")

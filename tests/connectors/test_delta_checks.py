@@ -23,6 +23,7 @@ from penstock.connectors.delta_commit import PreparedDelta
 from penstock.errors import SinkError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -52,7 +53,11 @@ COLUMN = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
 
 
 def made(
-    folder: Path, features: list[str], configuration: dict[str, str] | None = None, versions: tuple[int, int] = (3, 7)
+    folder: Path,
+    features: list[str],
+    configuration: dict[str, str] | None = None,
+    versions: tuple[int, int] = (3, 7),
+    columns: Sequence[dict[str, Any]] = (),
 ) -> deltalake.DeltaTable:
     """A table without rows; its log says what its writers must support."""
     protocol: dict[str, Any] = {"minReaderVersion": versions[0], "minWriterVersion": versions[1]}
@@ -61,7 +66,7 @@ def made(
     metadata = {
         "id": "t",
         "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": [COLUMN]}),
+        "schemaString": json.dumps({"type": "struct", "fields": list(columns) or [COLUMN]}),
         "partitionColumns": [],
         "configuration": configuration or {},
         "createdTime": 1,
@@ -93,6 +98,27 @@ def test_what_could_not_be_committed_is_refused(tmp_path: Path, feature: str) ->
             DeltaSink(str(tmp_path), mode, key="id" if mode == "upsert" else ()).open(None)  # type: ignore[arg-type]
     with pytest.raises(CommitFailedError):
         commit(table)
+
+
+LENGTH = {"name": "t", "type": "string", "nullable": True, "metadata": {"__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"}}
+INVARIANT = {"name": "t", "type": "string", "nullable": True, "metadata": {"delta.invariants": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("column", "words"), [(LENGTH, r"the length varchar\(3\) of t"), (INVARIANT, "delta.invariants of t")]
+)
+@pytest.mark.parametrize("within", ["the table", "a struct", "an array", "a map"])
+def test_what_a_column_promises_of_its_values(tmp_path: Path, column: dict[str, Any], words: str, within: str) -> None:
+    inner = {"type": "struct", "fields": [column]}
+    types: dict[str, Any] = {
+        "a struct": inner,
+        "an array": {"type": "array", "elementType": inner, "containsNull": True},
+        "a map": {"type": "map", "keyType": "string", "valueType": inner, "valueContainsNull": True},
+    }
+    field = column if within == "the table" else {"name": "o", "type": types[within], "nullable": True, "metadata": {}}
+    table = made(tmp_path, ["invariants"], columns=[COLUMN, field])
+    with pytest.raises(SinkError, match=f"Penstock does not maintain {words}"):
+        check_writable(table, "t", "append")
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6])

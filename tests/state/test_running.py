@@ -210,6 +210,27 @@ def test_a_query_that_is_stopped_meanwhile_stays_stopped(live: Live) -> None:
     assert live.query.awaitTermination(5)
 
 
+def test_who_rescales_may_stop_the_query(live: Live) -> None:
+    """It does not wait for itself."""
+    live.query.processAllAvailable()
+    report = live.query.rescale(8, on_progress=lambda *told: live.query.stop() if "place" in told[2] else None)
+    assert report.rescale.new == 8
+    assert not live.query.isActive
+    assert live.query.awaitTermination(5)
+
+
+def test_a_start_that_is_refused_leaves_the_run_before_marked(live: Live) -> None:
+    """Or another process could run the query, too, and nobody could ask this one for a rescale."""
+    live.query.processAllAvailable()
+    marker = Path(live.checkpoint, MARKER)
+    before = marker.read_bytes()
+    with pytest.raises(StateError, match="max parallelism 4"):
+        live.start(**{"pipeline.max-parallelism": 8})
+    assert live.query.isActive
+    assert marker.read_bytes() == before
+    assert st.rescale_running(live.checkpoint, 8, spark=live.spark)["rescale"]["new"] == 8
+
+
 def test_a_query_that_others_stop_in_a_batch_stays_stopped(live: Live) -> None:
     """A rescale interrupts no batch. One that is interrupted may be finished all the same: Python's code is not."""
     live.query.processAllAvailable()

@@ -29,12 +29,15 @@ class Access:
     secrets
         Properties that are not kept in journals, such as passwords: a mapping for each target's `Prepared.address`.
     open_transactions
-        Connections whose work is done but for the last COMMIT, by the database they lead to.
+        Transactions whose work is done but for the last COMMIT, by the database they lead to.
+    committed
+        What such transactions have committed, by the name of where it was staged: several records share one.
     """
 
     bridge: Bridge
     secrets: dict[str, Mapping[str, str]] = field(default_factory=dict)
     open_transactions: dict[str, Any] = field(default_factory=dict)
+    committed: set[str] = field(default_factory=set)
 
     def close(self) -> None:
         """Let go of transactions that were not committed: their databases undo them."""

@@ -201,8 +201,11 @@ class Commit:
             try:
                 self._commit_first(parts[number:])
             except BaseException as error:
-                if self._irreversible or not isinstance(error, Exception):  # told to end in the midst of a commit
+                if self._irreversible:
                     self._waiting = list(parts[number:])
+                elif not isinstance(error, Exception):  # told to end in the midst of a commit
+                    self._waiting = list(parts[number:])
+                    error.add_note(str(self._unknown(error)))
                 raise
             self._irreversible = True
 
@@ -241,7 +244,7 @@ class Commit:
     def _incomplete(self, error: Exception) -> CommitError:
         return CommitError.incomplete(*self._done_and_waiting(), error, self._left_to())
 
-    def _unknown(self, error: Exception) -> CommitUnknownError:
+    def _unknown(self, error: BaseException) -> CommitUnknownError:
         cause = error.cause if isinstance(error, CommitUnknownError) else None
         told = cause or f"{type(error).__name__}: {error}"
         return CommitUnknownError.kept(*self._done_and_waiting(), told, self._left_to())

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.delta_columns import DeltaColumns
 from penstock.errors import SinkError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from deltalake import DeltaTable
 
-_PROMISES = ("delta.invariants", "delta.generationExpression", "delta.identity")
+_LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
+"""The key by which Spark keeps that a column of texts is a char or a varchar."""
+_PROMISES = ("delta.invariants", "delta.generationExpression", "delta.identity", _LENGTH)
+"""How the keys begin by which a column's metadata promises something of its values."""
 _WRITTEN = {
     "appendOnly",
     "changeDataFeed",
@@ -65,6 +70,18 @@ def _not_kept(table: DeltaTable) -> str | None:
     if mode != "none":
         return f"its columns have other names in its files (column mapping by {mode})"
     promised = [key for key in table.metadata().configuration if key.startswith("delta.constraints.")]
-    for column in json.loads(table.schema().to_json())["fields"]:
-        promised += [f"{key} of {column['name']}" for key in column["metadata"] if key.startswith(_PROMISES)]
+    for column in _fields(json.loads(table.schema().to_json())):
+        for key, value in column["metadata"].items():
+            if key.startswith(_PROMISES):
+                promised.append(f"{f'the length {value}' if key == _LENGTH else key} of {column['name']}")
     return f"Penstock does not maintain {promised[0]}" if promised else None
+
+
+def _fields(data_type: Any) -> Iterator[dict[str, Any]]:
+    """Return the columns of a type of Delta's schemas, and those within them."""
+    if not isinstance(data_type, dict):
+        return
+    yield from data_type.get("fields", ())
+    within = [field["type"] for field in data_type.get("fields", ())]
+    for inner in [*within, *(data_type.get(part) for part in ("elementType", "keyType", "valueType"))]:
+        yield from _fields(inner)

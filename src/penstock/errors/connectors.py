@@ -117,6 +117,33 @@ class SinkError(PenstockError):
         )
 
     @classmethod
+    def no_key_column(cls, table: str, column: str) -> Self:
+        """Build the error for an upsert of rows that lack a column of its key."""
+        return cls(
+            f"the rows for table {table} have no column {column}",
+            cause="mode upsert finds the rows that it replaces by it",
+            hint='add the column, or use mode="append"',
+        )
+
+    @classmethod
+    def no_unique_index(cls, table: str, key: list[str], database: str) -> Self:
+        """Build the error for an upsert that the database would take for an append."""
+        return cls(
+            f"table {table} has no unique index on exactly {', '.join(key)}",
+            cause=f"{database} finds the rows that it replaces by unique indexes only, and adds all others",
+            hint=f"CREATE UNIQUE INDEX ... ON {table} ({', '.join(key)}), or give the key of the index that there is",
+        )
+
+    @classmethod
+    def other_unique_index(cls, table: str, columns: list[str], database: str) -> Self:
+        """Build the error for an upsert that might replace rows of other keys."""
+        return cls(
+            f"rows of table {table} cannot be replaced by the key alone: it has a unique index on {', '.join(columns)}",
+            cause=f"{database} replaces the row that is equal in any unique index, so rows of other keys could go",
+            hint="leave one of these columns out of the rows, drop the index, or stage the rows and merge them in SQL",
+        )
+
+    @classmethod
     def ledger_without_key(cls, table: str, database: str, token: str) -> Self:
         """Build the error for a ledger in which two runs of a token could both put it."""
         return cls(

@@ -37,7 +37,8 @@ class _Told(Enum):
     RUNS = "it runs"
     """It has not come to the end of a batch yet."""
     ENDS = "it ends"
-    SLEEPS = "it ends once it is woken"
+    WOKEN = "it was woken, and ends"
+    """It was interrupted while it waited for the time of its next batch."""
     ENDED = "it had ended"
 
 
@@ -96,7 +97,8 @@ def end_after_batch(bridge: Bridge, query: StreamingQuery) -> bool:
     Returns
     -------
     bool
-        Whether it ended by itself, or others ended it; a stop in its last milliseconds may not be seen.
+        Whether it had ended, or others ended it meanwhile; a stop in its last milliseconds may not be seen. A query
+        that would have ended by itself after this batch is not told from others.
     """
     execution = executing(query)
     active, terminated = (bridge.companion(_place(bridge, f"runtime.{state}")) for state in ("ACTIVE", "TERMINATED"))
@@ -104,12 +106,10 @@ def end_after_batch(bridge: Bridge, query: StreamingQuery) -> bool:
     told = _Told.RUNS
     while told is _Told.RUNS and thread.isAlive():
         told = _Told(bridge.helper("QueryEnd").end(lock, state, active, terminated, thread))
-    if told is _Told.SLEEPS:
-        execution.stop()  # and waits for its end
-        return False
     while thread.isAlive():
         time.sleep(_LOOK)
-    return told is not _Told.ENDS or bool(thread.isInterrupted())  # it keeps that when it has ended
+    is_interrupted = told is _Told.ENDS and bool(thread.isInterrupted())  # it keeps that when it has ended
+    return is_interrupted or told in (_Told.ENDED, _Told.RUNS)
 
 
 def failure_of(query: StreamingQuery) -> str | None:

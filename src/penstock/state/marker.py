@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from penstock.commit.lease import LEASE, Lease, is_young, remove_lease
 from penstock.commit.owner import Owner
 from penstock.errors import StateError
+from penstock.spark.filesystem import Folder
+from penstock.spark.state_store import running_queries
 from penstock.state.requests import Requests
 from penstock.state.turn import my_turn
 
 if TYPE_CHECKING:
     from penstock.commit import Access
-    from penstock.spark.filesystem import Folder
+    from penstock.spark.jvm import Bridge
 
 MARKER = "_penstock_query.json"
 _LOOK = 1.0
@@ -40,6 +42,7 @@ class Mark:
     def __init__(self, access: Access, checkpoint: Folder) -> None:
         self._access = access
         self._file = checkpoint.child(MARKER)
+        self._before = self._file.read_if_there()
         self._content = json.dumps(asdict(Owner.me()) | {"start": uuid.uuid4().hex}).encode()
         self._file.write(self._content, overwrite=True)
         self._lease = Lease(access, str(self._file))
@@ -50,6 +53,14 @@ class Mark:
         if self._file.read_if_there() == self._content:
             self._file.delete()
             remove_lease(self._access, str(self._file))
+
+    def give_back(self) -> None:
+        """Let the mark of the run before stand again: this process runs the query still, and did not start it anew."""
+        if self._before is None:
+            self.remove()
+            return
+        self._lease.end()
+        self._file.write(self._before, overwrite=True)
 
 
 def marked(checkpoint: Folder) -> Owner | None:
@@ -72,10 +83,16 @@ def runs_elsewhere(access: Access, checkpoint: Folder) -> Owner | None:
     return None if alive is False else found
 
 
-def take_over(access: Access, checkpoint: Folder) -> Mark:
+def running_here(bridge: Bridge, checkpoint: Folder) -> list[str]:
+    """Return the names of the queries on a checkpoint that this application runs, however they were started."""
+    return [name for location, name in running_queries(bridge) if str(Folder(bridge, location)) == str(checkpoint)]
+
+
+def take_over(access: Access, checkpoint: Folder, *, again: bool = False) -> Mark:
     """Mark a checkpoint whose query this process is about to start.
 
     Where a process of another machine has left its mark, this waits until its lease is over: it may have died.
+    Requests to this process stay where it runs the query already, and starts it `again`.
 
     Raises
     ------
@@ -87,7 +104,8 @@ def take_over(access: Access, checkpoint: Folder) -> Mark:
         other = runs_elsewhere(access, checkpoint)
         if other is not None:
             raise StateError.runs(str(checkpoint), str(other), str(checkpoint.child(MARKER)))
-        Requests(checkpoint).clear()
+        if not again:
+            Requests(checkpoint).clear()
         return Mark(access, checkpoint)
 
 

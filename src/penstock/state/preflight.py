@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.commit import Access
 from penstock.errors import StateError
-from penstock.spark.filesystem import Folder
 from penstock.spark.jobs import cluster_cores
 from penstock.spark.jvm import root_cause
 from penstock.spark.snapshot_state import IN_MEMORY
-from penstock.spark.state_store import ROCKSDB, StoreId, moves_files, running_queries
+from penstock.spark.state_store import ROCKSDB, StoreId, moves_files
 from penstock.state.assignment import StateAssignment
 from penstock.state.layout import ENCODING, PROVIDER
-from penstock.state.marker import MARKER, runs_elsewhere
+from penstock.state.marker import MARKER, running_here, runs_elsewhere
 from penstock.state.rewrite_methods import RewriteMethod, choose_method
 from penstock.state.stores import open_stores
 from penstock.units import show_bytes
@@ -170,9 +169,8 @@ def _unfinished_batch(checkpoint: Checkpoint, batch: int, old: int) -> Iterator[
 
 
 def _running_queries(bridge: Bridge, checkpoint: Checkpoint) -> Iterator[str]:
-    for location, name in running_queries(bridge):
-        if str(Folder(bridge, location)) == checkpoint.location:
-            yield f"query {name} is running on it: stop it first, or rescale it while it runs if start_query started it"
+    for name in running_here(bridge, checkpoint.folder):
+        yield f"query {name} is running on it: stop it first, or rescale it while it runs if start_query started it"
     other = runs_elsewhere(Access(bridge), checkpoint.folder)
     if other is not None:
         yield (

@@ -99,8 +99,8 @@ class Requests:
 
     def current(self) -> Request | None:
         """Return the request that waits or is served."""
-        file = self._folder.child(_REQUEST)
-        return Request(**json.loads(file.read())) if file.exists() else None
+        content = self._folder.child(_REQUEST).read_if_there()
+        return None if content is None else Request(**json.loads(content))
 
     def claim(self, request: Request) -> bool:
         """Take a request on; return False where it was withdrawn or is served already."""
@@ -108,7 +108,7 @@ class Requests:
 
     def is_served(self, request: Request) -> bool:
         """Whether somebody has taken a request on."""
-        return self._claim(request).exists() and self._claim(request).read() == _SERVED
+        return self._claim(request).read_if_there() == _SERVED
 
     def withdraw(self, request: Request) -> bool:
         """Take a request back; return False where it is served."""
@@ -125,10 +125,10 @@ class Requests:
 
     def answer(self, request: Request) -> Answer | None:
         """Return how far a request has come."""
-        file = self._answer(request)
-        if not file.exists():
+        told = self._answer(request).read_if_there()
+        if told is None:
             return None
-        content = json.loads(file.read())
+        content = json.loads(told)
         refusal = content.pop("refusal")
         return Answer(**content, refusal=Refusal(**refusal) if refusal else None)
 

@@ -6,7 +6,7 @@ import logging
 import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from threading import Condition, Event
+from threading import Condition, Event, Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import StateError
@@ -144,6 +144,7 @@ class RescalableQuery(ReplaceableQuery):
         self._start = start
         self._turn = Condition()
         self._rescaling = False
+        self._rescaler: Thread | None = None
         self._runs = 1
         self._failure: StateError | None = None
         self.stop_wanted = Event()
@@ -153,6 +154,8 @@ class RescalableQuery(ReplaceableQuery):
         self, max_parallelism: int, *, method: RewriteMethod | None = None, on_progress: OnProgress | None = None
     ) -> LiveReport:
         """Change the number of key groups: let the running batch end, stop, rescale, and start again.
+
+        Not to be called by the query's own ``foreachBatch``, whose batch it would wait for.
 
         Parameters
         ----------
@@ -273,11 +276,13 @@ class RescalableQuery(ReplaceableQuery):
             if self._rescaling:
                 raise StateError.busy(self._start.location, "it is being rescaled now")
             self._rescaling = True
+            self._rescaler = current_thread()
         try:
             yield
         finally:
             with self._turn:
                 self._rescaling = False
+                self._rescaler = None
                 self._runs += 1
                 self._turn.notify_all()
 
@@ -285,6 +290,8 @@ class RescalableQuery(ReplaceableQuery):
         """Stop the query; one that is being rescaled is not started again."""
         self.stop_wanted.set()
         super().stop()
+        if self._rescaler is current_thread():  # `on_progress` of a rescale, which ends without starting it again
+            return
         with self._turn:
             self._turn.wait_for(lambda: not self._rescaling)
         super().stop()  # the run that may have been started in that moment

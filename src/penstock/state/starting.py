@@ -20,7 +20,7 @@ from penstock.spark.jobs import cluster_cores
 from penstock.spark.session import penstock_settings, session_settings
 from penstock.state.api import bridge_of, rescale
 from penstock.state.key_groups import default_max_parallelism
-from penstock.state.marker import take_over
+from penstock.state.marker import running_here, take_over
 from penstock.state.progress_files import record_progress
 from penstock.state.running import QueryStart, RescalableQuery, settled
 from penstock.state.service import Service
@@ -82,7 +82,7 @@ def start_query(
     bridge = bridge_of(spark)
     configuration = Configuration.load(config, spark_conf=penstock_settings(bridge), environ=os.environ)
     folder = Folder(bridge, checkpoint)
-    mark = take_over(Access(bridge), folder)
+    mark = take_over(Access(bridge), folder, again=bool(running_here(bridge, folder)))
     try:
         found = settled(bridge, checkpoint)
         numbers = _Numbers.at_start(configuration, found, cluster_cores(bridge))
@@ -94,7 +94,7 @@ def start_query(
         with with_settings(bridge.spark, {_PARTITIONS: str(numbers.first)}):
             query = RescalableQuery(start)
     except BaseException:
-        mark.remove()
+        mark.give_back() if running_here(bridge, folder) else mark.remove()
         raise
     Service(query, folder, mark).start()
     record_progress(bridge, str(query.id), checkpoint)

@@ -103,6 +103,8 @@ def test_two_tables_of_one_database(
         env.write(numbers(spark), JdbcSink(postgres.url, f"office.{name}", clerk))
     env.execute()
     assert in_office(postgres) == ["returned", "sold"]
+    for name in ("sold", "returned"):
+        assert postgres.sql(f"select count(*), count(distinct id) from office.{name}") == f"{ROWS}|{ROWS}"
 
 
 def test_a_table_beside_files_is_refused(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock import Environment
-    from tests.services import Postgres
+    from tests.services import MariaDb, Postgres
 
 
 KINDS = ["postgres", "mariadb", "sqlite"]
@@ -70,6 +70,43 @@ def test_append_overwrite_and_upsert(env: Environment, spark: SparkSession, serv
     kept = sum(2 * i for i in range(ROWS // 2))
     assert rows_of(server, "written") == f"{ROWS + ROWS // 2}|{ROWS + ROWS // 2}|{kept + ROWS}"
     assert left_behind(server) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "words"),
+    [
+        ("id int primary key, v bigint", "id", None),
+        ("id int, v bigint, unique (id, v)", ("v", "ID"), None),
+        ("id int primary key, v bigint, w int unique", "id", None),
+        ("id serial, w int unique, v bigint", "w", "the rows for table keyed have no column w"),
+        ("id int, v bigint", "id", "no unique index on exactly id"),
+        ("id int, v bigint, unique (id, v)", "id", "no unique index on exactly id"),
+        ("id varchar(9) not null, v bigint, unique (id(3))", "id", "no unique index on exactly id"),
+        ("id int primary key, v bigint unique", "id", "it has a unique index on v"),
+    ],
+)
+def test_an_upsert_replaces_rows_of_its_key_only(
+    env: Environment, spark: SparkSession, mariadb: MariaDb, table: str, key: Any, words: str | None
+) -> None:
+    """MariaDB goes by any unique index, whatever key is named; where that could be another, nothing is written."""
+    mariadb.sql(f"drop table if exists keyed; create table keyed ({table}); insert into keyed (id, v) values (1, 99)")
+    rows = spark.sql("select 1 as id, 99L as v union all select 2, 3")
+    if words is None:
+        write(env, rows, mariadb, "keyed", mode="upsert", key=key)
+        assert mariadb.sql("select id, v from keyed order by id").split() == ["1", "99", "2", "3"]
+        return
+    with pytest.raises(SinkError, match=words):
+        write(env, rows, mariadb, "keyed", mode="upsert", key=key)
+    env._outputs.take()
+    assert mariadb.sql("select count(*) from keyed") == "1"
+
+
+def test_rows_without_the_key_are_refused(env: Environment, spark: SparkSession, server: Any) -> None:
+    server.sql("drop table if exists keyed")
+    server.sql("create table keyed (id int primary key, v int)")
+    with pytest.raises(SinkError, match="the rows for table keyed have no column id"):
+        write(env, spark.sql("select 5 as v"), server, "keyed", mode="upsert", key="id")
+    env._outputs.take()
 
 
 def test_a_token_is_written_once(env: Environment, spark: SparkSession, server: Any) -> None:

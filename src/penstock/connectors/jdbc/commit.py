@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit import Prepared
@@ -32,6 +32,25 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.sinks")
 
 TASK, ATTEMPT = "penstock_task", "penstock_attempt"
+
+
+@dataclass
+class _Transaction:
+    """Work that only wants its COMMIT.
+
+    Parameters
+    ----------
+    database
+        The connection.
+    staged
+        The staging tables that it has copied.
+    """
+
+    database: JdbcConnection
+    staged: set[str] = field(default_factory=set)
+
+    def close(self) -> None:
+        self.database.close()
 
 
 @dataclass(frozen=True)
@@ -100,18 +119,19 @@ class PreparedJdbc(Prepared):
         """
         if not self.staging:
             return
-        database = access.open_transactions.get(self.together)
-        if database is None:
+        transaction = access.open_transactions.get(self.together)
+        if transaction is None:
             database = self._connect(access)
             others = [one for one in access.open_transactions if one.split(", ")[0] == self.database]
-            access.open_transactions[self.together] = database
+            transaction = access.open_transactions[self.together] = _Transaction(database)
             if self._entry is not None:  # makes the ledger, while no transaction is open
                 has_token(self._dialect, database, self.table, self._entry)
             self._begin(database)
             if others and self._dialect.patience:  # another user's transaction, which this one may wait for
                 database.run(self._dialect.patience)
         try:
-            self._copy(database)
+            self._copy(transaction.database)
+            transaction.staged.add(self.staging)
         except Exception:
             access.close()
             if self._entry is None or not self.is_committed(access):
@@ -120,12 +140,13 @@ class PreparedJdbc(Prepared):
 
     def commit(self, access: Access) -> None:
         """Commit the transaction that is `ready`, or do all of it."""
-        if not self.staging:
+        if not self.staging or self.staging in access.committed:
             return
         begun = access.open_transactions.pop(self.together, None)
         if begun is not None:
-            with begun:
-                begun.commit()
+            with begun.database as database:
+                database.commit()
+            access.committed |= begun.staged
             return
         if self._entry is not None and self.is_committed(access):
             return

@@ -175,6 +175,10 @@ class JdbcDialect(ABC):
             f" (SELECT {task}, min({attempt}) FROM {source} GROUP BY {task}) {replaced}"
         ).rstrip()
 
+    def upsert_keys(self, database: Database, table: str) -> list[set[str]] | None:  # noqa: ARG002
+        """Return what an upsert may go by, whatever key it names; None where the database keeps to the key itself."""
+        return None
+
     def replacing(self, key: Sequence[str], others: Sequence[str]) -> str:
         """Return the end of an INSERT whose rows replace those with the same key."""
         changes = ", ".join(f"{name} = excluded.{name}" for name in others)

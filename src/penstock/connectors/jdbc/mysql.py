@@ -36,6 +36,10 @@ FROM information_schema.statistics s
 JOIN information_schema.columns c USING (table_schema, table_name, column_name)
 WHERE s.table_schema = ? AND s.table_name = ? AND s.index_name = 'PRIMARY' AND s.seq_in_index = 1
 """
+_UNIQUE = """
+SELECT index_name, lower(coalesce(column_name, '')), sub_part FROM information_schema.statistics
+WHERE table_name = ? AND table_schema = coalesce(nullif(?, ''), database()) AND non_unique = 0
+"""
 _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"})
 _TEXTS = frozenset({"char", "varchar"})
 _PIECES_PER_SPLIT = 8
@@ -100,6 +104,14 @@ class MySqlDialect(JdbcDialect):
         schema, name = split_name(table)
         found = database.rows(_LIKE, name, name, schema.replace("`", ""))
         return [f"{schema}.{one}" if schema else str(one) for (one,) in found]
+
+    def upsert_keys(self, database: Database, table: str) -> list[set[str]]:
+        """Return the columns of each unique index: a row that has those of any of them in common is replaced."""
+        schema, _, name = table.replace("`", "").rpartition(".")
+        keys: dict[str | None, set[str]] = {}
+        for index, column, length in database.rows(_UNIQUE, name, schema):
+            keys.setdefault(index, set()).add(str(column) if length is None else f"{column}({length})")
+        return list(keys.values())
 
     def replacing(self, key: Sequence[str], others: Sequence[str]) -> str:
         """Return the end of an INSERT whose rows replace those with the same key."""

@@ -52,7 +52,8 @@ class JdbcSink(Sink):
     mode
         ``append``, ``overwrite`` or ``upsert``.
     key
-        For ``upsert``, the columns that tell rows apart; the table has a primary key or unique index on them.
+        For ``upsert``, the columns that tell rows apart; the table has a primary key or unique index on them. Rows
+        with a null in one of them are added, as such an index holds nulls for different.
     token
         A name for what is written. Once it is in the table, a job that would write it again does nothing: a rerun
         after a driver that died is safe, whatever it had reached.
@@ -142,13 +143,14 @@ class JdbcSink(Sink):
                 raise SinkError(f"table {self.table} does not exist", hint="upsert needs a table with a unique index")
             columns = list(connection.column_types(f"SELECT * FROM {self.table} WHERE 1 = 0")) if exists else None
             most = self.max_connections or share_of(dialect.free_writers(connection))
+            keys = dialect.upsert_keys(connection, self.table) if self.mode == "upsert" else None
             has_ledger = self._has_ledger(dialect, connection)
             done = self.token is not None and has_token(dialect, connection, self.table, self.token)
         if done:
             log.warning("%s holds %s already, nothing is written", self.table, self.token)
         is_case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")) == "true"
         known = None if columns is None else TableColumns(columns, f"table {self.table}", is_case_sensitive)
-        return _JdbcSinkJob(self, dialect, target, known, done=done, most=most, has_ledger=has_ledger)
+        return _JdbcSinkJob(self, dialect, target, known, keys, done=done, most=most, has_ledger=has_ledger)
 
     def _has_ledger(self, dialect: JdbcDialect, database: JdbcConnection) -> bool:
         """Whether the user may write to the ledger, which a token needs."""
@@ -177,6 +179,7 @@ class _JdbcSinkJob(SinkJob):
         dialect: JdbcDialect,
         target: JdbcTarget,
         known: TableColumns | None,
+        keys: list[set[str]] | None,
         *,
         done: bool,
         most: int | None,
@@ -186,6 +189,7 @@ class _JdbcSinkJob(SinkJob):
         self._dialect = dialect
         self._target = target
         self._known = known
+        self._keys = keys
         self._done = done
         self._most = most
         self._has_ledger = has_ledger
@@ -200,7 +204,21 @@ class _JdbcSinkJob(SinkJob):
 
     def check(self, schema: StructType) -> None:
         if self._known is not None and not self._done:
-            self._known.of(schema)
+            names = self._known.of(schema)
+            if self._sink.mode == "upsert":
+                self._check_key({name.lower() for name in names})
+
+    def _check_key(self, written: set[str]) -> None:
+        """Refuse an upsert that would add rows that are there, or replace rows of other keys."""
+        table, key = self._sink.table, {name.lower() for name in self._sink.key}
+        missing = sorted(key - written)
+        if missing:
+            raise SinkError.no_key_column(table, missing[0])
+        if self._keys is not None and key not in self._keys:
+            raise SinkError.no_unique_index(table, sorted(key), self._dialect.name)
+        others = [other for other in self._keys or () if other != key and other <= written]
+        if others:
+            raise SinkError.other_unique_index(table, sorted(others[0]), self._dialect.name)
 
     @property
     def nothing_to_write(self) -> str | None:

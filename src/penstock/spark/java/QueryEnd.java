@@ -1,5 +1,6 @@
 package penstock;
 
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.ReentrantLock;
 
@@ -18,37 +19,51 @@ public final class QueryEnd {
     /** Milliseconds between two looks at the thread: a batch takes more. */
     private static final long LOOK = 2;
     private static final String RUNS = "it runs";
+    private static final String BEGINS = "it begins a batch"; // which is to come to its end
     private static final String ENDS = "it ends";
-    private static final String SLEEPS = "it ends once it is woken";
+    private static final String WOKEN = "it was woken, and ends";
     private static final String ENDED = "it had ended";
 
     /** Ends a query if it comes to the end of a batch within a moment; says whether it did. */
     public String end(ReentrantLock lock, AtomicReference state, Object active, Object ended, Thread thread)
             throws InterruptedException {
-        lock.lock();
-        try {
-            long until = System.nanoTime() + LONGEST * 1_000_000;
-            String found = RUNS;
-            while (found == RUNS && thread.isAlive() && System.nanoTime() < until) {
-                if (state.get() == ended) {
-                    return ENDED;
+        long until = System.nanoTime() + LONGEST * 1_000_000;
+        while (System.nanoTime() < until && lock.tryLock(LONGEST, TimeUnit.MILLISECONDS)) {
+            try {
+                String found = endWhileLocked(lock, state, active, ended, thread, until);
+                if (found != BEGINS) {
+                    return found;
                 }
-                if (lock.hasQueuedThread(thread)) {
-                    if (runs(thread, "constructNextBatch")) {
-                        return RUNS; // it is to come to the end of that batch
-                    }
-                    return state.compareAndSet(active, ended) ? ENDS : RUNS;
-                }
-                if (runs(thread, "waitTillTime")) {
-                    found = endOfSleeper(lock, state, active, ended, thread);
-                } else {
-                    Thread.sleep(LOOK);
-                }
+            } finally {
+                lock.unlock(); // the lock is fair: a query that begins a batch goes first
             }
-            return found;
-        } finally {
-            lock.unlock();
         }
+        return RUNS;
+    }
+
+    private static String endWhileLocked(
+            ReentrantLock lock, AtomicReference state, Object active, Object ended, Thread thread, long until)
+            throws InterruptedException {
+        while (thread.isAlive() && System.nanoTime() < until) {
+            if (state.get() == ended) {
+                return ENDED;
+            }
+            if (lock.hasQueuedThread(thread)) {
+                if (runs(thread, "constructNextBatch")) {
+                    return BEGINS;
+                }
+                return state.compareAndSet(active, ended) ? ENDS : RUNS;
+            }
+            if (!runs(thread, "waitTillTime")) {
+                Thread.sleep(LOOK);
+                continue;
+            }
+            String found = endOfSleeper(lock, state, active, ended, thread);
+            if (found != RUNS) {
+                return found;
+            }
+        }
+        return RUNS;
     }
 
     /** Ends a query that waits for the time of its next batch, and which may wake by itself in this moment. */
@@ -58,12 +73,18 @@ public final class QueryEnd {
         if (!state.compareAndSet(active, ended)) {
             return RUNS;
         }
-        if (runs(thread, "waitTillTime")) {
-            return SLEEPS; // and asks once it wakes whether the query has ended
+        if (runs(thread, "waitTillTime")) { // and asks once it wakes whether the query has ended
+            thread.interrupt();
+            return WOKEN;
         }
         while (thread.isAlive() && runs(thread, "runActivatedStream")) {
             if (lock.hasQueuedThread(thread)) { // it had asked before, and begins a batch
-                return state.compareAndSet(ended, active) ? RUNS : ENDED;
+                state.set(active);
+                if (thread.isInterrupted()) { // by others, who have ended it meanwhile
+                    state.set(ended);
+                    return ENDED;
+                }
+                return BEGINS;
             }
             Thread.sleep(LOOK);
         }
