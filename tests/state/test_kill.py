@@ -55,6 +55,10 @@ def test_killed_driver(spark: SparkSession, stopped: Any, tmp_path: Path, change
             if journal is not None and journal.phase is Phase.PUBLISHING:
                 with pytest.raises(StateError, match="middle of a rescale from 4 to 8"):
                     st.rescale(str(checkpoint), 6, spark=spark)
+                if begun == [2] and not committed:
+                    obstacle = st.inspect(str(checkpoint), spark=spark).obstacle
+                    assert obstacle is not None
+                    assert "finish it with --max-parallelism 8" in obstacle
             try:
                 st.abort(str(checkpoint), spark=spark)
             except StateError as error:

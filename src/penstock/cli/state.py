@@ -165,6 +165,9 @@ def rescale(
                     )
                 changed = f"{done['rescale']['old']} to {done['rescale']['new']} key groups"
                 output.note(f"{changed}; the query was stopped for {done['seconds_stopped']:.1f} s")
+                output.note(
+                    f"if its program sets pipeline.max-parallelism, set {max_parallelism} there before its next start"
+                )
                 output.record("rescale", done)
             else:
                 with _bar() as on_progress:

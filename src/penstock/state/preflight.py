@@ -12,6 +12,7 @@ from penstock.spark.jvm import root_cause
 from penstock.spark.snapshot_state import IN_MEMORY
 from penstock.spark.state_store import ROCKSDB, StoreId, moves_files
 from penstock.state.assignment import StateAssignment
+from penstock.state.journal import Journal
 from penstock.state.layout import ENCODING, PROVIDER
 from penstock.state.marker import MARKER, running_here, runs_elsewhere
 from penstock.state.rewrite_methods import RewriteMethod, choose_method
@@ -158,14 +159,19 @@ def _store_obstacles(session: StateSession, provider: str, method: RewriteMethod
 
 def _unfinished_batch(checkpoint: Checkpoint, batch: int, old: int) -> Iterator[str]:
     started = checkpoint.latest("offsets")
-    if started is not None and started > batch:
-        if checkpoint.offsets(started).max_parallelism != old:
-            yield (
-                f"batch {started} is an unfinished repartitioning by Spark: finish it with the number it was started "
-                "with"
-            )
-        else:
-            yield f"batch {started} was started and is not finished: start the query once and let it finish that batch"
+    if started is None or started <= batch:
+        return
+    if checkpoint.offsets(started).max_parallelism == old:
+        yield f"batch {started} was started and is not finished: start the query once and let it finish that batch"
+        return
+    journal = Journal.load(checkpoint.folder)
+    if journal is None:
+        yield f"batch {started} is an unfinished repartitioning by Spark: finish it with the number it was started with"
+    else:
+        yield (
+            f"a rescale to {journal.new} key groups was stopped in the middle: finish it with --max-parallelism "
+            f"{journal.new}, or undo it with --abort"
+        )
 
 
 def _running_queries(bridge: Bridge, checkpoint: Checkpoint) -> Iterator[str]:

@@ -62,7 +62,16 @@ WORTH: dict[str, tuple[tuple[Any, ...], int, str]] = {
     "as many as keep up": ((50, 0.2, 12, 10_000, 16), 10, "takes 200 ms (12 measured) and at most 50 are sent"),
     "a started one counts": ((50, 0.21, 12, None, 16), 11, "more tasks would only wait"),
     "a quick service": ((5, 0.002, 20, 10_000, 16), 1, "takes 2 ms"),
-    "more than run at a time": ((100, 1.5, 3, 10_000, 4), 150, "4 of them can run at a time"),
+    "more than run at a time": (
+        (100, 1.5, 3, 10_000, 4),
+        150,
+        "4 of them can run at a time, and send about 2.67 a second: with requests_at_a_time=38 they would reach",
+    ),
+    "more than run at a time, each several": (
+        (20, 1.5, 3, 200, 2, 3),
+        10,
+        "about 4 a second: with requests_at_a_time=15",
+    ),
     "few requests": ((100, 0.5, 3, 7, 16), 7, "only 7 requests"),
     "several at a time": ((50, 0.2, 12, 10_000, 16, 4), 3, "at most 50 are sent in a second, 4 at a time by a task"),
     "few requests, several at a time": ((100, 0.5, 3, 7, 16, 4), 2, "only 7 requests"),

@@ -101,12 +101,21 @@ def tasks_worth(
         return TasksWorth(tasks, f"{took} and nothing limits how many are sent, so all cores that are worth it send")
     needed = max(1, math.ceil(round(rate * seconds / at_a_time, 6)))
     tasks = int(min(needed, most))
-    limit = f"; {cores} of them can run at a time" if tasks > cores else ""
+    limit = _short_of(rate, seconds, cores, at_a_time) if tasks > cores else ""
     if tasks < needed and requests is not None:
         return TasksWorth(tasks, f"there are only {show_count(requests, 'request')} to send{limit}")
     each = f", {at_a_time} at a time by a task" if at_a_time > 1 else ""
     why = f"{took} and at most {rate:g} are sent in a second{each}, so more tasks would only wait{limit}"
     return TasksWorth(tasks, why)
+
+
+def _short_of(rate: float, seconds: float, cores: int, at_a_time: int) -> str:
+    """Say that the limit is not reached, and how it would be."""
+    reached, wanted = cores * at_a_time / seconds, math.ceil(rate * seconds / cores)
+    return (
+        f"; {cores} of them can run at a time, and send about {reached:.3g} a second: with "
+        f"requests_at_a_time={wanted} they would reach the limit"
+    )
 
 
 def show_seconds(seconds: float) -> str:

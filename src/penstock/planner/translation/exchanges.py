@@ -105,7 +105,7 @@ def add_pulled(
     builder.exchanges[node_id] = stage = Stage(hint, lambda: list(reports.value))
     drop_with(stage, reports)
     who = "each consumer" if hint.parallelism is None else f"each of {hint.parallelism} consumers"
-    why = f"{who} takes the next piece whenever it is free"
+    why = f"{who} takes the next piece whenever it is free, at most an even share until all have begun"
     told = Told(f"{name}: {why}", ADAPTIVE_PARTITIONER_ENABLED.key)
     builder.notes.append(Note(name, "adaptive", why, told=lambda *_: told))
     return TranslatedNode(node_id)
