@@ -23,7 +23,7 @@ from penstock.connectors.delta_commit import PreparedDelta
 from penstock.errors import SinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 
@@ -104,20 +104,38 @@ LENGTH = {"name": "t", "type": "string", "nullable": True, "metadata": {"__CHAR_
 INVARIANT = {"name": "t", "type": "string", "nullable": True, "metadata": {"delta.invariants": "{}"}}
 
 
-@pytest.mark.parametrize(
-    ("column", "words"), [(LENGTH, r"the length varchar\(3\) of t"), (INVARIANT, "delta.invariants of t")]
-)
-@pytest.mark.parametrize("within", ["the table", "a struct", "an array", "a map"])
-def test_what_a_column_promises_of_its_values(tmp_path: Path, column: dict[str, Any], words: str, within: str) -> None:
+WITHIN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "a struct": lambda inner: inner,
+    "an array": lambda inner: {"type": "array", "elementType": inner, "containsNull": True},
+    "a map": lambda inner: {"type": "map", "keyType": "string", "valueType": inner, "valueContainsNull": True},
+}
+
+
+def nested(column: dict[str, Any], within: str) -> dict[str, Any]:
+    """A column of structs with one field, in a struct, an array or a map."""
     inner = {"type": "struct", "fields": [column]}
-    types: dict[str, Any] = {
-        "a struct": inner,
-        "an array": {"type": "array", "elementType": inner, "containsNull": True},
-        "a map": {"type": "map", "keyType": "string", "valueType": inner, "valueContainsNull": True},
-    }
-    field = column if within == "the table" else {"name": "o", "type": types[within], "nullable": True, "metadata": {}}
-    table = made(tmp_path, ["invariants"], columns=[COLUMN, field])
-    with pytest.raises(SinkError, match=f"Penstock does not maintain {words}"):
+    return {"name": "o", "type": WITHIN[within](inner), "nullable": True, "metadata": {}}
+
+
+@pytest.mark.parametrize("within", ["the table", *WITHIN])
+def test_what_a_column_promises_of_its_values(tmp_path: Path, within: str) -> None:
+    column = INVARIANT if within == "the table" else nested(INVARIANT, within)
+    table = made(tmp_path, ["invariants"], columns=[COLUMN, column])
+    with pytest.raises(SinkError, match=r"Penstock does not maintain delta.invariants of t"):
+        check_writable(table, "t", "append")
+
+
+@pytest.mark.parametrize("within", ["the table", *WITHIN])
+def test_lengths_of_texts(tmp_path: Path, within: str) -> None:
+    """They are kept, but not within other types; rows that replace all bring columns of their own."""
+    table = made(
+        tmp_path, ["invariants"], columns=[COLUMN, LENGTH if within == "the table" else nested(LENGTH, within)]
+    )
+    check_writable(table, "t", "overwrite")
+    if within == "the table":
+        check_writable(table, "t", "append")
+        return
+    with pytest.raises(SinkError, match=r"Penstock does not maintain the length varchar\(3\) of t"):
         check_writable(table, "t", "append")
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from penstock.connectors.table_schema import check_columns
+from penstock.connectors.table_schema import LENGTH, check_columns
 from penstock.errors import JobError, SinkError
 from tests.equality import assert_same_rows
 from tests.outcomes import some
@@ -148,6 +148,38 @@ def test_nulls_that_a_table_does_not_allow(
         env.execute()
     env._outputs.take()
     assert env.count(env.read(table.source())) == 7
+
+
+TEXTS = ["", "a", "abc", "abc  ", "a    ", "     ", "äöü", "a\t", None]
+
+
+def test_lengths_of_a_delta_table(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+    """Spark keeps the lengths of char and varchar in a column's metadata; texts are stored as in a table of Spark's."""
+    columns = spark.sql("select '' as c, '' as v").schema
+    kinds = {"c": "char(3)", "v": "varchar(3)"}
+    for field in columns:
+        field.metadata = {LENGTH: kinds[field.name]}
+    table = Delta(tmp_path)
+    rows = spark.createDataFrame([(text, text) for text in TEXTS], "c string, v string")
+    env.write(spark.createDataFrame([], columns), table.sink())
+    env.execute()
+    spark.sql("create table of_length (c char(3), v varchar(3)) using parquet")
+    try:
+        rows.write.insertInto("of_length")
+        folder = spark.sql("describe formatted of_length").where("col_name = 'Location'").first()
+        assert folder is not None
+        wanted = spark.read.parquet(folder["data_type"]).collect()
+        env.write(rows, table.sink())
+        env.execute()
+        assert_same_rows(env.collect(env.read(table.source())), wanted)
+        for column in kinds:
+            env.write(spark.sql(f"select 'abcd' as {column}"), table.sink())
+            with pytest.raises(JobError, match=f"column {column} of table .* takes 3 characters"):
+                env.execute()
+            env._outputs.take()
+        assert env.count(env.read(table.source())) == len(TEXTS)
+    finally:
+        spark.sql("drop table of_length")
 
 
 def test_nested_columns(env: Environment, spark: SparkSession, tmp_path: Path) -> None:

@@ -205,7 +205,10 @@ class Commit:
                     self._waiting = list(parts[number:])
                 elif not isinstance(error, Exception):  # told to end in the midst of a commit
                     self._waiting = list(parts[number:])
-                    error.add_note(str(self._unknown(error)))
+                    try:
+                        error.add_note(str(self._unknown(error)))
+                    except Exception:  # what ends the process goes first
+                        log.warning("no journal could be left of the commit", exc_info=True)
                 raise
             self._irreversible = True
 
@@ -246,7 +249,7 @@ class Commit:
 
     def _unknown(self, error: BaseException) -> CommitUnknownError:
         cause = error.cause if isinstance(error, CommitUnknownError) else None
-        told = cause or f"{type(error).__name__}: {error}"
+        told = cause or f"{type(error).__name__}: {error}".removesuffix(": ")
         return CommitUnknownError.kept(*self._done_and_waiting(), told, self._left_to())
 
     def _done_and_waiting(self) -> tuple[list[str], list[str]]:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.delta_columns import DeltaColumns
+from penstock.connectors.table_schema import LENGTH
 from penstock.errors import SinkError
 
 if TYPE_CHECKING:
@@ -13,9 +14,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-_LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
-"""The key by which Spark keeps that a column of texts is a char or a varchar."""
-_PROMISES = ("delta.invariants", "delta.generationExpression", "delta.identity", _LENGTH)
+_PROMISES = ("delta.invariants", "delta.generationExpression", "delta.identity")
 """How the keys begin by which a column's metadata promises something of its values."""
 _WRITTEN = {
     "appendOnly",
@@ -44,7 +43,7 @@ def check_writable(table: DeltaTable, path: str, mode: str) -> None:
         If it does, or if deltalake would refuse the commit.
     """
     lacking = _lacking(table)
-    why = _not_kept(table)
+    why = _not_kept(table, mode)
     if lacking:
         why = f"its writers must support {', '.join(lacking)}, which deltalake does not"
     elif mode == "overwrite" and str(table.metadata().configuration.get("delta.appendOnly")).lower() == "true":
@@ -65,23 +64,29 @@ def _lacking(table: DeltaTable) -> list[str]:
     return sorted(set(protocol.writer_features or ()) - _WRITTEN)
 
 
-def _not_kept(table: DeltaTable) -> str | None:
-    mode = DeltaColumns.of(table).mode
-    if mode != "none":
-        return f"its columns have other names in its files (column mapping by {mode})"
+def _not_kept(table: DeltaTable, mode: str) -> str | None:
+    mapping = DeltaColumns.of(table).mode
+    if mapping != "none":
+        return f"its columns have other names in its files (column mapping by {mapping})"
     promised = [key for key in table.metadata().configuration if key.startswith("delta.constraints.")]
-    for column in _fields(json.loads(table.schema().to_json())):
-        for key, value in column["metadata"].items():
-            if key.startswith(_PROMISES):
-                promised.append(f"{f'the length {value}' if key == _LENGTH else key} of {column['name']}")
+    columns = json.loads(table.schema().to_json())["fields"]
+    within = [field for column in columns for field in _within(column["type"])]
+    for column in [*columns, *within]:
+        promised += [f"{key} of {column['name']}" for key in column["metadata"] if key.startswith(_PROMISES)]
+    if mode != "overwrite":  # which gives the table the columns of the new rows; `in_shape_of` sees to those outside
+        promised += [
+            f"the length {one['metadata'][LENGTH]} of {one['name']}" for one in within if LENGTH in one["metadata"]
+        ]
     return f"Penstock does not maintain {promised[0]}" if promised else None
 
 
-def _fields(data_type: Any) -> Iterator[dict[str, Any]]:
-    """Return the columns of a type of Delta's schemas, and those within them."""
+def _within(data_type: Any) -> Iterator[dict[str, Any]]:
+    """Return the fields within a type of Delta's schemas."""
     if not isinstance(data_type, dict):
         return
-    yield from data_type.get("fields", ())
-    within = [field["type"] for field in data_type.get("fields", ())]
-    for inner in [*within, *(data_type.get(part) for part in ("elementType", "keyType", "valueType"))]:
-        yield from _fields(inner)
+    fields = data_type.get("fields", [])
+    yield from fields
+    for inner in [field["type"] for field in fields] + [
+        data_type.get(f"{part}Type") for part in ("element", "key", "value")
+    ]:
+        yield from _within(inner)

@@ -21,6 +21,9 @@ _WIDER = {
 }
 """What holds every value of a type, so that a cast to it changes none."""
 
+LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
+"""The key of a column's metadata by which Spark keeps that a column of texts is a char or a varchar."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableColumns:
@@ -117,9 +120,20 @@ def in_shape_of(df: DataFrame, table: StructType, where: str, *, case_sensitive:
             value = value.cast(field.dataType)
         if given.nullable and not field.nullable:
             value = F.coalesce(value, F.raise_error(f"column {field.name} of {where} does not allow nulls"))
-        return value
+        length = field.metadata.get(LENGTH)
+        return value if length is None else _of_length(value, str(length), f"column {field.name} of {where}")
 
     return df.select([column(field).alias(field.name) for field in table])
+
+
+def _of_length(text: Column, kind: str, where: str) -> Column:
+    """Return texts as Spark stores them in a char or varchar: padded, or cut where only spaces are too many."""
+    from pyspark.sql import functions as F
+
+    name, _, rest = kind.partition("(")
+    most = int(rest.rstrip(")"))
+    stored = F.rpad(text, most, " ") if name == "char" else F.substring(text, 1, most)
+    return F.when(F.length(F.rtrim(text)) > most, F.raise_error(f"{where} takes {most} characters")).otherwise(stored)
 
 
 def quoted(name: str) -> str:

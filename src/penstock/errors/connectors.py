@@ -137,10 +137,11 @@ class SinkError(PenstockError):
     @classmethod
     def other_unique_index(cls, table: str, columns: list[str], database: str) -> Self:
         """Build the error for an upsert that might replace rows of other keys."""
+        of = ", ".join(name or "an expression" for name in columns)
         return cls(
-            f"rows of table {table} cannot be replaced by the key alone: it has a unique index on {', '.join(columns)}",
+            f"rows of table {table} cannot be replaced by the key alone: it has a unique index on {of}",
             cause=f"{database} replaces the row that is equal in any unique index, so rows of other keys could go",
-            hint="leave one of these columns out of the rows, drop the index, or stage the rows and merge them in SQL",
+            hint="drop the index, or write the rows to a table of their own and merge them in SQL",
         )
 
     @classmethod

@@ -98,7 +98,7 @@ def end_after_batch(bridge: Bridge, query: StreamingQuery) -> bool:
     -------
     bool
         Whether it had ended, or others ended it meanwhile; a stop in its last milliseconds may not be seen. A query
-        that would have ended by itself after this batch is not told from others.
+        that would have ended by itself after this batch counts as ended by this call.
     """
     execution = executing(query)
     active, terminated = (bridge.companion(_place(bridge, f"runtime.{state}")) for state in ("ACTIVE", "TERMINATED"))

@@ -56,11 +56,12 @@ class Mark:
 
     def give_back(self) -> None:
         """Let the mark of the run before stand again: this process runs the query still, and did not start it anew."""
-        if self._before is None:
+        if self._before is None or Owner.told(self._before) != Owner.me():
             self.remove()
             return
         self._lease.end()
-        self._file.write(self._before, overwrite=True)
+        if self._file.read_if_there() == self._content:
+            self._file.write(self._before, overwrite=True)
 
 
 def marked(checkpoint: Folder) -> Owner | None:

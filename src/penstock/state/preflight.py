@@ -169,8 +169,8 @@ def _unfinished_batch(checkpoint: Checkpoint, batch: int, old: int) -> Iterator[
         yield f"batch {started} is an unfinished repartitioning by Spark: finish it with the number it was started with"
     else:
         yield (
-            f"a rescale to {journal.new} key groups was stopped in the middle: finish it with --max-parallelism "
-            f"{journal.new}, or undo it with --abort"
+            f"a rescale to {journal.new} key groups is in the middle. If it was stopped there, finish it with "
+            f"--max-parallelism {journal.new}, or undo it with --abort"
         )
 
 

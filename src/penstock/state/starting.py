@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -94,7 +95,11 @@ def start_query(
         with with_settings(bridge.spark, {_PARTITIONS: str(numbers.first)}):
             query = RescalableQuery(start)
     except BaseException:
-        mark.give_back() if running_here(bridge, folder) else mark.remove()
+        with suppress(Exception):  # what went wrong first is what to tell
+            if running_here(bridge, folder):
+                mark.give_back()
+            else:
+                mark.remove()
         raise
     Service(query, folder, mark).start()
     record_progress(bridge, str(query.id), checkpoint)

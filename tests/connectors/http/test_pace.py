@@ -72,6 +72,7 @@ WORTH: dict[str, tuple[tuple[Any, ...], int, str]] = {
         10,
         "about 4 a second: with requests_at_a_time=15",
     ),
+    "few requests, and fewer cores": ((100, 0.5, 3, 7, 4), 7, "only 7 requests to send; 4 tasks can run at a time"),
     "few requests": ((100, 0.5, 3, 7, 16), 7, "only 7 requests"),
     "several at a time": ((50, 0.2, 12, 10_000, 16, 4), 3, "at most 50 are sent in a second, 4 at a time by a task"),
     "few requests, several at a time": ((100, 0.5, 3, 7, 16, 4), 2, "only 7 requests"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock.connectors import FileSink, JdbcSink
+from penstock.connectors.jdbc.ledger import entry_of
 from penstock.errors import SinkError
+from tests.commit.harness import commit
 from tests.connectors.jdbc.test_sink import ROWS, numbers
 
 if TYPE_CHECKING:
@@ -105,6 +107,26 @@ def test_two_tables_of_one_database(
     assert in_office(postgres) == ["returned", "sold"]
     for name in ("sold", "returned"):
         assert postgres.sql(f"select count(*), count(distinct id) from office.{name}") == f"{ROWS}|{ROWS}"
+
+
+def test_one_of_three_tables_that_another_run_has_written(spark: SparkSession, postgres: Postgres) -> None:
+    """The transaction that all share is undone then; the table before has its rows all the same, and once."""
+    for name in "abc":
+        postgres.sql(f"drop table if exists {name}; create table {name} (id int, v int)")
+    sinks = [JdbcSink(postgres.url, name, postgres.properties, token="monday") for name in "abc"]
+
+    def write(sink: JdbcSink, job: Any) -> None:
+        job.write(numbers(spark).select("id", "v"))
+        if sink.table == "c":  # all have looked for their tokens by now
+            postgres.sql(f"insert into {LEDGER} (target, token) values ('b', '{entry_of('b', 'monday')}')")
+
+    commit(spark, sinks, write=write)
+    counts = [postgres.sql(f"select count(*), count(distinct id) from {name}") for name in "abc"]
+    assert counts == [f"{ROWS}|{ROWS}", "0|0", f"{ROWS}|{ROWS}"]
+    assert postgres.sql(
+        f"select string_agg(target, '' order by target) from {LEDGER} where token = '{entry_of('b', 'monday')}'"
+    )
+    postgres.sql(f"delete from {LEDGER}; drop table a; drop table b; drop table c")
 
 
 def test_a_table_beside_files_is_refused(

@@ -82,7 +82,12 @@ def test_append_overwrite_and_upsert(env: Environment, spark: SparkSession, serv
         ("id int, v bigint", "id", "no unique index on exactly id"),
         ("id int, v bigint, unique (id, v)", "id", "no unique index on exactly id"),
         ("id varchar(9) not null, v bigint, unique (id(3))", "id", "no unique index on exactly id"),
+        ("id int primary key, v bigint, unique (v, id)", "id", None),
         ("id int primary key, v bigint unique", "id", "it has a unique index on v"),
+        ("id int primary key, v varchar(9), unique (v(3))", "id", "it has a unique index on v"),
+        ("id int primary key, v bigint, w int not null default 0 unique", "id", "it has a unique index on w"),
+        ("id int primary key, v bigint, w int as (v % 2) unique", "id", "it has a unique index on w"),
+        ("id int primary key, v bigint, w int auto_increment unique", "id", None),
     ],
 )
 def test_an_upsert_replaces_rows_of_its_key_only(

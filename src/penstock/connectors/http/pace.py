@@ -101,9 +101,10 @@ def tasks_worth(
         return TasksWorth(tasks, f"{took} and nothing limits how many are sent, so all cores that are worth it send")
     needed = max(1, math.ceil(round(rate * seconds / at_a_time, 6)))
     tasks = int(min(needed, most))
-    limit = _short_of(rate, seconds, cores, at_a_time) if tasks > cores else ""
     if tasks < needed and requests is not None:
-        return TasksWorth(tasks, f"there are only {show_count(requests, 'request')} to send{limit}")
+        some = f"; {cores} tasks can run at a time" if tasks > cores else ""
+        return TasksWorth(tasks, f"there are only {show_count(requests, 'request')} to send{some}")
+    limit = _short_of(rate, seconds, cores, at_a_time) if tasks > cores else ""
     each = f", {at_a_time} at a time by a task" if at_a_time > 1 else ""
     why = f"{took} and at most {rate:g} are sent in a second{each}, so more tasks would only wait{limit}"
     return TasksWorth(tasks, why)

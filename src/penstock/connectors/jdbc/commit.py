@@ -142,12 +142,14 @@ class PreparedJdbc(Prepared):
         """Commit the transaction that is `ready`, or do all of it."""
         if not self.staging or self.staging in access.committed:
             return
+        # It may be one of others only: `ready` begins anew for them where this record's was undone.
         begun = access.open_transactions.pop(self.together, None)
         if begun is not None:
             with begun.database as database:
                 database.commit()
             access.committed |= begun.staged
-            return
+            if self.staging in begun.staged:
+                return
         if self._entry is not None and self.is_committed(access):
             return
         with self._connect(access) as database:

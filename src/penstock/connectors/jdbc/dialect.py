@@ -95,6 +95,29 @@ class TableEstimate:
     how: str
 
 
+@dataclass(frozen=True, slots=True)
+class UniqueKey:
+    """A unique index, by which a database finds the row that an upsert replaces.
+
+    Parameters
+    ----------
+    columns
+        Its columns, in small letters; an expression is an empty text.
+    filled
+        Those of which rows that do not have them get a value.
+    is_whole
+        Whether it is of whole columns only, no expressions and no beginnings of texts.
+    """
+
+    columns: frozenset[str]
+    filled: frozenset[str]
+    is_whole: bool
+
+    def may_replace_another(self, key: frozenset[str], written: frozenset[str]) -> bool:
+        """Whether a row that is equal in it may have another key, where rows with some columns are written."""
+        return not (self.is_whole and self.columns >= key) and self.columns - self.filled <= written
+
+
 def in_one_piece(_database: Database, _count: int) -> list[str | None]:
     """Return the only split of what cannot be cut."""
     return [None]
@@ -175,7 +198,7 @@ class JdbcDialect(ABC):
             f" (SELECT {task}, min({attempt}) FROM {source} GROUP BY {task}) {replaced}"
         ).rstrip()
 
-    def upsert_keys(self, database: Database, table: str) -> list[set[str]] | None:  # noqa: ARG002
+    def upsert_keys(self, database: Database, table: str) -> list[UniqueKey] | None:  # noqa: ARG002
         """Return what an upsert may go by, whatever key it names; None where the database keeps to the key itself."""
         return None
 

@@ -12,6 +12,7 @@ from penstock.connectors.jdbc.dialect import (
     KeyKind,
     Request,
     TableEstimate,
+    UniqueKey,
     in_one_piece,
     literal,
     split_name,
@@ -37,8 +38,11 @@ JOIN information_schema.columns c USING (table_schema, table_name, column_name)
 WHERE s.table_schema = ? AND s.table_name = ? AND s.index_name = 'PRIMARY' AND s.seq_in_index = 1
 """
 _UNIQUE = """
-SELECT index_name, lower(coalesce(column_name, '')), sub_part FROM information_schema.statistics
-WHERE table_name = ? AND table_schema = coalesce(nullif(?, ''), database()) AND non_unique = 0
+SELECT s.index_name, lower(coalesce(s.column_name, '')), s.sub_part,
+  coalesce(c.column_default, 'NULL') <> 'NULL' OR c.extra LIKE '%GENERATED%' OR c.generation_expression <> ''
+FROM information_schema.statistics s
+LEFT JOIN information_schema.columns c USING (table_schema, table_name, column_name)
+WHERE s.table_name = ? AND s.table_schema = coalesce(nullif(?, ''), database()) AND s.non_unique = 0
 """
 _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"})
 _TEXTS = frozenset({"char", "varchar"})
@@ -105,13 +109,20 @@ class MySqlDialect(JdbcDialect):
         found = database.rows(_LIKE, name, name, schema.replace("`", ""))
         return [f"{schema}.{one}" if schema else str(one) for (one,) in found]
 
-    def upsert_keys(self, database: Database, table: str) -> list[set[str]]:
-        """Return the columns of each unique index: a row that has those of any of them in common is replaced."""
+    def upsert_keys(self, database: Database, table: str) -> list[UniqueKey]:
+        """Return the unique indexes of a table: a row that is equal in any of them is replaced."""
         schema, _, name = table.replace("`", "").rpartition(".")
-        keys: dict[str | None, set[str]] = {}
-        for index, column, length in database.rows(_UNIQUE, name, schema):
-            keys.setdefault(index, set()).add(str(column) if length is None else f"{column}({length})")
-        return list(keys.values())
+        found: dict[str | None, list[tuple[str | None, ...]]] = {}
+        for index, *column in database.rows(_UNIQUE, name, schema):
+            found.setdefault(index, []).append(tuple(column))
+        return [
+            UniqueKey(
+                frozenset(str(name) for name, _, _ in columns),
+                frozenset(str(name) for name, _, filled in columns if filled == "1" or not name),
+                is_whole=all(name and length is None for name, length, _ in columns),
+            )
+            for columns in found.values()
+        ]
 
     def replacing(self, key: Sequence[str], others: Sequence[str]) -> str:
         """Return the end of an INSERT whose rows replace those with the same key."""

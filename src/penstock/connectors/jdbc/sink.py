@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from penstock.commit import Access, Prepared
-    from penstock.connectors.jdbc.dialect import JdbcDialect
+    from penstock.connectors.jdbc.dialect import JdbcDialect, UniqueKey
     from penstock.spark.jdbc import JdbcConnection
 
 log = logging.getLogger("penstock.sinks")
@@ -52,8 +52,8 @@ class JdbcSink(Sink):
     mode
         ``append``, ``overwrite`` or ``upsert``.
     key
-        For ``upsert``, the columns that tell rows apart; the table has a primary key or unique index on them. Rows
-        with a null in one of them are added, as such an index holds nulls for different.
+        For ``upsert``, the columns that tell rows apart, which all rows have; the table has a primary key or unique
+        index on them. Where that allows nulls and holds them for different, rows with a null in one are added.
     token
         A name for what is written. Once it is in the table, a job that would write it again does nothing: a rerun
         after a driver that died is safe, whatever it had reached.
@@ -179,7 +179,7 @@ class _JdbcSinkJob(SinkJob):
         dialect: JdbcDialect,
         target: JdbcTarget,
         known: TableColumns | None,
-        keys: list[set[str]] | None,
+        keys: list[UniqueKey] | None,
         *,
         done: bool,
         most: int | None,
@@ -206,19 +206,21 @@ class _JdbcSinkJob(SinkJob):
         if self._known is not None and not self._done:
             names = self._known.of(schema)
             if self._sink.mode == "upsert":
-                self._check_key({name.lower() for name in names})
+                self._check_key(frozenset(name.lower() for name in names))
 
-    def _check_key(self, written: set[str]) -> None:
+    def _check_key(self, written: frozenset[str]) -> None:
         """Refuse an upsert that would add rows that are there, or replace rows of other keys."""
-        table, key = self._sink.table, {name.lower() for name in self._sink.key}
-        missing = sorted(key - written)
+        table, key = self._sink.table, frozenset(name.lower() for name in self._sink.key)
+        missing = [name for name in self._sink.key if name.lower() not in written]
         if missing:
             raise SinkError.no_key_column(table, missing[0])
-        if self._keys is not None and key not in self._keys:
-            raise SinkError.no_unique_index(table, sorted(key), self._dialect.name)
-        others = [other for other in self._keys or () if other != key and other <= written]
+        if self._keys is None:
+            return
+        if not any(one.is_whole and one.columns == key for one in self._keys):
+            raise SinkError.no_unique_index(table, list(self._sink.key), self._dialect.name)
+        others = [sorted(one.columns) for one in self._keys if one.may_replace_another(key, written)]
         if others:
-            raise SinkError.other_unique_index(table, sorted(others[0]), self._dialect.name)
+            raise SinkError.other_unique_index(table, others[0], self._dialect.name)
 
     @property
     def nothing_to_write(self) -> str | None:
