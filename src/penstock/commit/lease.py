@@ -85,7 +85,8 @@ def _now(beside: Folder) -> float:
     except Exception:
         if beside.parent.may_write():
             raise
-        return time.time()  # who may only read sees by the clock of this machine
+        log.info("%s may not be written to: its age is told by this machine's clock", beside.parent)
+        return time.time()
     try:
         return probe.modified()
     finally:

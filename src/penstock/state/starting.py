@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -95,11 +94,13 @@ def start_query(
         with with_settings(bridge.spark, {_PARTITIONS: str(numbers.first)}):
             query = RescalableQuery(start)
     except BaseException:
-        with suppress(Exception):  # what went wrong first is what to tell
+        try:
             if running_here(bridge, folder):
                 mark.give_back()
             else:
                 mark.remove()
+        except Exception:  # what went wrong first is what to raise
+            log.warning("the mark of this process stays in %s", checkpoint, exc_info=True)
         raise
     Service(query, folder, mark).start()
     record_progress(bridge, str(query.id), checkpoint)
