@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from penstock.connectors.kafka.stream_reader import KafkaStreamReader
 from penstock.connectors.kafka.streaming import KafkaFormat
 from penstock.connectors.kafka.task_ranges import TaskRanges
+from penstock.state import start_query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,8 +68,8 @@ def main() -> None:
         hashed = F.sha2(F.repeat(hashed, 20), 512)
     rows = reader.load().select("partition", "offset", hashed.alias("hash"))
     writer = rows.writeStream.format("parquet").trigger(processingTime=arguments.trigger)
-    writer = writer.option("checkpointLocation", f"{arguments.folder}/checkpoint")
-    writer.start(f"{arguments.folder}/out").awaitTermination()
+    writer = writer.option("path", f"{arguments.folder}/out")
+    start_query(writer, f"{arguments.folder}/checkpoint").awaitTermination()
 
 
 if __name__ == "__main__":

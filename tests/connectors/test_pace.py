@@ -18,6 +18,18 @@ LIMITS: dict[str, tuple[list[RanBatch], float, int, str]] = {
     "nothing is measured": ([], 10, 10_000, "no batch so far tells the pace"),
     "a trickle tells nothing": ([RanBatch(5, 1.0)], 10, 10_000, "no batch so far tells the pace"),
     "a trickle that waited neither": ([RanBatch(5, 10.0, True)], 10, 10_000, "no batch so far tells the pace"),
+    "few records, and exactly what they took": (
+        [RanBatch(4_000, 0.5)],
+        10,
+        16_000,
+        "at most 4 times as many as were measured",
+    ),
+    "few records that took long": (
+        [RanBatch(3_000, 3.0)],
+        10,
+        9_000,
+        "as many as fit in 10 s at 1,000 records a second",
+    ),
     "a batch that waited": ([RanBatch(40_000, 10.0, True)], 10, 80_000, "2.0 times the 40,000 that ended in time"),
     "too long": ([RanBatch(10_000, 100.0)], 10, 900, "as many as fit in 10 s at 100 records a second"),
     "short": ([RanBatch(10_000, 1.0)], 10, 40_000, "at most 4 times as many as were measured"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from penstock.connectors.kafka.stream_offsets import PlannedBatch, offset_of, places_of, planned_of
@@ -21,10 +22,12 @@ def entry(*sources: Any) -> str:
 
 def test_an_offset_and_back() -> None:
     reached = {("t", 0): 5, ("with-dash", 11): 7}
-    one = planned(12, RanBatch(9, 1.25, waited=True))
+    one = replace(planned(12, RanBatch(9, 1.25, waited=True)), reader="abc_1")
     offset = json.loads(json.dumps(offset_of(reached, one)))
     assert places_of(offset) == reached
     assert planned_of(offset) == one
+    del offset["penstock"]["reader"]
+    assert planned_of(offset) == replace(one, reader=None), "as earlier releases wrote it"
     assert planned_of(offset_of(reached)) is None
 
 

@@ -45,9 +45,9 @@ class RanBatch:
     records
         The offsets it read; fewer records, where some were compacted away.
     seconds
-        From its start to the start of the next one.
+        What it took; from its start to the start of the next one, if nobody told what it took alone.
     waited
-        Whether Spark waited for its trigger before the next one, so that the batch itself took less.
+        Whether this includes that Spark waited for its trigger, so that the batch itself took less.
     """
 
     records: int
@@ -162,7 +162,7 @@ def limit_of(ran: Sequence[RanBatch], interval: float) -> Limit:
     """
     pace = pace_of(ran, interval)
     last = ran[-1] if ran else None
-    if last is None or (pace is None and BLIND_GROWTH * last.records <= FIRST_RECORDS):
+    if last is None or (pace is None and (BLIND_GROWTH if last.waited else GROWTH) * last.records <= FIRST_RECORDS):
         return Limit(FIRST_RECORDS, "no batch so far tells the pace")
     wanted, reason = (0.0, "") if pace is None else _room(pace, interval)
     for records, why in _after(last, pace, wanted, interval):

@@ -1,5 +1,7 @@
 """What Spark says of each batch of a query, as files in its checkpoint: `penstock stream advise` reads them.
 
+Stream readers of Penstock are told what their batch took.
+
 One small file for each batch, as Spark's own logs have it: every file system can write and remove files, and few can
 append to one.
 """
@@ -13,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from penstock.connectors.kafka.told_times import Teller
 from penstock.errors import first_line
 from penstock.spark.filesystem import Folder
 from penstock.spark.jobs import cluster_cores
@@ -53,6 +56,7 @@ class _Recorder(StreamingQueryListener):
     def __init__(self) -> None:
         self.folders: dict[str, tuple[Folder, int]] = {}
         """For each query the folder that is written to, and the cores of the cluster."""
+        self._teller = Teller()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing."""
@@ -63,8 +67,9 @@ class _Recorder(StreamingQueryListener):
         if found is None or "addBatch" not in event.progress.durationMs:
             return  # it is not recorded, or no batch ran
         folder, cores = found
-        batch = event.progress.batchId
-        text = json.dumps({**json.loads(event.progress.json), OURS: {"cores": cores}}, separators=(",", ":"))
+        batch, progress = event.progress.batchId, json.loads(event.progress.json)
+        self._teller.tell(progress)  # before anything slow: the next batch may begin at once
+        text = json.dumps({**progress, OURS: {"cores": cores}}, separators=(",", ":"))
         try:
             folder.make()
             folder.child(f"{batch}.json").write(text.encode(), overwrite=True)
@@ -77,7 +82,8 @@ class _Recorder(StreamingQueryListener):
         """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Do nothing: the query may be started again."""
+        """Forget what was told to the readers of this run. The query may be started again, and then has new ones."""
+        self._teller.forget(str(event.id))
 
 
 _RECORDERS: WeakKeyDictionary[SparkSession, _Recorder] = WeakKeyDictionary()

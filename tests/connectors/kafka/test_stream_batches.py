@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,11 +23,12 @@ needed_module("confluent_kafka", "kafka")
 from penstock.connectors.kafka.streaming import KafkaFormat
 from penstock.connectors.pace import FIRST_RECORDS
 from penstock.errors import ConfigError
+from penstock.state import start_query
 from penstock.streams.reading import LocalPlace, read_batches
 from tests.connectors.kafka.test_stream_reader import fill
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 JOB = Path(__file__).parents[2] / "jobs" / "kafka_stream.py"
@@ -37,11 +39,15 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def started(spark: SparkSession, broker: KafkaBroker, topic: str, folder: Path, **options: str) -> StreamingQuery:
+def loaded(spark: SparkSession, broker: KafkaBroker, topic: str, **options: str) -> DataFrame:
     spark.dataSource.register(KafkaFormat)
     stream = spark.readStream.format("penstock_kafka").option("kafka.bootstrap.servers", broker.servers)
-    stream = stream.option("subscribe", topic).option("startingOffsets", "earliest").options(**options)
-    writer = stream.load().writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    return stream.option("subscribe", topic).option("startingOffsets", "earliest").options(**options).load()
+
+
+def started(spark: SparkSession, broker: KafkaBroker, topic: str, folder: Path, **options: str) -> StreamingQuery:
+    stream = loaded(spark, broker, topic, **options)
+    writer = stream.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
     return writer.start(str(folder / "out"))
 
 
@@ -105,6 +111,41 @@ def test_a_jump_and_a_restart(spark: SparkSession, broker: KafkaBroker, tmp_path
         "nobody saw the end of the last before the restart"
     )
     assert all(0 < one.ran.seconds < 60 and one.ran.records == one.decision.records for one in batches if one.ran)
+
+
+def test_what_a_batch_took_that_waited_for_its_trigger(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    topic, seconds = broker.topic("waits", 1), 3
+    files = set(Path(tempfile.gettempdir()).glob("penstock-stream-*"))
+    fill(broker, topic, {0: 500})
+    stream = loaded(spark, broker, topic, **{"scan.batch-interval": f"{seconds} s"})
+    writer = stream.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+    writer = writer.trigger(processingTime=f"{seconds} seconds")
+    query = start_query(writer, str(tmp_path / "checkpoint"), spark=spark)
+    place, counts = LocalPlace(tmp_path / "checkpoint"), 500
+    try:
+        for batches in (1, 2, 3):
+            until = time.monotonic() + 60
+            while len(query.recentProgress) < batches or query.status["isTriggerActive"]:
+                assert time.monotonic() < until, query.status
+                time.sleep(0.1)
+            fill(broker, topic, {0: 500}, first=counts)
+            counts += 500
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    took = {
+        one.batchId: (one.durationMs["triggerExecution"] - one.durationMs["latestOffset"]) / 1000
+        for one in query.recentProgress
+        if one.numInputRows
+    }
+    _, *measured = [one for one in read_batches(place) if one.ran]
+    exact = [one for one in measured if one.ran and not one.ran.waited and one.ran.seconds == took[one.batch]]
+    assert exact, (measured, took)
+    assert all(one.ran and one.ran.seconds < seconds for one in exact)
+    assert_each_once(spark, tmp_path, topic, {0: counts})
+    assert set(Path(tempfile.gettempdir()).glob("penstock-stream-*")) <= files
 
 
 @pytest.mark.slow

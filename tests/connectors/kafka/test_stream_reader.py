@@ -15,8 +15,9 @@ needed_module("confluent_kafka", "kafka")
 from penstock.connectors import KafkaSource
 from penstock.connectors.kafka.stream_offsets import PlannedBatch, offset_of, planned_of
 from penstock.connectors.kafka.stream_reader import KafkaStreamReader
+from penstock.connectors.kafka.told_times import Teller
 from penstock.connectors.micro_batches import BatchBounds
-from penstock.connectors.pace import FIRST_RECORDS, RanBatch
+from penstock.connectors.pace import FIRST_RECORDS, GROWTH, RanBatch
 from penstock.errors import SourceError
 
 if TYPE_CHECKING:
@@ -123,6 +124,31 @@ def test_idle_calls_and_waits_are_no_time_of_a_batch(broker: KafkaBroker) -> Non
     third, _ = ran(spark)
     assert third.before == RanBatch(30, 9.99, waited=True), "a multiple of the interval is when triggers fire"
     assert spark.has_read({0: 100})
+
+
+def test_the_time_of_a_batch_that_waited_is_told(broker: KafkaBroker) -> None:
+    """A steady trickle then tells the pace. That of a process's first batch does not: Spark still compiles."""
+    topic = broker.topic("told-times", 1)
+    spark, teller = Spark(broker, topic), Teller()
+    spark.now = 1000.0
+    found = []
+    for number, seconds in enumerate([3.0, 0.5, 0.25]):
+        fill(broker, topic, {0: 4_000}, first=4_000 * number)
+        planned, _ = ran(spark, 10.0)
+        found.append(planned.before)
+        durations = {"triggerExecution": 1000 * seconds, "addBatch": 100}
+        source = {"startOffset": None, "endOffset": spark.end}
+        teller.tell({"id": "query", "durationMs": durations, "sources": [source]})
+    fill(broker, topic, {0: 90_000}, first=12_000)
+    jump, _ = ran(spark)
+    assert [*found, jump.before] == [
+        None,
+        RanBatch(4_000, 10.0, waited=True),
+        RanBatch(4_000, 0.5),
+        RanBatch(4_000, 0.25),
+    ]
+    assert jump.decision.records == GROWTH * 4_000
+    teller.forget("query")
 
 
 @pytest.mark.parametrize(

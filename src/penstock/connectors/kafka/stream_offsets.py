@@ -33,11 +33,14 @@ class PlannedBatch:
         What the batch before it took, None if that is not known, as after a restart.
     ran
         Measured batches, the latest last.
+    reader
+        Where its reader can be told what it took, see `told_times`; None if nowhere.
     """
 
     decision: BatchDecision
     before: RanBatch | None = None
     ran: tuple[RanBatch, ...] = ()
+    reader: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -48,6 +51,7 @@ class PlannedBatch:
             "reason": self.decision.reason,
             "before": None if self.before is None else _measured(self.before),
             "ran": [_measured(one) for one in self.ran],
+            "reader": self.reader,
         }
 
 
@@ -61,8 +65,8 @@ def planned_of(offset: Mapping[str, Any]) -> PlannedBatch | None:
     if not isinstance(told, dict):
         return None
     decision = BatchDecision(int(told["lag"]), int(told["records"]), int(told["tasks"]), str(told["reason"]))
-    before = told["before"]
-    return PlannedBatch(decision, before and RanBatch(**before), tuple(RanBatch(**one) for one in told["ran"]))
+    before, ran = told["before"], tuple(RanBatch(**one) for one in told["ran"])
+    return PlannedBatch(decision, before and RanBatch(**before), ran, told.get("reader"))
 
 
 def places_of(offset: Mapping[str, Any]) -> dict[Place, int]:

@@ -1,9 +1,10 @@
 """Reads a topic as it grows: batch by batch, each as large and as wide as lag and pace ask for.
 
 Spark asks this reader for the end of every batch, and asks again when the batch has run. So the time between two calls
-is the whole time of a batch: planning, tasks, state, sink and logs. No listener tells it better: its events may come
-after the next call, and it does not reach the process of its own that a reader runs in. What the time does not tell is
-whether Spark waited for its trigger. Triggers fire at whole multiples of their interval, so a call at such a time means
+is the whole time of a batch (planning, tasks, state, sink and logs), unless Spark waited for its trigger. What a batch
+took that had to wait is told by the driver, see `told_times`, if `start_query` started the query.
+
+If nobody tells it, a bound is known. Triggers fire at whole multiples of their interval, so a call at such a time means
 that the batch took less. Of several topics in a query the later ones are asked only after the others, but then a whole
 multiple of the interval after they were asked before.
 """
@@ -11,6 +12,7 @@ multiple of the interval after they were asked before.
 from __future__ import annotations
 
 import time
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from penstock.connectors.kafka.offsets import OffsetRange, part_of, shared_out
 from penstock.connectors.kafka.stream_offsets import PlannedBatch, offset_of, places_of, planned_of
 from penstock.connectors.kafka.task_ranges import TaskRanges, read_task
+from penstock.connectors.kafka.told_times import told
 from penstock.connectors.micro_batches import decide_batch, decide_tasks, most_records
 from penstock.connectors.pace import RanBatch, remember
 from penstock.errors import SourceError
@@ -81,6 +84,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: dict[Place, int] | None = None
         self._running: _Running | None = None
         self._before: RanBatch | None = None
+        self._name = None if bounds.interval is None else uuid.uuid4().hex  # else times do not matter
         self._tells_pace = True
         self._has_run = False
 
@@ -131,7 +135,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         taken = part_of(waiting, decision.records)
         end = offset_of(
             reached | {place: reached.get(place, 0) + count for place, count in taken.items()},
-            PlannedBatch(decision, self._before, ran),
+            PlannedBatch(decision, self._before, ran, self._name),
         )
         self._running, self._before = _Running(end, decision.records, found, not self._has_run), None
         return end
@@ -175,8 +179,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         running, self._running = self._running, None
         if running is None or running.end != start:
             return  # nothing ran since the last call, or this process did not see how it began
-        waited = self._bounds.interval is not None and self._is_on_time(now, self._bounds.interval)
-        self._before = RanBatch(running.records, round(now - running.begun, 3), waited)
+        own = None if self._name is None or running.is_first else told(self._name, running.end)
+        waited = own is None and self._bounds.interval is not None and self._is_on_time(now, self._bounds.interval)
+        seconds = round(now - running.begun, 3) if own is None else own
+        self._before = RanBatch(running.records, seconds, waited)
         self._tells_pace = waited or not running.is_first
 
     def _is_on_time(self, now: float, interval: float) -> bool:

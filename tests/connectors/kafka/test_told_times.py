@@ -1,0 +1,105 @@
+"""What a batch took, told through a file, as Spark's progress has it."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.connectors.kafka.stream_offsets import PlannedBatch, offset_of
+from penstock.connectors.kafka.told_times import Teller, told
+from penstock.connectors.micro_batches import BatchDecision
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DURATIONS = {"triggerExecution": 1_900, "latestOffset": 400, "addBatch": 1_200}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def end_of(reader: str | None, offset: int = 7) -> dict[str, Any]:
+    return offset_of({("t", 0): offset}, PlannedBatch(BatchDecision(7, 7, 2, "why"), reader=reader))
+
+
+def progress(*ends: Any, start: Any = None, query: str = "q", **durations: int) -> dict[str, Any]:
+    sources = [{"startOffset": start, "endOffset": end} for end in ends]
+    found = {"id": query, "durationMs": DURATIONS | durations, "sources": sources}
+    return dict(json.loads(json.dumps(found)))
+
+
+def test_the_reader_is_told_the_time_without_that_of_finding_records() -> None:
+    end, teller = end_of("abc"), Teller()
+    assert told("abc", end) is None
+    teller.tell(progress(end))
+    assert told("abc", end) == 1.5
+    teller.tell(progress(end_of("abc", 8_000_000), start=end, triggerExecution=123_456))
+    assert told("abc", end) is None, "this is of another batch"
+    teller.tell(progress(end, triggerExecution=410))
+    assert told("abc", end) == 0.01, "a longer text was there before"
+
+
+def test_each_reader_is_told_until_its_query_has_ended(folder: Path) -> None:
+    teller = Teller()
+    teller.tell(progress(end_of("a"), end_of("b")))
+    teller.tell(progress(end_of("c"), query="other", triggerExecution=900))
+    found = [told(name, end_of(name)) for name in "abc"]
+    assert found == [1.5, 1.5, 0.5]
+    teller.forget("q")
+    teller.forget("q")
+    assert [told(name, end_of(name)) for name in "abc"] == [None, None, 0.5]
+    del teller
+    gc.collect()
+    assert not list(folder.iterdir())
+
+
+def test_a_driver_that_ends_leaves_no_file(folder: Path) -> None:
+    text = json.dumps(progress(end_of("a")))
+    code = "import json, sys; from penstock.connectors.kafka.told_times import Teller as T; t = T(); "
+    code += f"t.tell(json.loads(sys.argv[1])); import os; assert os.listdir({str(folder)!r})"
+    subprocess.run([sys.executable, "-c", code, text], check=True, env={"TMPDIR": str(folder)})
+    assert not list(folder.iterdir())
+
+
+def test_a_topic_without_new_records_has_no_time() -> None:
+    end, teller = end_of("abc"), Teller()
+    teller.tell(progress(end))
+    teller.tell(progress(end, start=end, triggerExecution=90_000))
+    assert told("abc", end) == 1.5
+
+
+@pytest.mark.parametrize("name", [None, "", "../outside", "a/b", ".."])
+def test_names_that_no_reader_has_are_not_written_to(folder: Path, name: str | None) -> None:
+    (folder / "penstock-stream-..").mkdir()
+    Teller().tell(progress(end_of(name)))
+    assert [one.name for one in folder.rglob("*")] == ["penstock-stream-.."]
+
+
+@pytest.mark.parametrize("end", [None, "7", 7, {"logOffset": 7}, offset_of({("t", 0): 7})])
+def test_sources_of_others_are_passed_over(folder: Path, end: Any) -> None:
+    Teller().tell(progress(end))
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"end": {}'])
+def test_what_is_not_whole_tells_nothing(folder: Path, text: str) -> None:
+    (folder / "penstock-stream-abc").write_text(text)
+    assert told("abc", end_of("abc")) is None
+
+
+def test_a_file_that_cannot_be_written_is_no_error(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (folder / "penstock-stream-abc").mkdir()
+    with caplog.at_level("INFO", "penstock"):
+        teller = Teller()
+        teller.tell(progress(end_of("abc")))
+    assert "a stream reader is not told how long its batches take" in caplog.text
+    (folder / "penstock-stream-abc").rmdir()
