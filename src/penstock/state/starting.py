@@ -22,7 +22,8 @@ from penstock.state.api import bridge_of, rescale
 from penstock.state.key_groups import default_max_parallelism
 from penstock.state.marker import running_here, take_over
 from penstock.state.progress_files import record_progress
-from penstock.state.running import QueryStart, RescalableQuery, settled
+from penstock.state.query_start import QueryStart, settled
+from penstock.state.running import RescalableQuery
 from penstock.state.service import Service
 
 if TYPE_CHECKING:
