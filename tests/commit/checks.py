@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ from tests.commit.harness import Stop, commit, in_child
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_VISIBLE = 10.0
+"""Seconds within which readers see what was committed."""
 
 
 def run(spark: SparkSession, targets: Any, stop: Any = None) -> None:
@@ -30,7 +34,7 @@ def steps_of(spark: SparkSession, make: Any) -> list[str]:
         stop = Stop()
         run(spark, targets, stop)
         for target in targets:
-            assert target.rows() == target.new
+            assert settled(target, target.new) == target.new
             assert not leftovers(target), leftovers(target)
         return stop.seen
 
@@ -65,6 +69,14 @@ def stopped(spark: SparkSession, make: Any, step: int, *, after: bool, how: str,
     return end.result
 
 
+def settled(target: Any, *expected: Any) -> Any:
+    """Return the rows of a target at last: brokers answer a commit before readers see all of its records."""
+    until = time.monotonic() + _VISIBLE
+    while (rows := target.rows()) not in expected and time.monotonic() < until:
+        time.sleep(0.1)
+    return rows
+
+
 def _stopped(spark: SparkSession, targets: Any, step: int, *, after: bool, how: str, by: str) -> str:
     where = f"{how} {'after' if after else 'before'} step {step}, recovered by {by}"
 
@@ -86,7 +98,7 @@ def _stopped(spark: SparkSession, targets: Any, step: int, *, after: bool, how: 
                 for path in (path for place in places for path in journals_at(Access(bridge, secrets), place)):
                     went.add(recover(Access(bridge, dict(secrets)), path).direction)
         assert Direction.ALIVE not in went, where
-        found = [target.rows() for target in targets]
+        found = [settled(target, target.old, target.new) for target in targets]
         old = [rows == target.old for target, rows in zip(targets, found, strict=True)]
         new = [rows == target.new for target, rows in zip(targets, found, strict=True)]
         assert all(old) or all(new), f"{where}: {found}; journals {[p.read_text() for p in journals(targets[0])]}"
@@ -102,5 +114,6 @@ def _stopped(spark: SparkSession, targets: Any, step: int, *, after: bool, how: 
     except Exception as error:
         raise AssertionError(f"{where}: the rerun fails") from error
     for target in targets:
-        assert target.rows() == target.new, f"{where}: {target.rows()} after the rerun instead of {target.new}"
+        rows = settled(target, target.new)
+        assert rows == target.new, f"{where}: {rows} after the rerun instead of {target.new}"
     return str(*went) if len(went) == 1 else json.dumps(sorted(went))

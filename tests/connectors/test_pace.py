@@ -24,12 +24,20 @@ LIMITS: dict[str, tuple[list[RanBatch], float, int, str]] = {
         16_000,
         "at most 4 times as many as were measured",
     ),
-    "few records that took long": (
-        [RanBatch(3_000, 3.0)],
-        10,
-        9_000,
-        "as many as fit in 10 s at 1,000 records a second",
+    "what every batch costs is no pace": ([RanBatch(1, 3.0)], 5, 10_000, "no batch so far tells the pace"),
+    "nor where a few more records took a little longer": (
+        [RanBatch(50, 2.6), RanBatch(110, 2.8)],
+        5,
+        10_000,
+        "no batch so far tells the pace",
     ),
+    "small batches that take their time for their records": (
+        [RanBatch(200, 2.0), RanBatch(500, 5.0)],
+        10,
+        900,
+        "as many as fit in 10 s at 100 records a second",
+    ),
+    "a clock that was set back": ([RanBatch(4_000, 0.0)], 10, 10_000, "no batch so far tells the pace"),
     "a batch that waited": ([RanBatch(40_000, 10.0, True)], 10, 80_000, "2.0 times the 40,000 that ended in time"),
     "too long": ([RanBatch(10_000, 100.0)], 10, 900, "as many as fit in 10 s at 100 records a second"),
     "short": ([RanBatch(10_000, 1.0)], 10, 40_000, "at most 4 times as many as were measured"),
@@ -93,12 +101,6 @@ LIMITS: dict[str, tuple[list[RanBatch], float, int, str]] = {
         36_000,
         "10 s is too short at 10.0 s for each batch and 3,600 records a second, so the records take as long as the rest",
     ),
-    "one size does not tell what a batch costs": (
-        [RanBatch(5, 0.9)],
-        1,
-        10,
-        "twice as many as before, to tell what a batch costs from what its records cost",
-    ),
 }
 
 
@@ -115,9 +117,12 @@ def test_what_is_remembered() -> None:
     for one in [BIG, *(RanBatch(5, 0.1 * i) for i in range(1, 20)), RanBatch(6, 2.0, True), RanBatch(5, 2.0, True)]:
         ran = remember(ran, one)
     assert ran == (BIG, RanBatch(5, 0.1 * 19), RanBatch(6, 2.0, True))
-    for power in range(20):
-        ran = remember(ran, RanBatch(1 << power, 1.0 + power))
-    assert len(ran) == 8
+    largest = (RanBatch(20_000, 2.0), RanBatch(200_000, 10.5))
+    ran = largest
+    for power in range(14):
+        ran = remember(ran, RanBatch(1 << power, 0.5))
+        assert ran[:2] == largest
+    assert [one.records for one in ran[2:]] == [1 << power for power in range(8, 14)]
 
 
 @pytest.mark.parametrize(
@@ -218,6 +223,23 @@ def test_however_much_every_batch_costs_the_backlog_shrinks(
     if intervals >= 1.1:
         settled = batches[15:]
         assert sum(records for records, _ in settled) >= 0.25 * rate * sum(seconds for _, seconds in settled)
+
+
+@given(
+    st.floats(0.05, 0.9),
+    st.floats(20_000, 1e6),
+    st.floats(1, 60),
+    st.lists(st.integers(1, 100), min_size=1, max_size=20),
+)
+def test_a_trickle_before_does_not_hold_up_a_backlog(
+    part: float, rate: float, interval: float, trickle: list[int]
+) -> None:
+    """Exact times of a few records tell what every batch costs; that must not be taken for the pace of records."""
+    fixed = part * interval
+    ran: tuple[RanBatch, ...] = ()
+    for records in trickle:
+        ran = remember(ran, RanBatch(records, fixed + records / rate))
+    assert limit_of(ran, interval).records >= 10_000
 
 
 @given(

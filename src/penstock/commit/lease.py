@@ -8,7 +8,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from penstock.spark.filesystem import Folder
+from penstock.spark.filesystem import Folder, is_denied
 
 if TYPE_CHECKING:
     from penstock.commit.prepared import Access
@@ -82,8 +82,8 @@ def _now(beside: Folder) -> float:
     probe = beside.parent.child(f"{beside.name}-{uuid.uuid4().hex[:8]}")
     try:
         probe.write(b"")
-    except Exception:
-        if beside.parent.may_write():
+    except Exception as error:
+        if not is_denied(error) and beside.parent.may_write():  # object stores tell of no permissions, and refuse
             raise
         log.info("%s may not be written to: its age is told by this machine's clock", beside.parent)
         return time.time()

@@ -89,13 +89,17 @@ class Limit:
 def remember(ran: Sequence[RanBatch], new: RanBatch) -> tuple[RanBatch, ...]:
     """Return the batches to remember, the latest last: the latest of each order of size.
 
-    Many small batches in a row would otherwise push out the large ones, which a sudden backlog needs. Of batches in a
-    row that waited only the largest counts. What the new one contradicts is forgotten: the stream has become faster.
+    Many small batches in a row would otherwise push out the large ones, which a sudden backlog needs; the two largest
+    always stay. Of batches in a row that waited only the largest counts. What the new one contradicts is forgotten: the
+    stream has become faster.
     """
     kept = [one for one in ran if not one.waited and not _contradicts(new, one)]
     kept = [one for one in kept if new.waited or one.records.bit_length() != new.records.bit_length()]
+    if len(kept) == _REMEMBERED:
+        largest = sorted(kept, key=lambda one: one.records)[-2:]  # a smaller one is measured again sooner
+        kept.remove(next(one for one in kept if one not in largest))
     waited = [one for one in ran if one.waited and new.waited]
-    return (*kept[-_REMEMBERED + 1 :], max([*waited, new], key=lambda one: one.records))
+    return (*kept, max([*waited, new], key=lambda one: one.records))
 
 
 def _contradicts(new: RanBatch, old: RanBatch) -> bool:
@@ -109,13 +113,17 @@ def _contradicts(new: RanBatch, old: RanBatch) -> bool:
 
 
 def pace_of(ran: Sequence[RanBatch], interval: float) -> Pace | None:
-    """Return the pace that measured batches tell, None if none of them is large or long enough to tell it."""
+    """Return the pace that measured batches tell, None if none of them tells it.
+
+    Small batches that end in time tell it only if most of their time is seen to go with their records. Else it may be
+    what every batch costs.
+    """
     exact = [one for one in ran if not one.waited and one.records and one.seconds > 0]
     telling = [one for one in exact if one.records >= FIRST_RECORDS or one.seconds > interval]
-    telling = telling or [one for one in exact if one.seconds >= interval / 2]
-    if not telling:
+    small = [one for one in exact if one.seconds >= interval / 2]
+    if not telling and not small:
         return None
-    latest = telling[-1]
+    latest = (telling or small)[-1]
     # While batches shrink, all others are larger. One that was larger and faster is of a time that is over.
     different = [
         one
@@ -128,6 +136,8 @@ def pace_of(ran: Sequence[RanBatch], interval: float) -> Pace | None:
         other = different[-1]
         crossing = (other.seconds * latest.records - latest.seconds * other.records) / (latest.records - other.records)
         fixed = min(max(crossing, 0.0), _FIXED_AT_MOST * latest.seconds)
+    if not telling and (not different or fixed > latest.seconds / 2):
+        return None
     return Pace(fixed, latest.records / (latest.seconds - fixed), bool(different))
 
 
@@ -161,16 +171,17 @@ def limit_of(ran: Sequence[RanBatch], interval: float) -> Limit:
         The seconds that a batch may take.
     """
     pace = pace_of(ran, interval)
-    last = ran[-1] if ran else None
-    if last is None or (pace is None and (BLIND_GROWTH if last.waited else GROWTH) * last.records <= FIRST_RECORDS):
-        return Limit(FIRST_RECORDS, "no batch so far tells the pace")
-    wanted, reason = (0.0, "") if pace is None else _room(pace, interval)
-    for records, why in _after(last, pace, wanted, interval):
+    wanted, reason = (FIRST_RECORDS, "no batch so far tells the pace") if pace is None else _room(pace, interval)
+    if not ran:
+        return Limit(FIRST_RECORDS, reason)
+    for records, why in _after(ran[-1], pace, wanted, interval):
         if records > wanted:
             wanted, reason = records, why
-    largest = max(one.records for one in ran)
-    if wanted > GROWTH * largest:
-        wanted, reason = GROWTH * largest, f"at most {GROWTH} times as many as were measured"
+    most = GROWTH * max(one.records for one in ran)
+    if pace is None:
+        most = max(most, FIRST_RECORDS)
+    if wanted > most:
+        wanted, reason = most, f"at most {GROWTH} times as many as were measured"
     return Limit(max(1, int(wanted)), reason)
 
 

@@ -37,6 +37,11 @@ def is_marker(name: str) -> bool:
     return name.startswith("_") and "=" not in name
 
 
+def is_denied(error: Exception) -> bool:
+    """Whether a file system refused what the user may not do; object stores tell so by the second name."""
+    return any(name in str(error) for name in ("AccessControlException", "AccessDeniedException"))
+
+
 class Folder:
     """A path that Spark can write to.
 
@@ -218,7 +223,7 @@ class Folder:
         try:
             self._fs.access(self._hadoop_path, write)
         except Exception as error:
-            if "AccessControlException" in str(error):
+            if is_denied(error):
                 return False
             raise
         return True

@@ -1,6 +1,6 @@
 """What Spark says of each batch of a query, as files in its checkpoint: `penstock stream advise` reads them.
 
-Stream readers of Penstock are told what their batch took.
+The same listener tells Penstock's stream readers what each batch took, see `told_times`.
 
 One small file for each batch, as Spark's own logs have it: every file system can write and remove files, and few can
 append to one.
@@ -63,12 +63,14 @@ class _Recorder(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Write what Spark says of a batch."""
-        found = self.folders.get(str(event.progress.id))
-        if found is None or "addBatch" not in event.progress.durationMs:
-            return  # it is not recorded, or no batch ran
-        folder, cores = found
+        if "addBatch" not in event.progress.durationMs:
+            return  # no batch ran
         batch, progress = event.progress.batchId, json.loads(event.progress.json)
         self._teller.tell(progress)  # before anything slow: the next batch may begin at once
+        found = self.folders.get(str(event.progress.id))
+        if found is None:
+            return
+        folder, cores = found
         text = json.dumps({**progress, OURS: {"cores": cores}}, separators=(",", ":"))
         try:
             folder.make()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from penstock.connectors import FileSink, JdbcSink
 from penstock.connectors.jdbc.ledger import entry_of
@@ -109,24 +110,53 @@ def test_two_tables_of_one_database(
         assert postgres.sql(f"select count(*), count(distinct id) from office.{name}") == f"{ROWS}|{ROWS}"
 
 
-def test_one_of_three_tables_that_another_run_has_written(spark: SparkSession, postgres: Postgres) -> None:
-    """The transaction that all share is undone then; the table before has its rows all the same, and once."""
+@pytest.fixture
+def abc(postgres: Postgres) -> Iterator[str]:
+    """Three tables; returns the statement by which another run writes its token for b."""
     for name in "abc":
         postgres.sql(f"drop table if exists {name}; create table {name} (id int, v int)")
+    yield f"insert into {LEDGER} (target, token) values ('b', '{entry_of('b', 'monday')}')"
+    postgres.sql(f"delete from {LEDGER}; drop table a; drop table b; drop table c")
+
+
+def rows_of_abc(postgres: Postgres) -> list[str]:
+    return [postgres.sql(f"select count(*), count(distinct id) from {name}") for name in "abc"]
+
+
+def test_one_of_three_tables_that_another_run_has_written(spark: SparkSession, postgres: Postgres, abc: str) -> None:
+    """The transaction that all share is undone then; the table before has its rows all the same, and once."""
     sinks = [JdbcSink(postgres.url, name, postgres.properties, token="monday") for name in "abc"]
 
     def write(sink: JdbcSink, job: Any) -> None:
         job.write(numbers(spark).select("id", "v"))
         if sink.table == "c":  # all have looked for their tokens by now
-            postgres.sql(f"insert into {LEDGER} (target, token) values ('b', '{entry_of('b', 'monday')}')")
+            postgres.sql(abc)
 
     commit(spark, sinks, write=write)
-    counts = [postgres.sql(f"select count(*), count(distinct id) from {name}") for name in "abc"]
-    assert counts == [f"{ROWS}|{ROWS}", "0|0", f"{ROWS}|{ROWS}"]
-    assert postgres.sql(
-        f"select string_agg(target, '' order by target) from {LEDGER} where token = '{entry_of('b', 'monday')}'"
+    assert rows_of_abc(postgres) == [f"{ROWS}|{ROWS}", "0|0", f"{ROWS}|{ROWS}"]
+    entries = ", ".join(f"'{entry_of(name, 'monday')}'" for name in "abc")
+    assert (
+        postgres.sql(f"select string_agg(target, '' order by target) from {LEDGER} where token in ({entries})") == "abc"
     )
-    postgres.sql(f"delete from {LEDGER}; drop table a; drop table b; drop table c")
+
+
+def test_the_tables_beside_one_that_another_run_has_written_still_commit_together(
+    spark: SparkSession, postgres: Postgres, abc: str
+) -> None:
+    """What the database refuses for the first is written for none of them."""
+    sinks = [
+        JdbcSink(postgres.url, name, postgres.properties, token="monday" if name == "b" else None) for name in "abc"
+    ]
+    postgres.sql("insert into a values (1, 1); alter table a add unique (id) deferrable initially deferred")
+
+    def write(sink: JdbcSink, job: Any) -> None:
+        job.write(numbers(spark).select("id", "v"))
+        if sink.table == "c":
+            postgres.sql(abc)
+
+    with pytest.raises(Py4JJavaError, match="duplicate key value"):
+        commit(spark, sinks, write=write)
+    assert rows_of_abc(postgres) == ["1|1", "0|0", "0|0"]
 
 
 def test_a_table_beside_files_is_refused(

@@ -106,6 +106,26 @@ def test_an_upsert_replaces_rows_of_its_key_only(
     assert mariadb.sql("select count(*) from keyed") == "1"
 
 
+@pytest.mark.parametrize(
+    ("strict", "words"),
+    [(True, "Field 'w' doesn't have a default value"), (False, "it has a unique index on w")],
+)
+def test_a_column_that_a_lax_mariadb_fills_with_zero(
+    env: Environment, spark: SparkSession, mariadb: MariaDb, strict: bool, words: str
+) -> None:
+    """All rows would be equal in it, and replace each other; if it is strict, it refuses such rows itself."""
+    mariadb.sql("drop table if exists keyed; create table keyed (id int primary key, v int, w int not null unique)")
+    mode = "STRICT_TRANS_TABLES" if strict else ""
+    url = f"{mariadb.url}{'&' if '?' in mariadb.url else '?'}sessionVariables=sql_mode='{mode}'&jdbcCompliantTruncation=false"
+    env.write(
+        spark.range(5).selectExpr("id", "id as v"), JdbcSink(url, "keyed", mariadb.properties, "upsert", key="id")
+    )
+    with pytest.raises((JobError, SinkError), match=words):
+        env.execute()
+    env._outputs.take()
+    assert mariadb.sql("select count(*) from keyed") == "0"
+
+
 def test_rows_without_the_key_are_refused(env: Environment, spark: SparkSession, server: Any) -> None:
     server.sql("drop table if exists keyed")
     server.sql("create table keyed (id int primary key, v int)")

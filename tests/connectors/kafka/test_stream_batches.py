@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from tests.services import KafkaBroker, needed_module
 
 needed_module("confluent_kafka", "kafka")
 
+from penstock.connectors.kafka.stream_offsets import planned_of
 from penstock.connectors.kafka.streaming import KafkaFormat
 from penstock.connectors.pace import FIRST_RECORDS
 from penstock.errors import ConfigError
@@ -117,7 +119,6 @@ def test_what_a_batch_took_that_waited_for_its_trigger(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:
     topic, seconds = broker.topic("waits", 1), 3
-    files = set(Path(tempfile.gettempdir()).glob("penstock-stream-*"))
     fill(broker, topic, {0: 500})
     stream = loaded(spark, broker, topic, **{"scan.batch-interval": f"{seconds} s"})
     writer = stream.writeStream.format("parquet").option("path", str(tmp_path / "out"))
@@ -145,7 +146,12 @@ def test_what_a_batch_took_that_waited_for_its_trigger(
     assert exact, (measured, took)
     assert all(one.ran and one.ran.seconds < seconds for one in exact)
     assert_each_once(spark, tmp_path, topic, {0: counts})
-    assert set(Path(tempfile.gettempdir()).glob("penstock-stream-*")) <= files
+    planned = planned_of(json.loads(query.recentProgress[0].sources[0].endOffset))
+    assert planned is not None
+    file, until = Path(tempfile.gettempdir(), f"penstock-stream-{planned.reader}"), time.monotonic() + 20
+    while file.exists():  # until Spark has told that the query ended
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 @pytest.mark.slow

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import subprocess
 import sys
 import tempfile
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -70,6 +72,20 @@ def test_a_driver_that_ends_leaves_no_file(folder: Path) -> None:
     assert not list(folder.iterdir())
 
 
+def test_files_of_killed_drivers_are_removed_a_day_later(folder: Path) -> None:
+    for name, hours in {"old": 25, "young": 23}.items():
+        (folder / f"penstock-stream-{name}").write_text("{}")
+        then = time.time() - 3_600 * hours
+        os.utime(folder / f"penstock-stream-{name}", (then, then))
+    Teller()
+    assert [one.name for one in folder.iterdir()] == ["penstock-stream-young"]
+
+
+def test_a_clock_that_was_set_back_tells_nothing(folder: Path) -> None:
+    Teller().tell(progress(end_of("abc"), triggerExecution=390))
+    assert not list(folder.iterdir())
+
+
 def test_a_topic_without_new_records_has_no_time() -> None:
     end, teller = end_of("abc"), Teller()
     teller.tell(progress(end))
@@ -77,11 +93,13 @@ def test_a_topic_without_new_records_has_no_time() -> None:
     assert told("abc", end) == 1.5
 
 
-@pytest.mark.parametrize("name", [None, "", "../outside", "a/b", ".."])
+@pytest.mark.parametrize("name", [None, "", "../outside", "a/b"])
 def test_names_that_no_reader_has_are_not_written_to(folder: Path, name: str | None) -> None:
-    (folder / "penstock-stream-..").mkdir()
+    folders = [folder / "penstock-stream-..", folder / "penstock-stream-a"]
+    for one in folders:
+        one.mkdir()
     Teller().tell(progress(end_of(name)))
-    assert [one.name for one in folder.rglob("*")] == ["penstock-stream-.."]
+    assert sorted(folder.rglob("*")) == folders
 
 
 @pytest.mark.parametrize("end", [None, "7", 7, {"logOffset": 7}, offset_of({("t", 0): 7})])

@@ -42,12 +42,12 @@ class _Transaction:
     ----------
     database
         The connection.
-    staged
-        The staging tables that it has copied.
+    copied
+        The records whose rows it has copied.
     """
 
     database: JdbcConnection
-    staged: set[str] = field(default_factory=set)
+    copied: list[PreparedJdbc] = field(default_factory=list)
 
     def close(self) -> None:
         self.database.close()
@@ -115,40 +115,35 @@ class PreparedJdbc(Prepared):
     def ready(self, access: Access) -> None:
         """Copy the rows in a transaction that only wants its COMMIT: what the database refuses, it refuses here.
 
-        Sinks of one database share it, and so commit together; they would wait for each other's locks for ever.
+        Sinks of one database share it, and so commit together; they would wait for each other's locks for ever. If
+        another run has written this record's token, all that was ready is undone, as that run may wait for it. The
+        records before this one are then made ready again.
         """
         if not self.staging:
             return
-        transaction = access.open_transactions.get(self.together)
-        if transaction is None:
-            database = self._connect(access)
-            others = [one for one in access.open_transactions if one.split(", ")[0] == self.database]
-            transaction = access.open_transactions[self.together] = _Transaction(database)
-            if self._entry is not None:  # makes the ledger, while no transaction is open
-                has_token(self._dialect, database, self.table, self._entry)
-            self._begin(database)
-            if others and self._dialect.patience:  # another user's transaction, which this one may wait for
-                database.run(self._dialect.patience)
+        transaction = access.open_transactions.get(self.together) or self._open(access)
         try:
             self._copy(transaction.database)
-            transaction.staged.add(self.staging)
+            transaction.copied.append(self)
         except Exception:
+            undone = [one for begun in access.open_transactions.values() for one in begun.copied]
             access.close()
             if self._entry is None or not self.is_committed(access):
                 raise
             log.warning("another run has written %s to %s", self.token, self.table)
+            for one in undone:
+                one.ready(access)
 
     def commit(self, access: Access) -> None:
         """Commit the transaction that is `ready`, or do all of it."""
         if not self.staging or self.staging in access.committed:
             return
-        # It may be one of others only: `ready` begins anew for them where this record's was undone.
         begun = access.open_transactions.pop(self.together, None)
         if begun is not None:
             with begun.database as database:
                 database.commit()
-            access.committed |= begun.staged
-            if self.staging in begun.staged:
+            access.committed |= {one.staging for one in begun.copied}
+            if self in begun.copied:
                 return
         if self._entry is not None and self.is_committed(access):
             return
@@ -230,6 +225,18 @@ class PreparedJdbc(Prepared):
         """Make the table if it is not there."""
         columns = ", ".join(self.columns)
         make_table(dialect, database, self.table, f"AS SELECT {columns} FROM {self.staging} WHERE 1 = 0")
+
+    def _open(self, access: Access) -> _Transaction:
+        """Begin the transaction that the sinks of this database share."""
+        database = self._connect(access)
+        others = [one for one in access.open_transactions if one.split(", ")[0] == self.database]
+        transaction = access.open_transactions[self.together] = _Transaction(database)
+        if self._entry is not None:  # makes the ledger, while no transaction is open
+            has_token(self._dialect, database, self.table, self._entry)
+        self._begin(database)
+        if others and self._dialect.patience:  # another user's transaction, which this one may wait for
+            database.run(self._dialect.patience)
+        return transaction
 
     def _begin(self, database: JdbcConnection) -> None:
         database.begin()

@@ -104,7 +104,7 @@ class UniqueKey:
     columns
         Its columns, in small letters; an expression is an empty text.
     filled
-        Those of which rows that do not have them get a value.
+        Those that get a value in rows that leave them out: a default, a generated one, 0 where nothing is strict.
     is_whole
         Whether it is of whole columns only, no expressions and no beginnings of texts.
     """

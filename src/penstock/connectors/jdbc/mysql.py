@@ -40,6 +40,7 @@ WHERE s.table_schema = ? AND s.table_name = ? AND s.index_name = 'PRIMARY' AND s
 _UNIQUE = """
 SELECT s.index_name, lower(coalesce(s.column_name, '')), s.sub_part,
   coalesce(c.column_default, 'NULL') <> 'NULL' OR c.extra LIKE '%GENERATED%' OR c.generation_expression <> ''
+  OR (c.is_nullable = 'NO' AND c.extra NOT LIKE '%auto_increment%' AND @@sql_mode NOT LIKE '%STRICT%')
 FROM information_schema.statistics s
 LEFT JOIN information_schema.columns c USING (table_schema, table_name, column_name)
 WHERE s.table_name = ? AND s.table_schema = coalesce(nullif(?, ''), database()) AND s.non_unique = 0

@@ -34,7 +34,7 @@ class PlannedBatch:
     ran
         Measured batches, the latest last.
     reader
-        Where its reader can be told what it took, see `told_times`; None if nowhere.
+        The name by which the driver tells its reader what it took, see `told_times`; None if that does not matter.
     """
 
     decision: BatchDecision

@@ -11,7 +11,9 @@ import json
 import logging
 import re
 import tempfile
+import time
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.connectors")
 
 _NAME = re.compile(r"\w+")
+_KEPT = 86_400
+"""Seconds after which a file is of a driver that was killed; a reader whose batches are rarer goes without."""
 _END, _SECONDS = "end", "seconds"
 
 
@@ -44,11 +48,13 @@ def told(reader: str, end: Mapping[str, Any]) -> float | None:
 
 
 class Teller:
-    """The driver's side; its files are removed with it, or at the end of the process."""
+    """The driver's side; its files are removed when their query has ended, or with the process."""
 
     def __init__(self) -> None:
         self._files: dict[str, set[Path]] = {}
         weakref.finalize(self, _remove_all, self._files)
+        old = time.time() - _KEPT
+        _remove(one for one in _file("*").parent.glob(_file("*").name) if one.stat().st_mtime < old)
 
     def tell(self, progress: Mapping[str, Any]) -> None:
         """Tell the readers of a query what its batch took.
@@ -59,12 +65,12 @@ class Teller:
             What Spark says of a batch that has run (``StreamingQueryProgress.json``).
         """
         durations = progress["durationMs"]
-        # The reader counts from when it has found the records.
+        # The reader counts from when it has found the records. The clock may be set back within a batch.
         seconds = (durations["triggerExecution"] - durations.get("latestOffset", 0)) / 1000
         for source in progress["sources"]:
             end = source["endOffset"]
             planned = planned_of(end) if isinstance(end, dict) and end != source["startOffset"] else None
-            if planned is not None and planned.reader is not None and _NAME.fullmatch(planned.reader):
+            if seconds > 0 and planned is not None and planned.reader and _NAME.fullmatch(planned.reader):
                 file = _file(planned.reader)
                 self._files.setdefault(progress["id"], set()).add(file)
                 try:
@@ -88,4 +94,5 @@ def _remove_all(files: Mapping[str, Iterable[Path]]) -> None:
 
 def _remove(files: Iterable[Path]) -> None:
     for file in files:
-        file.unlink(missing_ok=True)
+        with suppress(OSError):  # of another user, perhaps
+            file.unlink(missing_ok=True)
