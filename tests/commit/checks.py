@@ -33,8 +33,9 @@ def steps_of(spark: SparkSession, make: Any) -> list[str]:
     def work() -> Any:
         stop = Stop()
         run(spark, targets, stop)
+        new = [target.new for target in targets]
+        assert settled(targets, new) == new
         for target in targets:
-            assert settled(target, target.new) == target.new
             assert not leftovers(target), leftovers(target)
         return stop.seen
 
@@ -69,12 +70,12 @@ def stopped(spark: SparkSession, make: Any, step: int, *, after: bool, how: str,
     return end.result
 
 
-def settled(target: Any, *expected: Any) -> Any:
-    """Return the rows of a target at last: brokers answer a commit before readers see all of its records."""
+def settled(targets: Any, *expected: list[Any]) -> list[Any]:
+    """Return the rows of targets at last: brokers answer a commit before readers see all of its records."""
     until = time.monotonic() + _VISIBLE
-    while (rows := target.rows()) not in expected and time.monotonic() < until:
+    while (found := [target.rows() for target in targets]) not in expected and time.monotonic() < until:
         time.sleep(0.1)
-    return rows
+    return found
 
 
 def _stopped(spark: SparkSession, targets: Any, step: int, *, after: bool, how: str, by: str) -> str:
@@ -98,22 +99,22 @@ def _stopped(spark: SparkSession, targets: Any, step: int, *, after: bool, how: 
                 for path in (path for place in places for path in journals_at(Access(bridge, secrets), place)):
                     went.add(recover(Access(bridge, dict(secrets)), path).direction)
         assert Direction.ALIVE not in went, where
-        found = [settled(target, target.old, target.new) for target in targets]
-        old = [rows == target.old for target, rows in zip(targets, found, strict=True)]
-        new = [rows == target.new for target, rows in zip(targets, found, strict=True)]
-        assert all(old) or all(new), f"{where}: {found}; journals {[p.read_text() for p in journals(targets[0])]}"
+        found = settled(targets, [target.old for target in targets], [target.new for target in targets])
+        is_new = found == [target.new for target in targets]
+        is_old = found == [target.old for target in targets]
+        assert is_old or is_new, f"{where}: {found}; journals {[p.read_text() for p in journals(targets[0])]}"
         for target in targets:
             assert not [path for path in journals(target) if path.suffix in {".json", ".ref", ".claim"}], (
                 where,
                 journals(target),
             )
-        if all(new) and not all(target.token or target.repeats for target in targets):
+        if is_new and not all(target.token or target.repeats for target in targets):
             return "forward"
     try:
         run(spark, targets)
     except Exception as error:
         raise AssertionError(f"{where}: the rerun fails") from error
-    for target in targets:
-        rows = settled(target, target.new)
-        assert rows == target.new, f"{where}: {rows} after the rerun instead of {target.new}"
+    new = [target.new for target in targets]
+    found = settled(targets, new)
+    assert found == new, f"{where}: {found} after the rerun instead of {new}"
     return str(*went) if len(went) == 1 else json.dumps(sorted(went))

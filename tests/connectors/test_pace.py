@@ -24,12 +24,36 @@ LIMITS: dict[str, tuple[list[RanBatch], float, int, str]] = {
         16_000,
         "at most 4 times as many as were measured",
     ),
-    "what every batch costs is no pace": ([RanBatch(1, 3.0)], 5, 10_000, "no batch so far tells the pace"),
-    "nor where a few more records took a little longer": (
+    "a small batch takes long, for whatever": (
+        [RanBatch(1, 3.0)],
+        5,
+        2,
+        "twice the 1 record before, to tell what a batch costs from what its records cost",
+    ),
+    "a small batch takes too long, for whatever": (
+        [RanBatch(67, 10.3)],
+        10,
+        33,
+        "half of the 67 records before, to tell what a batch costs from what its records cost",
+    ),
+    "one record takes too long": (
+        [RanBatch(1, 12.0)],
+        10,
+        2,
+        "twice the 1 record before, to tell what a batch costs from what its records cost",
+    ),
+    "much too long": ([RanBatch(500, 100.0)], 10, 45, "as many as fit in 10 s at 5 records a second"),
+    "what every batch costs is no pace": (
         [RanBatch(50, 2.6), RanBatch(110, 2.8)],
         5,
         10_000,
         "no batch so far tells the pace",
+    ),
+    "a large batch tells more of records than a small one after it": (
+        [RanBatch(150_000, 19.5), RanBatch(1, 12.0)],
+        10,
+        145_454,
+        "10 s is too short at 9.6 s for each batch and 15,152 records a second, so the records take as long as the rest",
     ),
     "small batches that take their time for their records": (
         [RanBatch(200, 2.0), RanBatch(500, 5.0)],
@@ -98,8 +122,8 @@ LIMITS: dict[str, tuple[list[RanBatch], float, int, str]] = {
     "it is not the records that take the time": (
         [RanBatch(20_000, 12.5), RanBatch(9_000, 12.5)],
         10,
-        36_000,
-        "10 s is too short at 10.0 s for each batch and 3,600 records a second, so the records take as long as the rest",
+        80_000,
+        "10 s is too short at 10.0 s for each batch and 8,000 records a second, so the records take as long as the rest",
     ),
 }
 
@@ -226,7 +250,7 @@ def test_however_much_every_batch_costs_the_backlog_shrinks(
 
 
 @given(
-    st.floats(0.05, 0.9),
+    st.floats(0.05, 1.5),
     st.floats(20_000, 1e6),
     st.floats(1, 60),
     st.lists(st.integers(1, 100), min_size=1, max_size=20),
@@ -234,12 +258,27 @@ def test_however_much_every_batch_costs_the_backlog_shrinks(
 def test_a_trickle_before_does_not_hold_up_a_backlog(
     part: float, rate: float, interval: float, trickle: list[int]
 ) -> None:
-    """Exact times of a few records tell what every batch costs; that must not be taken for the pace of records."""
+    """What every batch costs is taken for the pace of its records in one batch at most."""
     fixed = part * interval
     ran: tuple[RanBatch, ...] = ()
     for records in trickle:
         ran = remember(ran, RanBatch(records, fixed + records / rate))
-    assert limit_of(ran, interval).records >= 10_000
+    first = limit_of(ran, interval).records
+    ran = remember(ran, RanBatch(first, fixed + first / rate))
+    assert max(first, limit_of(ran, interval).records) >= 10_000
+
+
+@given(st.floats(10, 900), st.floats(1, 60), st.integers(2, 100))
+def test_slow_records_are_known_from_small_batches(rate: float, interval: float, part: int) -> None:
+    """A steady load of slow records, then a backlog: no batch takes more than twice the interval."""
+    ran: tuple[RanBatch, ...] = ()
+    for size in (1.0, 0.6, 1.3, 0.8):
+        records = max(1, int(size * rate * interval * part / 130))
+        if records / rate >= interval / 4:
+            ran = remember(ran, RanBatch(records, records / rate))
+    if ran:
+        limit = limit_of(ran, interval).records
+        assert limit <= 2 or limit / rate <= 2 * interval
 
 
 @given(

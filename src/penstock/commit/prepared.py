@@ -31,7 +31,8 @@ class Access:
     open_transactions
         Transactions whose work is done but for the last COMMIT, by the database they lead to.
     committed
-        What such transactions have committed, by the name of where it was staged: several records share one.
+        What such transactions have committed, or other runs before, by the name of where it was staged: several records
+        share one transaction.
     """
 
     bridge: Bridge
@@ -116,6 +117,10 @@ class Prepared(ABC):
 
     def ready(self, access: Access) -> None:  # noqa: B027
         """Do, or try, as much of the commit as nobody sees yet; called once, in the job's own process."""
+
+    def is_written(self, access: Access) -> bool:  # noqa: ARG002
+        """Whether `prepare` or `ready` has found that another run has written it: there is nothing to commit then."""
+        return False
 
     @abstractmethod
     def commit(self, access: Access) -> None:

@@ -88,7 +88,10 @@ class Commit:
             for place, sink in enumerate(self._sinks):
                 if self._prepared[place] is None:
                     sink.commit()
-            self._commit_for_good([part for part in parts if not part.is_reversible])
+            # What was there before decides nothing: if the first of the others fails, all can be undone.
+            self._commit_for_good(
+                [part for part in parts if not part.is_reversible and not part.is_written(self._access)]
+            )
         finally:
             self._access.close()
         self._refresh()

@@ -33,6 +33,9 @@ _FASTER = 0.9
 """The part of the other's seconds within which a batch was faster; times of equal batches differ by about a tenth."""
 _FIXED_AT_MOST = 0.8
 """The part of a batch's seconds that may count as its fixed cost; more would make the records cost nothing."""
+_LONG = 0.25
+"""The part of the interval that a small batch must take before it matters for what."""
+_WHY = "before, to tell what a batch costs from what its records cost"
 _REMEMBERED = 8
 
 
@@ -115,15 +118,14 @@ def _contradicts(new: RanBatch, old: RanBatch) -> bool:
 def pace_of(ran: Sequence[RanBatch], interval: float) -> Pace | None:
     """Return the pace that measured batches tell, None if none of them tells it.
 
-    Small batches that end in time tell it only if most of their time is seen to go with their records. Else it may be
-    what every batch costs.
+    A small batch that took long may have taken its time for its records, or for what every batch costs. Until another
+    size tells that, the pace is not split. If it is what every batch costs, small batches tell nothing of records.
     """
     exact = [one for one in ran if not one.waited and one.records and one.seconds > 0]
-    telling = [one for one in exact if one.records >= FIRST_RECORDS or one.seconds > interval]
-    small = [one for one in exact if one.seconds >= interval / 2]
-    if not telling and not small:
+    if not exact:
         return None
-    latest = (telling or small)[-1]
+    telling = [one for one in exact if one.records >= FIRST_RECORDS or one.seconds > interval]
+    latest = (telling or exact)[-1]
     # While batches shrink, all others are larger. One that was larger and faster is of a time that is over.
     different = [
         one
@@ -131,14 +133,15 @@ def pace_of(ran: Sequence[RanBatch], interval: float) -> Pace | None:
         if min(one.records, latest.records) * 2 <= max(one.records, latest.records)
         and not (one.records > latest.records and one.seconds <= _FASTER * latest.seconds)
     ]
-    fixed = 0.0
-    if different:
-        other = different[-1]
-        crossing = (other.seconds * latest.records - latest.seconds * other.records) / (latest.records - other.records)
-        fixed = min(max(crossing, 0.0), _FIXED_AT_MOST * latest.seconds)
-    if not telling and (not different or fixed > latest.seconds / 2):
+    if not different:
+        return Pace(0.0, latest.records / latest.seconds) if telling or latest.seconds >= _LONG * interval else None
+    other = different[-1]
+    crossing = (other.seconds * latest.records - latest.seconds * other.records) / (latest.records - other.records)
+    fixed = min(max(crossing, 0.0), _FIXED_AT_MOST * latest.seconds)
+    larger = max(latest, other, key=lambda one: one.records)
+    if larger.records < FIRST_RECORDS and fixed > latest.seconds / 2:
         return None
-    return Pace(fixed, latest.records / (latest.seconds - fixed), bool(different))
+    return Pace(fixed, larger.records / (larger.seconds - fixed), is_split=True)
 
 
 def fitted(ran: Sequence[RanBatch]) -> Pace | None:
@@ -174,9 +177,12 @@ def limit_of(ran: Sequence[RanBatch], interval: float) -> Limit:
     wanted, reason = (FIRST_RECORDS, "no batch so far tells the pace") if pace is None else _room(pace, interval)
     if not ran:
         return Limit(FIRST_RECORDS, reason)
-    for records, why in _after(ran[-1], pace, wanted, interval):
+    last = ran[-1]
+    for records, why in _after(last, pace, wanted, interval):
         if records > wanted:
             wanted, reason = records, why
+    if pace is not None and not pace.is_split and not last.waited and last.records < FIRST_RECORDS:
+        wanted, reason = _to_tell_apart(last, wanted, reason, interval)
     most = GROWTH * max(one.records for one in ran)
     if pace is None:
         most = max(most, FIRST_RECORDS)
@@ -194,6 +200,17 @@ def _room(pace: Pace, interval: float) -> tuple[float, str]:
     return pace.fixed * pace.rate, f"{within} is too short at {pace}, so the records take as long as the rest"
 
 
+def _to_tell_apart(last: RanBatch, wanted: float, reason: str, interval: float) -> tuple[float, str]:
+    """Return another size than the last one: two tell what a batch costs from what its records cost."""
+    if last.seconds <= FILL * interval or last.records == 1:
+        twice = 2 * last.records
+        return (
+            (wanted, reason) if wanted >= twice else (twice, f"twice the {show_count(last.records, 'record')} {_WHY}")
+        )
+    half = last.records // 2
+    return (wanted, reason) if wanted <= half else (half, f"half of the {show_count(last.records, 'record')} {_WHY}")
+
+
 def _after(last: RanBatch, pace: Pace | None, foretold: float, interval: float) -> Iterator[tuple[float, str]]:
     """Iterate over what the last batch alone allows the next one: it shows at least how fast the stream can be."""
     if last.waited:
@@ -202,5 +219,3 @@ def _after(last: RanBatch, pace: Pace | None, foretold: float, interval: float) 
     elif 0 < last.seconds <= FILL * interval:
         rate = last.records / last.seconds
         yield FILL * interval * rate, f"as many as fit in {show_exact_seconds(interval)} at {Pace(0.0, rate)}"
-        if last.records < FIRST_RECORDS and not (pace and pace.is_split):
-            yield 2.0 * last.records, "twice as many as before, to tell what a batch costs from what its records cost"

@@ -140,18 +140,19 @@ def test_one_of_three_tables_that_another_run_has_written(spark: SparkSession, p
     )
 
 
+@pytest.mark.parametrize("order", ["abc", "acb", "bac", "bca", "cab", "cba"])
 def test_the_tables_beside_one_that_another_run_has_written_still_commit_together(
-    spark: SparkSession, postgres: Postgres, abc: str
+    spark: SparkSession, postgres: Postgres, abc: str, order: str
 ) -> None:
     """What the database refuses for the first is written for none of them."""
     sinks = [
-        JdbcSink(postgres.url, name, postgres.properties, token="monday" if name == "b" else None) for name in "abc"
+        JdbcSink(postgres.url, name, postgres.properties, token="monday" if name == "b" else None) for name in order
     ]
     postgres.sql("insert into a values (1, 1); alter table a add unique (id) deferrable initially deferred")
 
     def write(sink: JdbcSink, job: Any) -> None:
         job.write(numbers(spark).select("id", "v"))
-        if sink.table == "c":
+        if sink.table == order[-1]:
             postgres.sql(abc)
 
     with pytest.raises(Py4JJavaError, match="duplicate key value"):

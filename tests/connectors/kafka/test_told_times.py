@@ -77,8 +77,9 @@ def test_files_of_killed_drivers_are_removed_a_day_later(folder: Path) -> None:
         (folder / f"penstock-stream-{name}").write_text("{}")
         then = time.time() - 3_600 * hours
         os.utime(folder / f"penstock-stream-{name}", (then, then))
+    (folder / "penstock-stream-linked").symlink_to(folder / "nowhere")
     Teller()
-    assert [one.name for one in folder.iterdir()] == ["penstock-stream-young"]
+    assert {one.name for one in folder.iterdir()} == {"penstock-stream-young", "penstock-stream-linked"}
 
 
 def test_a_clock_that_was_set_back_tells_nothing(folder: Path) -> None:
@@ -102,7 +103,7 @@ def test_names_that_no_reader_has_are_not_written_to(folder: Path, name: str | N
     assert sorted(folder.rglob("*")) == folders
 
 
-@pytest.mark.parametrize("end", [None, "7", 7, {"logOffset": 7}, offset_of({("t", 0): 7})])
+@pytest.mark.parametrize("end", [None, "7", 7, {"logOffset": 7}, {"penstock": {"0": 5}}, offset_of({("t", 0): 7})])
 def test_sources_of_others_are_passed_over(folder: Path, end: Any) -> None:
     Teller().tell(progress(end))
     assert not list(folder.iterdir())

@@ -131,20 +131,24 @@ class PreparedJdbc(Prepared):
             if self._entry is None or not self.is_committed(access):
                 raise
             log.warning("another run has written %s to %s", self.token, self.table)
+            access.committed.add(self.staging)
             for one in undone:
                 one.ready(access)
 
+    def is_written(self, access: Access) -> bool:
+        """Whether the token was in the table before, or was found there by `ready`."""
+        return not self.staging or self.staging in access.committed
+
     def commit(self, access: Access) -> None:
         """Commit the transaction that is `ready`, or do all of it."""
-        if not self.staging or self.staging in access.committed:
+        if self.is_written(access):
             return
         begun = access.open_transactions.pop(self.together, None)
         if begun is not None:
             with begun.database as database:
                 database.commit()
             access.committed |= {one.staging for one in begun.copied}
-            if self in begun.copied:
-                return
+            return
         if self._entry is not None and self.is_committed(access):
             return
         with self._connect(access) as database:

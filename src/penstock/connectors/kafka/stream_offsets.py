@@ -62,7 +62,7 @@ def _measured(one: RanBatch) -> dict[str, Any]:
 def planned_of(offset: Mapping[str, Any]) -> PlannedBatch | None:
     """Return the decision in an offset, None if there is none: it is of an older release, or of another source."""
     told = offset.get(KEY)
-    if not isinstance(told, dict):
+    if not isinstance(told, dict) or "lag" not in told:  # Spark's own source has a topic of this name
         return None
     decision = BatchDecision(int(told["lag"]), int(told["records"]), int(told["tasks"]), str(told["reason"]))
     before, ran = told["before"], tuple(RanBatch(**one) for one in told["ran"])

@@ -2,7 +2,7 @@
 
 Spark asks this reader for the end of every batch, and asks again when the batch has run. So the time between two calls
 is the whole time of a batch (planning, tasks, state, sink and logs), unless Spark waited for its trigger. What a batch
-took that had to wait is told by the driver, see `told_times`, if `start_query` started the query.
+took that had to wait is told by the driver, see `told_times`, if its session has started a query by `start_query`.
 
 If nobody tells it, a bound is known. Triggers fire at whole multiples of their interval, so a call at such a time means
 that the batch took less. Of several topics in a query the later ones are asked only after the others, but then a whole

@@ -53,8 +53,11 @@ class Teller:
     def __init__(self) -> None:
         self._files: dict[str, set[Path]] = {}
         weakref.finalize(self, _remove_all, self._files)
-        old = time.time() - _KEPT
-        _remove(one for one in _file("*").parent.glob(_file("*").name) if one.stat().st_mtime < old)
+        any_file, old = _file("*"), time.time() - _KEPT
+        for one in any_file.parent.glob(any_file.name):
+            with suppress(OSError):  # another driver has just removed it, or it is another user's
+                if one.lstat().st_mtime < old:
+                    one.unlink()
 
     def tell(self, progress: Mapping[str, Any]) -> None:
         """Tell the readers of a query what its batch took.
@@ -94,5 +97,4 @@ def _remove_all(files: Mapping[str, Iterable[Path]]) -> None:
 
 def _remove(files: Iterable[Path]) -> None:
     for file in files:
-        with suppress(OSError):  # of another user, perhaps
-            file.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
