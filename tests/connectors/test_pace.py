@@ -25,10 +25,10 @@ LIMITS: dict[str, tuple[list[RanBatch], float, int, str]] = {
         "at most 4 times as many as were measured",
     ),
     "a small batch takes long, for whatever": (
-        [RanBatch(1, 3.0)],
+        [RanBatch(20, 3.0)],
         5,
-        2,
-        "twice the 1 record before, to tell what a batch costs from what its records cost",
+        40,
+        "twice the 20 records before, to tell what a batch costs from what its records cost",
     ),
     "a small batch takes too long, for whatever": (
         [RanBatch(67, 10.3)],
@@ -266,6 +266,33 @@ def test_a_trickle_before_does_not_hold_up_a_backlog(
     first = limit_of(ran, interval).records
     ran = remember(ran, RanBatch(first, fixed + first / rate))
     assert max(first, limit_of(ran, interval).records) >= 10_000
+
+
+@given(
+    st.floats(0.5, 50),
+    st.floats(0.02, 0.9),
+    st.floats(1.1, 30),
+    st.booleans(),
+    st.lists(st.floats(0.95, 1.05), min_size=1, max_size=30),
+)
+def test_a_stall_does_not_hold_up_a_stream_of_few_records(
+    load: float, part: float, stall: float, is_told: bool, noise: list[float]
+) -> None:
+    """One batch takes much longer than the interval, once. All that waits since then is read soon."""
+    interval, rate, fixed = 10.0, 20_000.0, 10.0 * part
+    ran: tuple[RanBatch, ...] = ()
+    arrived, read = load * interval, 0
+    for number in range(200):
+        records = min(int(arrived) - read, limit_of(ran, interval).records)
+        if records:
+            own = stall * interval if number == 10 else (fixed + records / rate) * noise[number % len(noise)]
+            waited = not is_told and own < interval
+            ran = remember(ran, RanBatch(records, interval if waited else own, waited))
+            arrived += load * max(own, interval)
+        else:
+            arrived += load * interval
+        read += records
+    assert arrived - read <= 3 * load * interval + 1
 
 
 @given(st.floats(10, 900), st.floats(1, 60), st.integers(2, 100))

@@ -72,19 +72,31 @@ class HeldJournal:
         if claimed or not Folder(self._access.bridge, self.path).exists():
             raise CommitError.taken_over(self.path)
 
-    def ask(self, *, asked: bool) -> None:
-        """Write down, before it is true, that a commit may be asked for that lands late; or that none can any more.
+    def ask(self) -> None:
+        """Write down, before it is true, that a commit may be asked for that lands late.
 
         Raises
         ------
         CommitError
             If another process has recovered it.
         """
-        changed = replace(self._journal, asked=asked)
-        if changed.may_land != self._journal.may_land:
+        changed = replace(self._journal, asked=True)
+        if changed.may_land:
             self.check()
             changed.write(self._access)
             self._journal = changed
+
+    def turn_back(self) -> None:
+        """Write down, before it is true, that all is undone: the rows of another run's token may look like this job's.
+
+        Raises
+        ------
+        CommitError
+            If another process has recovered it.
+        """
+        self.check()
+        self._journal = replace(self._journal, back=True)
+        self._journal.write(self._access)
 
     def decide(self) -> None:
         """Write that all sinks have committed."""

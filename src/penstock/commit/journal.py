@@ -41,6 +41,8 @@ class Journal:
         Whether all sinks have committed, so that only what was replaced is left to remove.
     asked
         Whether a commit may have been asked for that may land late; see `Prepared.may_land_late`.
+    back
+        Whether its process has begun to undo it: nothing of it had been committed for good, and nothing can be.
     parts
         What each sink has prepared, in the order of their commits.
     """
@@ -52,6 +54,7 @@ class Journal:
     parts: tuple[Prepared, ...]
     decided: bool = False
     asked: bool = False
+    back: bool = False
 
     def write(self, access: Access) -> None:
         """Make it durable, all of it or nothing."""
@@ -61,6 +64,7 @@ class Journal:
             "name": self.name,
             "decided": self.decided,
             "asked": self.asked,
+            "back": self.back,
             "owner": None if self.owner is None else asdict(self.owner),
             "parts": [part.as_dict() for part in self.parts],
         }
@@ -142,7 +146,8 @@ def read_journal(access: Access, path: str) -> Journal | None:
         owner = None if found["owner"] is None else Owner(**found["owner"])
         parts = tuple(known_or_not(part, found["version"] == VERSION) for part in found["parts"])
         asked = found.get("asked", True)  # older releases have not written it down
-        return Journal(str(file), found["job"], found["name"], owner, parts, found["decided"], asked)
+        back = found.get("back", False)
+        return Journal(str(file), found["job"], found["name"], owner, parts, found["decided"], asked, back)
     except (ValueError, KeyError, TypeError) as error:
         raise CommitError.unreadable(path, f"{type(error).__name__}: {error}") from error
 

@@ -119,7 +119,10 @@ class Prepared(ABC):
         """Do, or try, as much of the commit as nobody sees yet; called once, in the job's own process."""
 
     def is_written(self, access: Access) -> bool:  # noqa: ARG002
-        """Whether `prepare` or `ready` has found that another run has written it: there is nothing to commit then."""
+        """Whether `prepare` or `ready` has found that another run has written it, or this process has committed it.
+
+        There is nothing to commit then.
+        """
         return False
 
     @abstractmethod

@@ -88,7 +88,7 @@ class Commit:
             for place, sink in enumerate(self._sinks):
                 if self._prepared[place] is None:
                     sink.commit()
-            # What was there before decides nothing: if the first of the others fails, all can be undone.
+            # What another run has written decides nothing: if the first of the others fails, all can be undone.
             self._commit_for_good(
                 [part for part in parts if not part.is_reversible and not part.is_written(self._access)]
             )
@@ -153,10 +153,10 @@ class Commit:
             self._release()
 
     def _may_undo(self, error: BaseException) -> bool:
-        """Whether it is written down that no commit can land late: a later process undoes the rest then."""
+        """Whether it is written down that all is undone: a later process undoes the rest then."""
         try:
             if self._journal is not None:
-                self._journal.ask(asked=False)
+                self._journal.turn_back()
         except Exception as problem:  # noqa: BLE001 - the first error is the one to show
             error.add_note(f"nothing was undone: {problem}")
             self._is_lost = isinstance(problem, CommitError)
@@ -199,7 +199,7 @@ class Commit:
     def _commit_for_good(self, parts: Sequence[Prepared]) -> None:
         if self._journal is not None:
             self._check()
-            self._journal.ask(asked=True)
+            self._journal.ask()
         for number in range(len(parts)):
             try:
                 self._commit_first(parts[number:])

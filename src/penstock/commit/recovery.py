@@ -129,6 +129,8 @@ def _targets(journal: Journal) -> str:
 
 
 def _direction(access: Access, journal: Journal) -> Direction:
+    if journal.back:
+        return Direction.BACK
     if journal.decided or any(_has_committed(access, part) for part in journal.parts) or journal.may_land:
         return Direction.FORWARD
     return Direction.BACK

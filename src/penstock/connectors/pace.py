@@ -34,8 +34,7 @@ _FASTER = 0.9
 _FIXED_AT_MOST = 0.8
 """The part of a batch's seconds that may count as its fixed cost; more would make the records cost nothing."""
 _LONG = 0.25
-"""The part of the interval that a small batch must take before it matters for what."""
-_WHY = "before, to tell what a batch costs from what its records cost"
+"""The part of the interval that a small batch must take before it matters what took the time."""
 _REMEMBERED = 8
 
 
@@ -202,17 +201,17 @@ def _room(pace: Pace, interval: float) -> tuple[float, str]:
 
 def _to_tell_apart(last: RanBatch, wanted: float, reason: str, interval: float) -> tuple[float, str]:
     """Return another size than the last one: two tell what a batch costs from what its records cost."""
+    they = f"the {show_count(last.records, 'record')} before, to tell what a batch costs from what its records cost"
     if last.seconds <= FILL * interval or last.records == 1:
-        twice = 2 * last.records
-        return (
-            (wanted, reason) if wanted >= twice else (twice, f"twice the {show_count(last.records, 'record')} {_WHY}")
-        )
-    half = last.records // 2
-    return (wanted, reason) if wanted <= half else (half, f"half of the {show_count(last.records, 'record')} {_WHY}")
+        return max((wanted, reason), (2.0 * last.records, f"twice {they}"), key=lambda one: one[0])
+    return min((wanted, reason), (last.records // 2, f"half of {they}"), key=lambda one: one[0])
 
 
 def _after(last: RanBatch, pace: Pace | None, foretold: float, interval: float) -> Iterator[tuple[float, str]]:
     """Iterate over what the last batch alone allows the next one: it shows at least how fast the stream can be."""
+    if last.waited or last.seconds <= interval:
+        # Parts of a record are cut off below. Without this, a batch of few records would never grow.
+        yield last.records + 1, f"one more than the {last.records:,} that ended in time"
     if last.waited:
         times = BLIND_GROWTH if pace is None else min(_PROBE * max(1.0, last.records / foretold), BLIND_GROWTH)
         yield times * last.records, f"{times:.1f} times the {last.records:,} that ended in time"

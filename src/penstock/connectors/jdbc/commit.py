@@ -136,7 +136,7 @@ class PreparedJdbc(Prepared):
                 one.ready(access)
 
     def is_written(self, access: Access) -> bool:
-        """Whether the token was in the table before, or was found there by `ready`."""
+        """Whether the token was in the table before, or `ready` found it there, or its transaction has committed."""
         return not self.staging or self.staging in access.committed
 
     def commit(self, access: Access) -> None:
@@ -193,6 +193,10 @@ class PreparedJdbc(Prepared):
             if has_token(self._dialect, database, self.table, self._entry):
                 return True
         raise refused  # a commit may still come, so neither answer would be true
+
+    def has_begun(self, access: Access) -> bool:
+        """Whether this job has committed; if the token was in the table before, nothing of this job is."""
+        return bool(self.staging) and self.is_committed(access)
 
     def undo(self, access: Access) -> None:
         """Drop the staged rows."""

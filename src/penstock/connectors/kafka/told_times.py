@@ -97,4 +97,5 @@ def _remove_all(files: Mapping[str, Iterable[Path]]) -> None:
 
 def _remove(files: Iterable[Path]) -> None:
     for file in files:
-        file.unlink(missing_ok=True)
+        with suppress(OSError):  # one that cannot be removed is removed a day later
+            file.unlink(missing_ok=True)
