@@ -86,17 +86,23 @@ class HeldJournal:
             changed.write(self._access)
             self._journal = changed
 
-    def turn_back(self) -> None:
-        """Write down, before it is true, that all is undone: the rows of another run's token may look like this job's.
+    def turn_back(self, *, is_written: bool) -> None:
+        """Write down, before it is true, that all is undone, where a later process could take it for committed.
+
+        Parameters
+        ----------
+        is_written
+            Whether another run has written something of it: its token looks like this job's.
 
         Raises
         ------
         CommitError
             If another process has recovered it.
         """
-        self.check()
-        self._journal = replace(self._journal, back=True)
-        self._journal.write(self._access)
+        if is_written or self._journal.may_land:
+            self.check()
+            self._journal = replace(self._journal, back=True)
+            self._journal.write(self._access)
 
     def decide(self) -> None:
         """Write that all sinks have committed."""

@@ -153,10 +153,10 @@ class Commit:
             self._release()
 
     def _may_undo(self, error: BaseException) -> bool:
-        """Whether it is written down that all is undone: a later process undoes the rest then."""
+        """Whether a later process would undo the rest, too: it is written down where that is not plain."""
         try:
             if self._journal is not None:
-                self._journal.turn_back()
+                self._journal.turn_back(is_written=any(part.is_written(self._access) for part in self._parts()))
         except Exception as problem:  # noqa: BLE001 - the first error is the one to show
             error.add_note(f"nothing was undone: {problem}")
             self._is_lost = isinstance(problem, CommitError)

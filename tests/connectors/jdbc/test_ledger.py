@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from penstock.commit import Access, Direction, recover
+from penstock.commit.folders import PreparedFolders
+from penstock.commit.journal import journals_at
 from penstock.connectors import FileSink, JdbcSink
 from penstock.connectors.jdbc.ledger import entry_of
 from penstock.errors import SinkError
+from penstock.spark.filesystem import Folder
+from penstock.spark.jvm import Bridge
 from tests.commit.harness import commit
 from tests.connectors.jdbc.test_sink import ROWS, numbers
 
@@ -158,6 +163,35 @@ def test_the_tables_beside_one_that_another_run_has_written_still_commit_togethe
     with pytest.raises(Py4JJavaError, match="duplicate key value"):
         commit(spark, sinks, write=write)
     assert rows_of_abc(postgres) == ["1|1", "0|0", "0|0"]
+
+
+def test_a_job_whose_undoing_is_interrupted_is_undone_by_the_next(
+    spark: SparkSession, postgres: Postgres, abc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token of another run is in a table. It does not say that this job has committed."""
+    sinks = [
+        JdbcSink(postgres.url, "b", postgres.properties, token="monday"),
+        FileSink(str(tmp_path / "out")),
+        JdbcSink(postgres.url, "a", postgres.properties, token="monday"),
+    ]
+    postgres.sql("insert into a values (1, 1); alter table a add unique (id) deferrable initially deferred")
+
+    def write(sink: Any, job: Any) -> None:
+        job.write(numbers(spark).select("id", "v"))
+        if sink is sinks[-1]:
+            postgres.sql(abc)
+
+    def interrupted(_self: Any, _access: Any) -> None:
+        raise OSError("the storage is away")
+
+    with monkeypatch.context() as patch, pytest.raises(Py4JJavaError, match="duplicate key value"):
+        patch.setattr(PreparedFolders, "undo", interrupted)
+        commit(spark, sinks, write=write)
+    access = Access(Bridge(spark), {a: s for one in sinks for a, s in one.secrets.items()})
+    (path,) = journals_at(access, Folder(access.bridge, str(tmp_path)))
+    assert recover(access, path).direction is Direction.BACK
+    assert not list(tmp_path.iterdir())
+    assert rows_of_abc(postgres)[:2] == ["1|1", "0|0"]
 
 
 def test_a_table_beside_files_is_refused(
