@@ -209,8 +209,8 @@ def _to_tell_apart(last: RanBatch, wanted: float, reason: str, interval: float) 
 
 def _after(last: RanBatch, pace: Pace | None, foretold: float, interval: float) -> Iterator[tuple[float, str]]:
     """Iterate over what the last batch alone allows the next one: it shows at least how fast the stream can be."""
-    if last.waited or last.seconds <= interval:
-        # Parts of a record are cut off below. Without this, a batch of few records would never grow.
+    if last.records < FIRST_RECORDS and (last.waited or last.seconds <= interval):
+        # After a stall, what is measured may keep small batches small for ever; and parts of a record are cut off.
         yield last.records + 1, f"one more than the {last.records:,} that ended in time"
     if last.waited:
         times = BLIND_GROWTH if pace is None else min(_PROBE * max(1.0, last.records / foretold), BLIND_GROWTH)

@@ -121,7 +121,7 @@ def abc(postgres: Postgres) -> Iterator[str]:
     for name in "abc":
         postgres.sql(f"drop table if exists {name}; create table {name} (id int, v int)")
     yield f"insert into {LEDGER} (target, token) values ('b', '{entry_of('b', 'monday')}')"
-    postgres.sql(f"delete from {LEDGER}; drop table a; drop table b; drop table c")
+    postgres.sql(f"delete from {LEDGER}; drop table a, b, c; drop table if exists penstock_journals")
 
 
 def rows_of_abc(postgres: Postgres) -> list[str]:
