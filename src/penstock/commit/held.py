@@ -42,6 +42,11 @@ class HeldJournal:
         return self._journal.path
 
     @property
+    def may_land(self) -> bool:
+        """Whether some of it may become visible although no process works at it any more."""
+        return self._journal.may_land
+
+    @property
     def _name(self) -> str:
         return self.path.rpartition("/")[2]
 
@@ -83,8 +88,8 @@ class HeldJournal:
         changed = replace(self._journal, asked=True)
         if changed.may_land:
             self.check()
+            self._journal = changed  # though the answer to the write may be lost
             changed.write(self._access)
-            self._journal = changed
 
     def turn_back(self, *, is_written: bool) -> None:
         """Write down, before it is true, that all is undone, where a later process could take it for committed.
@@ -92,7 +97,7 @@ class HeldJournal:
         Parameters
         ----------
         is_written
-            Whether another run has written something of it: its token looks like this job's.
+            Whether another run's token was found while it was being committed: it looks like this job's.
 
         Raises
         ------
@@ -101,8 +106,9 @@ class HeldJournal:
         """
         if is_written or self._journal.may_land:
             self.check()
-            self._journal = replace(self._journal, back=True)
-            self._journal.write(self._access)
+            changed = replace(self._journal, back=True)
+            changed.write(self._access)
+            self._journal = changed
 
     def decide(self) -> None:
         """Write that all sinks have committed."""

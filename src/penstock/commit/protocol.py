@@ -154,13 +154,16 @@ class Commit:
 
     def _may_undo(self, error: BaseException) -> bool:
         """Whether a later process would undo the rest, too: it is written down where that is not plain."""
+        if self._journal is None:
+            return True
         try:
-            if self._journal is not None:
-                self._journal.turn_back(is_written=any(part.is_written(self._access) for part in self._parts()))
+            self._journal.turn_back(is_written=bool(self._access.committed))
         except Exception as problem:  # noqa: BLE001 - the first error is the one to show
-            error.add_note(f"nothing was undone: {problem}")
             self._is_lost = isinstance(problem, CommitError)
-            return False
+            if self._is_lost or self._journal.may_land:
+                error.add_note(f"nothing was undone: {problem}")
+                return False
+            error.add_note(f"the journal could not be written any more: {problem}")
         return True
 
     def _parts(self) -> list[Prepared]:
