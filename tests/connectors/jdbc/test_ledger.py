@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError
 
 from penstock.commit import Access, Direction, recover
 from penstock.commit.folders import PreparedFolders
-from penstock.commit.journal import journals_at
+from penstock.commit.journal import Journal, journals_at
 from penstock.connectors import FileSink, JdbcSink
 from penstock.connectors.jdbc.ledger import entry_of
 from penstock.errors import SinkError
@@ -192,6 +192,40 @@ def test_a_job_whose_undoing_is_interrupted_is_undone_by_the_next(
     assert recover(access, path).direction is Direction.BACK
     assert not list(tmp_path.iterdir())
     assert rows_of_abc(postgres)[:2] == ["1|1", "0|0"]
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_job_whose_journal_cannot_be_written_is_undone(
+    spark: SparkSession,
+    postgres: Postgres,
+    abc: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_begun: bool,
+) -> None:
+    """From its first word on, or once it should say that all is committed, or undone."""
+    sinks = [FileSink(str(tmp_path / "out")), JdbcSink(postgres.url, "b", postgres.properties, token="monday")]
+    if not is_begun:
+        postgres.sql(abc)  # found when the sink is opened, else as it commits
+
+    def write(sink: Any, job: Any) -> None:
+        if is_begun or sink is sinks[0]:
+            job.write(numbers(spark).select("id", "v"))
+        if is_begun and sink is sinks[1]:
+            postgres.sql(abc)
+
+    wrote = Journal.write
+
+    def on_a_full_disk(journal: Journal, access: Access) -> None:
+        if not is_begun or journal.decided or journal.back:
+            raise OSError("no space left")
+        wrote(journal, access)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="no space left"):
+        patch.setattr(Journal, "write", on_a_full_disk)
+        commit(spark, sinks, write=write)
+    assert not list(tmp_path.iterdir())
+    assert rows_of_abc(postgres)[1] == "0|0"
 
 
 def test_a_table_beside_files_is_refused(
