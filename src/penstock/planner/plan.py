@@ -117,6 +117,10 @@ class SparkFilterPath:
     keys: tuple[Expression, ...]
     ids: Ids
 
+    def __post_init__(self) -> None:
+        # Keys are looked up by one hash of them all: of more or fewer columns, none would be found.
+        assert len(self.source_keys) == len(self.keys), "a filter looks up the keys that were collected"
+
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:

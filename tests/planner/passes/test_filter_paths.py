@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.graph import JoinOperator, JoinType, Side
+from penstock.graph import JoinInput, JoinOperator, JoinType, Side
 from penstock.planner.passes.filter_paths import add_filter_paths
 from penstock.spark import catalyst
 from penstock.spark.plans import LogicalNode
@@ -15,7 +15,7 @@ from tests.execution.plans import Key
 from tests.planner.translation.trees import Translated, equal, keys, tree
 
 if TYPE_CHECKING:
-    from penstock.spark.joins import JoinFacts
+    from penstock.spark.joins import JoinFacts, JoinKey
 
 
 @pytest.fixture(autouse=True)
@@ -157,3 +157,42 @@ def test_above_what_several_consumers_read(monkeypatch: pytest.MonkeyPatch) -> N
     (path,) = (path for path in operator.filters if path.side is LEFT)
     assert [found.name(target) for target in path.targets] == ["Filter"]
     assert len(draft.node_plans[1].filter_paths) == len(operator.filters)
+
+
+def null_safe(column: str) -> tuple[JoinKey, ...]:
+    """Return the two expressions of a column that Spark compares for ``<=>``."""
+    (plain,) = keys(column, is_column=False)
+    return tuple(replace(plain, expression=Key(text), text=text) for text in (f"coalesce {column}", f"isnull {column}"))
+
+
+BELOW: dict[str, tuple[JoinFacts, LogicalNode]] = {
+    "equal columns": (equal("k", "h", JoinType.LEFT_OUTER), tree("Aggregate", ids="k")),
+    "another column": (equal("x", "h", JoinType.LEFT_OUTER), tree("Aggregate", ids="k")),
+    "null-safe": (
+        replace(equal("k", "h", JoinType.LEFT_OUTER), left=null_safe("k"), right=null_safe("h")),
+        tree("Aggregate", ids="k"),
+    ),
+    "under another name": (equal("x", "h", JoinType.LEFT_OUTER), tree("Aggregate", ids="n", moved={"n": "k"})),
+}
+
+
+@pytest.mark.parametrize("case", BELOW)
+def test_keys_of_a_chained_side_are_the_columns_it_compares(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    """They are collected where they were exchanged before, whatever that join compares itself."""
+    below_facts, group = BELOW[case]
+    below = tree("Join", scan(), tree("c", ids="hz", **SAFE), ids="kxhz", **SAFE)
+    group = replace(group, children=(below,), **SAFE)
+    (key,) = group.ids
+    join = tree("Join", group, B, ids=f"{key}jy", **SAFE)
+    facts = {join: equal(key, "j"), below: below_facts}
+    draft = add_filter_paths(Translated(monkeypatch, join, facts=facts, grouping={group: key}).draft)
+    upper = draft.node_of[join]
+    operator = draft.nodes[upper].operator
+    assert isinstance(operator, JoinOperator)
+    ((path, planned),) = (
+        found
+        for found in zip(operator.filters, draft.node_plans[upper].filter_paths, strict=True)
+        if found[0].side is RIGHT
+    )
+    assert path.filter_source == JoinInput(draft.node_of[below], LEFT)
+    assert planned.source_keys == (Key("k"),)

@@ -122,21 +122,30 @@ class FilterFinder:
     ) -> tuple[JoinInput, tuple[Expression, ...]] | None:
         """Return the exchanged join input that holds all keys of a join's side, and the keys in its terms."""
         own = JoinInput(self._node_of[join], side)
-        node = dict(zip(Side, join.children, strict=True))[side]
         if not self._is_chained(own):
-            same = ids == self._key_ids(join, side)
-            return own, self._facts_of[join].expressions(side) if same else node.expressions(ids)
+            return own, self._facts_of[join].expressions(side)
         if not self._is_plain(join, side):
             return None
+        return self._source_below(dict(zip(Side, join.children, strict=True))[side], ids)
+
+    def _source_below(self, node: LogicalNode, ids: Ids) -> tuple[JoinInput, tuple[Expression, ...]] | None:
+        """Return the nearest exchanged join input below an operator that holds columns of it, and these columns there.
+
+        The keys of that join are not asked for: the null-safe ones of Spark are two expressions of a column each.
+        """
         while node.name != "Join":
             if len(node.children) != 1:
                 return None
-            moved = node.below(ids) if node.name == "Project" else ids
+            moved = node.below(ids) if node.name in {"Project", "Aggregate"} else ids
             if moved is None or not node.children[0].has(moved):
                 return None
-            node, ids = node.children[0], tuple(moved)
-        below = next((s for s, child in zip(Side, node.children, strict=True) if child.has(ids)), None)
-        return None if below is None or node not in self._facts_of else self._filter_source(node, below, ids)
+            node, ids = node.children[0], moved
+        found = next(((s, child) for s, child in zip(Side, node.children, strict=True) if child.has(ids)), None)
+        if found is None or node not in self._facts_of:
+            return None
+        side, child = found
+        where = JoinInput(self._node_of[node], side)
+        return self._source_below(child, ids) if self._is_chained(where) else (where, child.expressions(ids))
 
     def _is_chained(self, where: JoinInput) -> bool:
         """Whether an input of a join is not exchanged before it."""
