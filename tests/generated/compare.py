@@ -15,7 +15,10 @@ _RAISED = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception|Interrupt|Exit))\b", re
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows with names and types for each result, or an error, or neither within the time."""
+    """Rows with names and types for each result, or an error, or neither within the time.
+
+    `errors` has those of all results, each run by itself: of a job, any of them may be the first.
+    """
 
     rows: tuple[list[tuple], ...] = ()
     schemas: tuple[Any, ...] = ()
@@ -23,6 +26,7 @@ class Outcome:
     error: str = ""
     text: str = field(default="", compare=False)
     hung: bool = False
+    errors: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __str__(self) -> str:
         if self.hung:
@@ -83,7 +87,7 @@ def difference(expected: Outcome, found: Outcome) -> str:
     if found.hung:
         return "hang"
     if expected.error or found.error:
-        if expected.error == found.error:
+        if expected.error == found.error or found.error in expected.errors:
             return ""
         if not expected.error:
             return f"error only here: {found.error}"

@@ -139,7 +139,8 @@ class Runner:
         except Exception as error:
             if overdue.is_set():
                 return Outcome(hung=True)
-            return Outcome(error=condition_of(error), text=str(error))
+            errors = self._context.errors(spec, frames) if len(spec["results"]) > 1 else frozenset()
+            return Outcome(error=condition_of(error), text=str(error), errors=errors)
         finally:
             timer.cancel()
 

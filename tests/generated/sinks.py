@@ -9,7 +9,7 @@ from penstock.connectors import FileSink
 from penstock.errors import SinkError
 from penstock.results import ResultSink
 from tests.generated.code import Spec
-from tests.generated.compare import Outcome, plain
+from tests.generated.compare import Outcome, condition_of, plain
 
 
 def fetched(df):
@@ -42,6 +42,16 @@ class Context:
             (writer.partitionBy(*result["partition_by"]) if result["partition_by"] else writer).save(target.path)
             given += target.read()
         return _outcome(spec, given, told_once=True)
+
+    def errors(self, spec: Spec, frames: list) -> frozenset[str]:
+        """Return the errors of all results on plain Spark, each run by itself."""
+        found = set()
+        for result in spec["results"]:
+            try:
+                frames[result["of"]].collect()
+            except Exception as error:
+                found.add(condition_of(error))
+        return frozenset(found)
 
     def penstock(self, spec: Spec, frames: list, env, limit: float) -> Outcome:
         """Run all results as one job of Penstock."""

@@ -552,9 +552,14 @@ def several(b: Builder) -> None:
         shared = b.keep("localCheckpoint", shared, b.rng.choice(["{a}.localCheckpoint()", "{a}.cache()"]))
     if b.chance(0.3):
         shared = fuss(b, shared)
-    rows(b, shared)
+    if b.chance(0.25):  # which rows are computed decides whether it fails
+        columns = ["k", "v", b.rng.choice(["10 div (k - 3) as e", "10 div v as e", "cast(v * 100000000 as int) as e"])]
+        kept = [shared.column("k"), shared.column("v"), ("e", "long")]
+        shared = b.python("project", [shared], kept, shared.rows, "{a}.selectExpr({columns})", columns=columns)
+    if b.chance(0.6):
+        rows(b, shared)
     small = b.table(b.rng.choice(["small", "dim"]))
-    text = b.rng.choice(["v > 60", "v % 3 = 0", "k % 2 = 0", "v = 7", "k > 50"])
+    text = b.rng.choice(["v > 60", "v % 3 = 0", "k % 2 = 0", "v = 7", "k > 50", "k <> 3", "10 div (k - 3) < 5"])
     ways = {
         "filter": lambda: b.keep("filter", shared, "{a}.where({where})", where=text),
         "filter, columns": lambda: b.python(
@@ -615,6 +620,8 @@ def several(b: Builder) -> None:
         made = ways[way]()
         if made is not None:
             rows(b, made)
+    if not b.results:
+        rows(b, shared)
     b.rng.shuffle(b.results)
 
 

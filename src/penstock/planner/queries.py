@@ -11,7 +11,8 @@ from penstock.planner.conditions import why_run_by_spark
 from penstock.planner.early_sums import with_early_sums
 from penstock.planner.native_query import NativeQuery, native_query, query_of_session
 from penstock.planner.run_wishes import plan_says_how
-from penstock.planner.sharing import EqualParts, cut_common, with_equal_aggregates
+from penstock.planner.shared_parts import without_shared
+from penstock.planner.sharing import with_equal_aggregates
 from penstock.planner.spark_query import WHOLE_QUERY, SparkQuery
 from penstock.rebalance.adapted import with_adaptive_exchanges
 from penstock.spark import catalyst
@@ -23,28 +24,11 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.planner.draft import Note
     from penstock.planner.outputs import Output
+    from penstock.planner.shared_parts import SharedPart
+    from penstock.planner.sharing import EqualParts
     from penstock.spark.jvm import Bridge
     from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
-
-
-@dataclass(frozen=True, slots=True)
-class SharedPart:
-    """A part that several outputs share.
-
-    Parameters
-    ----------
-    number
-        What tells its placeholders from other leaves.
-    plan
-        The part, optimised, with the columns that are used.
-    columns
-        Which of a placeholder's columns these are.
-    """
-
-    number: int
-    plan: LogicalNode
-    columns: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +93,11 @@ def read_queries(
         # Spark's optimiser drops some hints.
         says_how = native is None and plan_says_how(catalyst.cached_plan(bridge, outputs[0].df))
         whole, notes = _run_whole(None if says_how else native or native_query(bridge, config, optimized[0]))
-    cut, shared = _without_shared(bridge, {i: output for i, output in enumerate(outputs) if i not in whole})
+    cut, shared, refused = without_shared(
+        bridge, {i: output for i, output in enumerate(outputs) if i not in whole}, dict(enumerate(optimized))
+    )
     plans = [cut.get(i, plan) for i, plan in enumerate(optimized)]
-    return _queries(config, plans, whole, shared, broadcast_threshold, notes)
+    return _queries(config, plans, whole, shared, broadcast_threshold, [*notes, *refused])
 
 
 def read_planned_query(
@@ -165,46 +151,3 @@ def _queries(
         parts,
         notes,
     )
-
-
-def _without_shared(bridge: Bridge, outputs: Mapping[int, Output]) -> tuple[dict[int, LogicalNode], list[SharedPart]]:
-    """Return the optimised plans of outputs less the expensive parts that several share, and these, if any."""
-    if len(outputs) < 2:
-        return {}, []
-    analyzed = [read_plan(catalyst.cached_plan(bridge, output.df)) for output in outputs.values()]
-    cut, commons = cut_common(bridge, analyzed)
-    if not commons:
-        return {}, []
-    plans = {place: read_plan(catalyst.optimize(plan)) for place, plan in zip(outputs, cut, strict=True)}
-    shared: list[SharedPart] = []
-    for common in commons:
-        readers = [*plans.values(), *(one.plan for one in shared)]
-        columns = sorted({i for plan in readers for i in _used_columns(plan, common.number)})
-        output = common.plan.output
-        plan = common.plan if len(columns) == len(output) else common.plan.projected(output.take(columns))
-        optimized = read_plan(catalyst.optimize(plan))
-        shared.append(SharedPart(common.number, optimized, columns))
-    return plans, shared
-
-
-def _used_columns(plan: LogicalNode, number: int) -> set[int]:
-    """Return the positions of the columns that a plan refers to of placeholders with a number."""
-    found: set[int] = set()
-
-    def visit(node: LogicalNode, above: list[LogicalNode]) -> None:
-        if node.name == "LogicalRDD" and catalyst.rdd_id(node) == number:
-            readers: list[LogicalNode] = []
-            for reader in reversed(above):
-                readers.append(reader)
-                if reader.name != "Filter":
-                    break
-            if readers and readers[-1].name == "Project":
-                references = {one for reader in readers for one in reader.references}
-                found.update(i for i, one in enumerate(node.ids) if one in references)
-            else:
-                found.update(range(len(node.ids)))
-        for child in node.children:
-            visit(child, [*above, node])
-
-    visit(plan, [])
-    return found

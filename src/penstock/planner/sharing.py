@@ -17,7 +17,7 @@ from penstock.spark.fragment import no_rows, rdd_leaf, rebuild
 from penstock.spark.plans import read_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from penstock.spark.jvm import Bridge
     from penstock.spark.logical_plan import LogicalPlan
@@ -180,16 +180,28 @@ class Common:
     ----------
     number
         What tells its placeholders from all other leaves, see `catalyst.rdd_id`.
+    equal_part
+        Its class among the equal parts.
     plan
         The part, with placeholders of smaller ones that are cut out of it in turn.
     """
 
     number: int
+    equal_part: int
     plan: LogicalPlan
 
 
-def cut_common(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple[list[LogicalPlan], list[Common]]:
+def cut_common(
+    bridge: Bridge, plans: Sequence[LogicalNode], equal: EqualParts, refused: Collection[int]
+) -> tuple[list[LogicalPlan], list[Common]]:
     """Cut expensive common subtrees out of analysed plans.
+
+    Parameters
+    ----------
+    plans, equal
+        The plans, and their equal parts.
+    refused
+        The classes of those that are not cut out.
 
     Returns
     -------
@@ -197,7 +209,7 @@ def cut_common(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple[list[Logic
         The plans, with a placeholder leaf where a common subtree was; and these subtrees, each after all
         those that it is cut out of.
     """
-    parts = _CommonParts(EqualParts(plans), plans)
+    parts = _CommonParts(equal, plans, refused)
     none = {number: no_rows(bridge) for number in parts.cut}
 
     def without(node: LogicalNode, places: Iterable[LogicalNode]) -> LogicalPlan:
@@ -210,8 +222,9 @@ def cut_common(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple[list[Logic
 
     whole = [without(plan, parts.places(plan)) for plan in plans]
     largest_first = sorted(parts.cut.items(), key=lambda one: -sum(1 for _ in one[1].walk()))
-    commons = [Common(none[number].id, without(node, parts.places_below(node))) for number, node in largest_first]
-    return whole, commons
+    return whole, [
+        Common(none[number].id, number, without(node, parts.places_below(node))) for number, node in largest_first
+    ]
 
 
 class _CommonParts:
@@ -223,8 +236,9 @@ class _CommonParts:
         For the class of each of them, where it was found first.
     """
 
-    def __init__(self, parts: EqualParts, plans: Sequence[LogicalNode]) -> None:
+    def __init__(self, parts: EqualParts, plans: Sequence[LogicalNode], refused: Collection[int]) -> None:
         self._parts = parts
+        self._refused = refused
         self._owners: dict[int, set[int]] = defaultdict(set)
         self._readers: dict[int, set[str]] = defaultdict(set)
         for owner, plan in enumerate(plans):
@@ -249,7 +263,9 @@ class _CommonParts:
 
     def _common(self, node: LogicalNode) -> int | None:
         number = self._parts.class_of(node)
-        return number if number is not None and len(self._owners[number]) > 1 and is_expensive(node) else None
+        if number is None or number in self._refused:
+            return None
+        return number if len(self._owners[number]) > 1 and is_expensive(node) else None
 
     def number_of(self, node: LogicalNode) -> int | None:
         """Return the class of a subtree that is cut out, else None."""

@@ -28,6 +28,7 @@ CASES: dict[str, tuple[dict[int, str], dict[int, dict[int, str]], list[str]]] = 
     "no aliases": ({1: "a", 2: "a"}, {}, ["a (1)", "a (2)"]),
     "the name of the table as its alias": ({1: "s.a", 2: "s.a"}, {9: {1: "A", 2: "x"}}, ["s.a", "s.a x"]),
     "the same alias": ({1: "a", 2: "a"}, {9: {1: "x", 2: "x"}}, ["a x (1)", "a x (2)"]),
+    "an alias of PySpark's": ({1: "a", 2: "a"}, {8: {1: "_pyspark_7b4be4"}, 9: {1: "x"}}, ["a x", "a"]),
     "the alias that is nearest": ({1: "a", 2: "a"}, {8: {1: "near"}, 9: {1: "far", 2: "y"}}, ["a near", "a y"]),
 }
 

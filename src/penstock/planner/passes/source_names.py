@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from penstock.planner.draft import Draft
     from penstock.spark.plans import LogicalNode
 
+_GIVEN_BY_PYSPARK = "_pyspark_"
+"""How the views begin that ``spark.sql("... {df}", df=df)`` makes: such a name tells nobody anything."""
+
 
 def source_names(draft: Draft) -> dict[int, str]:
     """Return the names of sources, each of them once.
@@ -52,7 +55,7 @@ def _aliases(draft: Draft) -> dict[int, list[str]]:
     nearest: dict[LogicalNode, str] = {}
     for node in (*filters, *_inputs_first(draft.node_of)):
         for column, alias in node.aliases.items():
-            if column in places:
+            if column in places and not alias.startswith(_GIVEN_BY_PYSPARK):
                 nearest.setdefault(places[column][1], alias)
     found: dict[int, list[str]] = {}
     for node_id, leaf in places.values():
