@@ -225,7 +225,10 @@ class _Running:
         self._chooser = AdaptiveLoadBasedRecordWriter(max(1, len(self._targets)), spec.max_traverse_size)
         self._last_progress = time.monotonic()
         self._blocked = self._waited = 0.0
-        self._rows = self._bytes = self._queued = self._largest_queue = 0
+        self._rows = self._bytes = self._largest_queue = 0
+        # All batches of a writer have one schema; to write or read it takes longer than to choose a channel.
+        self._own_schema: bytes | None = None
+        self._schemas: dict[bytes, pa.Schema] = {}
 
     def open(self, listener: socket.socket, secret: bytes, peers: list[Peer]) -> Transport:
         """Return the connections, still to be entered."""
@@ -273,8 +276,18 @@ class _Running:
                 received = self._transport.inbox.popleft()
             self._rows += received.rows
             self._bytes += received.size
-            yield _batch_of(received)
+            yield self._batch_of(received)
             self._transport.acknowledge(received)
+
+    def _batch_of(self, received: Received) -> pa.RecordBatch:
+        if received.schema is None:
+            return received.payload
+        import pyarrow as pa
+
+        schema = self._schemas.get(received.schema)
+        if schema is None:
+            schema = self._schemas[received.schema] = pa.ipc.read_schema(pa.py_buffer(received.schema))
+        return pa.ipc.read_record_batch(pa.py_buffer(received.payload), schema)
 
     def _wait_for(self, condition: Callable[[], bool], poll: float = 1.0) -> None:
         with self._transport.changed:
@@ -299,7 +312,7 @@ class _Running:
 
     def _write_batch(self, batch: pa.RecordBatch) -> None:
         row_bytes = max(batch.nbytes / batch.num_rows, 1e-9)
-        schema = batch.schema.serialize().to_pybytes()
+        schema = self._own_schema = self._own_schema or batch.schema.serialize().to_pybytes()
         start = 0
         while start < batch.num_rows:
             place = self._next_channel()
@@ -346,12 +359,3 @@ class _Running:
         now = time.monotonic()
         self._last_progress = now
         self._credits[place].on_ack(now)
-
-
-def _batch_of(received: Received) -> pa.RecordBatch:
-    if received.schema is None:
-        return received.payload
-    import pyarrow as pa
-
-    schema = pa.ipc.read_schema(pa.py_buffer(received.schema))
-    return pa.ipc.read_record_batch(pa.py_buffer(received.payload), schema)
