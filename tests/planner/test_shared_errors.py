@@ -1,35 +1,32 @@
-"""Which queries would raise other errors with shared parts, from tables: places are written ``expression < conditions``."""
+"""Which readings of shared parts would raise other errors, from tables."""
 
 from __future__ import annotations
 
 import pytest
 
-from penstock.planner.shared_errors import with_other_errors
-from penstock.spark.error_sites import ErrorSite
+from penstock.planner.shared_errors import Reading, with_other_errors
 
-
-def sites(text: str) -> frozenset[ErrorSite]:
-    """Return places: ``x<ab y<`` is x behind the conditions a and b, and y behind none."""
-    pairs = (one.split("<") for one in text.split())
-    return frozenset(ErrorSite(expression, frozenset(behind)) for expression, behind in pairs)
-
-
-# places of each query alone, with shared parts, the queries with other errors
-CASES: dict[str, tuple[list[str], list[str], set[int]]] = {
-    "none": (["", ""], ["", ""], set()),
-    "the same": (["x<a", "x<b"], ["x<a", "x<b"], set()),
-    "a filter stays above what may fail": (["x<a", "x<a"], ["x<", "x<"], {0, 1}),
-    "as another query has none there": (["x<a", "x<"], ["x<", "x<"], set()),
-    "what may fail comes later": (["x<", "x<"], ["x<a", "x<a"], {0, 1}),
-    "in one of them": (["x<", "y<"], ["x<a", "y<"], {0}),
-    "another expression": (["x<"], ["y<"], {0}),
-    "other conditions": (["x<a"], ["x<b"], {0}),
-    "one of several places": (["x< y<a", "z<"], ["x< y<", "z<"], {0}),
-    "between those of others": (["x<a", "x<abc"], ["x<ab", "x<ab"], {0}),
+SAFE, CAN_FAIL = {"part_can_fail": False}, {"part_can_fail": True}
+SOME, WHOLE, RISKY = {"leaves_out_rows": True}, {"reads_all": True}, {"condition_can_fail": True}
+# how several queries read part 7, the places of those with other errors
+CASES: dict[str, tuple[list[dict[str, bool]], list[int]]] = {
+    "nothing can fail": ([SAFE | SOME, SAFE | SOME], []),
+    "all leave out rows": ([CAN_FAIL | SOME, CAN_FAIL | SOME], [0, 1]),
+    "one reads all": ([CAN_FAIL | SOME, CAN_FAIL | WHOLE, CAN_FAIL | SOME], []),
+    "nobody leaves out rows": ([CAN_FAIL, CAN_FAIL], []),
+    "one leaves out rows, and the other is not known to read all": ([CAN_FAIL | SOME, CAN_FAIL], [0]),
+    "a condition that can fail": ([SAFE | SOME | RISKY, SAFE | WHOLE], [0]),
+    "such beside one that reads all": ([CAN_FAIL | SOME | RISKY, CAN_FAIL | WHOLE], [0]),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_with_other_errors(name: str) -> None:
-    alone, shared, expected = CASES[name]
-    assert with_other_errors(dict(enumerate(map(sites, alone))), dict(enumerate(map(sites, shared)))) == expected
+    facts, expected = CASES[name]
+    readings = [Reading(place, 7, **one) for place, one in enumerate(facts)]
+    assert [one.reader for one in with_other_errors(readings)] == expected
+
+
+def test_only_who_reads_the_same_part_helps() -> None:
+    some, other = Reading(0, 7, **CAN_FAIL, **SOME), Reading(1, 8, **CAN_FAIL, **WHOLE)
+    assert with_other_errors([some, other]) == [some]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.planner.draft import Note
     from penstock.planner.outputs import Output
-    from penstock.planner.shared_parts import SharedPart
+    from penstock.planner.shared_readings import SharedPart
     from penstock.planner.sharing import EqualParts
     from penstock.spark.jvm import Bridge
     from penstock.spark.logical_plan import LogicalPlan
@@ -93,9 +93,7 @@ def read_queries(
         # Spark's optimiser drops some hints.
         says_how = native is None and plan_says_how(catalyst.cached_plan(bridge, outputs[0].df))
         whole, notes = _run_whole(None if says_how else native or native_query(bridge, config, optimized[0]))
-    cut, shared, refused = without_shared(
-        bridge, {i: output for i, output in enumerate(outputs) if i not in whole}, dict(enumerate(optimized))
-    )
+    cut, shared, refused = without_shared(bridge, {i: output for i, output in enumerate(outputs) if i not in whole})
     plans = [cut.get(i, plan) for i, plan in enumerate(optimized)]
     return _queries(config, plans, whole, shared, broadcast_threshold, [*notes, *refused])
 

@@ -1,50 +1,61 @@
 """Whether queries raise the same errors if a part that they share is run once; pure.
 
 Spark moves the filters of a query down, also into the part that it shares with others. Run once for all, that part has
-none of them: it computes rows that each query would have left out, and a filter above it sees fewer rows than below it.
+none of them. It computes rows that each query would have left out, and may fail on them. A filter that may fail itself
+sees fewer rows above the part than below it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from penstock.spark.error_sites import ErrorSite
+    from collections.abc import Collection
 
 
-def with_other_errors(
-    alone: Mapping[int, frozenset[ErrorSite]], shared: Mapping[int, frozenset[ErrorSite]]
-) -> set[int]:
-    """Return the queries that may raise an error only alone, or only with shared parts.
-
-    A place raises an error if one with the same expression does that has passed more conditions, as these only leave
-    out rows. As the queries are one job, it is enough that another of them has that place.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a query reads a part that it shares.
 
     Parameters
     ----------
-    alone, shared
-        The places of each query that can raise an error: run by itself, and with the parts that it shares.
+    reader, part
+        Which query, and which part.
+    part_can_fail
+        Whether the part may raise an error on some row.
+    condition_can_fail
+        Whether the query has a condition that may raise an error, and that Spark may move into the part.
+    leaves_out_rows
+        Whether the query alone might not compute all rows of the part: it has a condition that Spark may move into
+        it, or a limit.
+    reads_all
+        Whether the query alone surely computes all rows of the part, with all columns that any query uses.
+    """
+
+    reader: int | None
+    part: int
+    part_can_fail: bool
+    condition_can_fail: bool = False
+    leaves_out_rows: bool = False
+    reads_all: bool = False
+
+
+def with_other_errors(readings: Collection[Reading]) -> list[Reading]:
+    """Return the readings for which a job might raise other errors than its queries do one by one.
+
+    A part that one of the queries computes as a whole fails in that query, too. So the others may leave out rows.
 
     Examples
     --------
-    >>> from penstock.spark.error_sites import ErrorSite
-    >>> low = ErrorSite("10 div k", frozenset())
-    >>> high = ErrorSite("10 div k", frozenset({"k <> 0"}))
-    >>> with_other_errors({0: frozenset({low}), 1: frozenset({high})}, {0: frozenset({low}), 1: frozenset({low})})
-    set()
-    >>> with_other_errors({0: frozenset({high}), 1: frozenset({high})}, {0: frozenset({low}), 1: frozenset({low})})
-    {0, 1}
+    >>> some = Reading(0, 7, part_can_fail=True, leaves_out_rows=True)
+    >>> whole = Reading(1, 7, part_can_fail=True, reads_all=True)
+    >>> with_other_errors([some]) == [some], with_other_errors([some, whole])
+    (True, [])
     """
-    every_alone, every_shared = frozenset().union(*alone.values()), frozenset().union(*shared.values())
-    return {
-        number
-        for number in alone
-        if any(not _is_covered(one, every_alone) for one in shared[number])
-        or any(not _is_covered(one, every_shared) for one in alone[number])
-    }
-
-
-def _is_covered(site: ErrorSite, sites: Iterable[ErrorSite]) -> bool:
-    return any(one.expression == site.expression and one.behind <= site.behind for one in sites)
+    whole = {one.part for one in readings if one.reads_all}
+    return [
+        one
+        for one in readings
+        if one.condition_can_fail or (one.part_can_fail and one.leaves_out_rows and one.part not in whole)
+    ]

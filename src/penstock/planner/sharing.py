@@ -180,19 +180,23 @@ class Common:
     ----------
     number
         What tells its placeholders from all other leaves, see `catalyst.rdd_id`.
-    equal_part
-        Its class among the equal parts.
+    equal_parts
+        Its class among the equal parts, and those of what is below it, down to its first expensive operator.
     plan
         The part, with placeholders of smaller ones that are cut out of it in turn.
     """
 
     number: int
-    equal_part: int
+    equal_parts: frozenset[int]
     plan: LogicalPlan
 
 
+Refused = tuple[int | None, int]
+"""A plan by its place, None for all, and the class of a part that is not cut out of it."""
+
+
 def cut_common(
-    bridge: Bridge, plans: Sequence[LogicalNode], equal: EqualParts, refused: Collection[int]
+    bridge: Bridge, plans: Sequence[LogicalNode], equal: EqualParts, refused: Collection[Refused]
 ) -> tuple[list[LogicalPlan], list[Common]]:
     """Cut expensive common subtrees out of analysed plans.
 
@@ -201,7 +205,7 @@ def cut_common(
     plans, equal
         The plans, and their equal parts.
     refused
-        The classes of those that are not cut out.
+        What is not cut out.
 
     Returns
     -------
@@ -212,18 +216,15 @@ def cut_common(
     parts = _CommonParts(equal, plans, refused)
     none = {number: no_rows(bridge) for number in parts.cut}
 
-    def without(node: LogicalNode, places: Iterable[LogicalNode]) -> LogicalPlan:
-        replacements = {
-            place: rdd_leaf(bridge.session, place.output, none[number])
-            for place in places
-            if (number := parts.number_of(place)) is not None
-        }
+    def without(node: LogicalNode, places: Iterable[tuple[LogicalNode, int]]) -> LogicalPlan:
+        replacements = {place: rdd_leaf(bridge.session, place.output, none[number]) for place, number in places}
         return rebuild(node, replacements)
 
-    whole = [without(plan, parts.places(plan)) for plan in plans]
+    whole = [without(plan, parts.places(plan, owner)) for owner, plan in enumerate(plans)]
     largest_first = sorted(parts.cut.items(), key=lambda one: -sum(1 for _ in one[1].walk()))
     return whole, [
-        Common(none[number].id, number, without(node, parts.places_below(node))) for number, node in largest_first
+        Common(none[number].id, parts.cheap_down_from(node), without(node, parts.places_below(node, None)))
+        for number, node in largest_first
     ]
 
 
@@ -236,7 +237,7 @@ class _CommonParts:
         For the class of each of them, where it was found first.
     """
 
-    def __init__(self, parts: EqualParts, plans: Sequence[LogicalNode], refused: Collection[int]) -> None:
+    def __init__(self, parts: EqualParts, plans: Sequence[LogicalNode], refused: Collection[Refused]) -> None:
         self._parts = parts
         self._refused = refused
         self._owners: dict[int, set[int]] = defaultdict(set)
@@ -244,41 +245,51 @@ class _CommonParts:
         for owner, plan in enumerate(plans):
             for node in plan.walk():
                 number = parts.class_of(node)
-                if number is not None:
+                if number is not None and not self._is_refused(owner, number):
                     self._owners[number].add(owner)
         self.cut: dict[int, LogicalNode] = {}
         for owner, plan in enumerate(plans):
-            self._visit(plan, f"plan {owner}")
+            self._visit(plan, owner, f"plan {owner}")
         self.cut = {number: node for number, node in self.cut.items() if len(self._readers[number]) > 1}
 
-    def _visit(self, node: LogicalNode, reader: str) -> None:
-        number = self._common(node)
+    def _visit(self, node: LogicalNode, owner: int | None, reader: str) -> None:
+        number = self._common(node, owner)
         if number is not None:
             self._readers[number].add(reader)
             if number in self.cut:
                 return
-            self.cut[number], reader = node, f"part {number}"
+            self.cut[number], owner, reader = node, None, f"part {number}"
         for child in _may_be_cut(node):
-            self._visit(child, reader)
+            self._visit(child, owner, reader)
 
-    def _common(self, node: LogicalNode) -> int | None:
+    def _is_refused(self, owner: int | None, number: int) -> bool:
+        return (None, number) in self._refused or (owner, number) in self._refused
+
+    def _common(self, node: LogicalNode, owner: int | None) -> int | None:
         number = self._parts.class_of(node)
-        if number is None or number in self._refused:
+        if number is None or self._is_refused(owner, number):
             return None
         return number if len(self._owners[number]) > 1 and is_expensive(node) else None
 
-    def number_of(self, node: LogicalNode) -> int | None:
-        """Return the class of a subtree that is cut out, else None."""
-        number = self._common(node)
-        return number if number in self.cut else None
+    def places(self, node: LogicalNode, owner: int | None) -> list[tuple[LogicalNode, int]]:
+        """Return the highest places at or below a node where a subtree is cut out, with its class.
 
-    def places(self, node: LogicalNode) -> list[LogicalNode]:
-        """Return the highest places at or below a node where a subtree is cut out."""
-        return [node] if self.number_of(node) is not None else self.places_below(node)
+        The node is one of a plan, or of a part that is cut out itself if the owner is None.
+        """
+        number = self._common(node, owner)
+        return [(node, number)] if number is not None and number in self.cut else self.places_below(node, owner)
 
-    def places_below(self, node: LogicalNode) -> list[LogicalNode]:
-        """Return the highest places below a node where a subtree is cut out."""
-        return [place for child in _may_be_cut(node) for place in self.places(child)]
+    def places_below(self, node: LogicalNode, owner: int | None) -> list[tuple[LogicalNode, int]]:
+        """Return the highest places below a node where a subtree is cut out, with its class."""
+        return [place for child in _may_be_cut(node) for place in self.places(child, owner)]
+
+    def cheap_down_from(self, node: LogicalNode) -> frozenset[int]:
+        """Return the class of a subtree, and those of what is below it, down to its first expensive operator."""
+        found = {self._parts.class_of(node)}
+        while node.name not in EXPENSIVE and len(node.children) == 1 and node.children[0].name not in EXPENSIVE:
+            (node,) = node.children
+            found.add(self._parts.class_of(node))
+        return frozenset(number for number in found if number is not None)
 
 
 def _may_be_cut(node: LogicalNode) -> tuple[LogicalNode, ...]:

@@ -114,6 +114,11 @@ def partition_keys(node: LogicalNode) -> list[Expression]:
     return [Expression(node._bridge, key) for key in items(node._handle.partitionExpressions())]
 
 
+def filter_condition(node: LogicalNode) -> Expression:
+    """Return what a ``Filter`` wants of its rows."""
+    return Expression(node._bridge, node._handle.condition())
+
+
 def keeps_an_order(node: LogicalNode) -> bool:
     """Whether the rows of an operator come in an order, as far as Spark knows."""
     return not node._handle.outputOrdering().isEmpty()

@@ -196,3 +196,18 @@ def test_keys_of_a_chained_side_are_the_columns_it_compares(monkeypatch: pytest.
     )
     assert path.filter_source == JoinInput(draft.node_of[below], LEFT)
     assert planned.source_keys == (Key("k"),)
+
+
+def test_keys_of_two_joins_in_a_row_come_from_before_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one finds the rows as the first has left them."""
+    first = tree("Join", scan(), tree("c", ids="hz", **SAFE), ids="kxhz", **SAFE)
+    second = tree("Join", first, tree("d", ids="m", **SAFE), ids="kxhzm", **SAFE)
+    group = tree("Aggregate", second, ids="k", **SAFE)
+    join = tree("Join", group, B, ids="kjy", **SAFE)
+    outer = {first: equal("k", "h", JoinType.LEFT_OUTER), second: equal("k", "m", JoinType.LEFT_OUTER)}
+    made = Translated(monkeypatch, join, facts={join: equal("k", "j"), **outer}, grouping={group: "k"})
+    draft = add_filter_paths(made.draft)
+    operator = draft.nodes[draft.node_of[join]].operator
+    assert isinstance(operator, JoinOperator)
+    (source,) = (path.filter_source for path in operator.filters if path.side is RIGHT)
+    assert source == JoinInput(draft.node_of[first], LEFT)
