@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from pyspark.sql.functions import udf
 
 from penstock.planner.outputs import Output
 from penstock.planner.planner import plan_job
@@ -84,6 +85,14 @@ CASES = {
         ["select q from {part} where k <> 0", "select k from {part} where k > 3"],
         ["Project"],
     ),
+    "the same filter, inferred from joins": Case(
+        SUMS,
+        ["select p.* from {part} p join u on p.k = u.k", "select p.s, u.v from {part} p join u on p.k = u.k + 1"],
+        ["Aggregate"],
+    ),
+    "the same filter": Case(
+        OVERFLOW, ["select s, k from {part} where k > 5", "select max(s) from {part} where k > 5"], ["Aggregate"]
+    ),
     "a filter inferred from a join": Case(SUMS, ["select p.* from {part} p join u on p.k = u.k", SOME], []),
     "a semi join": Case(QUOTIENTS, ["select * from {part} p left semi join u on p.k = u.v + 1", SOME], []),
     "unions": Case(
@@ -103,6 +112,34 @@ CASES = {
     "parts of parts": Case(
         f"select n, sum(10 div k) as s from ({COUNTS}) group by n",
         ["select * from {part} where n > 0", "select * from {part} where n > 1"],
+        ["Aggregate"],
+    ),
+    "a branch that leaves out rows": Case(
+        f"select k, 10 div k as q, n from ({COUNTS})",
+        ["select k, case when k <> 0 then q end as a from {part}", "select k, if(k > 3, q, -1) as b from {part}", SOME],
+        ["Aggregate"],
+    ),
+    "a field that nobody reads": Case(
+        f"select k, named_struct('a', 10 div k, 'b', n) as s from ({COUNTS})",
+        ["select s.b from {part}", "select k, s.b from {part}"],
+        ["Aggregate"],
+    ),
+    "one result reads it twice": Case(
+        QUOTIENTS, ["select k, 0L as s from {part} union all select * from {part} where k <> 0", SOME], ["Aggregate"]
+    ),
+    "what it is joined with": Case(
+        "select k, count(*) as n from t where k > 5 group by k",
+        [ALL, "select x.q, p.n from (select k, 10 div k as q from u) x join {part} p on x.k = p.k"],
+        ["Aggregate"],
+    ),
+    "a join that Spark drops": Case(
+        QUOTIENTS,
+        ["select u.* from u left join {part} p on u.k = p.k", "select u.v from u left join {part} p on u.k = p.k"],
+        ["Source: u"],
+    ),
+    "the other side of an outer join": Case(
+        SUMS,
+        ["select p.*, u.v from {part} p left join u on p.k = u.k", "select count(*) from {part} where s > 2"],
         ["Aggregate"],
     ),
     "a generator": Case(f"select k, explode(array(k, s)) as e from ({SUMS})", [SOME, FEW], []),
@@ -189,3 +226,15 @@ def test_python_functions(make_env: Callable[..., Environment], spark: SparkSess
     found = together(make_env(), [part.where("k > 5"), part.limit(5)])
     assert isinstance(found, list)
     assert [len(rows) for rows in found] == [14, 5]
+
+
+def test_python_functions_in_filters(make_env: Callable[..., Environment], spark: SparkSession, tables: Any) -> None:
+    """Spark computes them below the filter, and moves both into the part."""
+
+    is_positive = udf(lambda k: 10 // k > 0, "boolean")
+    is_there = udf(lambda k: k != 0, "boolean")
+    quotients, counts = spark.sql(QUOTIENTS), spark.sql(COUNTS)
+    kept = together(make_env(), [quotients.where(is_there("k")), quotients.where(is_there("k")).where("k > 2")])
+    assert isinstance(kept, list)
+    assert [len(rows) for rows in kept] == [19, 17]
+    assert together(make_env(), [counts.where("m > 1990").where(is_positive("k")), counts]) == "ZeroDivisionError"

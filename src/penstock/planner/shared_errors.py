@@ -21,14 +21,15 @@ class Reading:
     Parameters
     ----------
     reader, part
-        Which query, and which part.
+        Which query, None for another part; and which part.
     part_can_fail
         Whether the part may raise an error on some row.
     condition_can_fail
-        Whether the query has a condition that may raise an error, and that Spark may move into the part.
+        Whether the query has a condition that may raise an error and that Spark may move into the part; or an input
+        beside it that may, and that conditions of the part would narrow.
     leaves_out_rows
-        Whether the query alone might not compute all rows of the part: it has a condition that Spark may move into
-        it, or a limit.
+        Whether the query alone might not compute all rows of the part, with all columns: it has a condition that Spark
+        may move into it, a limit, or expressions that Spark may put columns of the part into.
     reads_all
         Whether the query alone surely computes all rows of the part, with all columns that any query uses.
     """

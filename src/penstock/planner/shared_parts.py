@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.decisions import Told
 from penstock.graph.wording import listed, table_name
 from penstock.planner.draft import Note
 from penstock.planner.shared_errors import with_other_errors
-from penstock.planner.shared_readings import SharedPart, readings, used_columns
+from penstock.planner.shared_readings import SharedPart, placeholders, readings, used_columns
 from penstock.planner.sharing import EqualParts, cut_common
 from penstock.spark import catalyst
 from penstock.spark.plans import read_plan
@@ -39,7 +40,7 @@ def without_shared(
     analyzed = [read_plan(catalyst.cached_plan(bridge, output.df)) for output in outputs.values()]
     equal, places = EqualParts(analyzed), list(outputs)
     refused: set[Refused] = set()
-    notes: dict[str, Note] = {}
+    notes: dict[tuple[str, str], Note] = {}
     for _ in range(_ROUNDS):
         cut, commons = cut_common(bridge, analyzed, equal, refused)
         plans = [read_plan(catalyst.optimize(plan)) for plan in cut] if commons else []
@@ -50,7 +51,8 @@ def without_shared(
         parts = {part.number: part for part in shared}
         for reading in unlike:
             refused |= {(reading.reader, number) for number in parts[reading.part].equal_parts}
-            notes.setdefault(*_note(reading, parts[reading.part]))
+            note = _note(reading, parts[reading.part])
+            notes.setdefault((str(note.about), note.reason), note)
     return {}, [], list(notes.values())
 
 
@@ -58,16 +60,27 @@ def _optimized(commons: Sequence[Common], plans: Sequence[LogicalNode]) -> list[
     shared: list[SharedPart] = []
     for common in commons:
         readers = [*plans, *(one.plan for one in shared)]
-        columns = sorted({i for plan in readers for i in used_columns(plan, common.number)})
+        paths = [path for plan in readers for number, path in placeholders(plan) if number == common.number]
+        columns = sorted({place for path in paths for place in used_columns(path)})
         output = common.plan.output
         plan = common.plan if len(columns) == len(output) else common.plan.projected(output.take(columns))
         optimized = read_plan(catalyst.optimize(plan))
-        shared.append(SharedPart(common.number, common.equal_parts, plan, optimized, columns))
+        shared.append(_narrowed(SharedPart(common.number, common.equal_parts, plan, optimized, columns), paths))
     return shared
 
 
-def _note(reading: Reading, part: SharedPart) -> tuple[str, Note]:
-    """Return what a part is called, and what is recorded of results that do not share it."""
+def _narrowed(part: SharedPart, paths: Sequence[Sequence[LogicalNode]]) -> SharedPart:
+    """Return a part with the filter that stands above all of its placeholders, which each output alone has in it."""
+    filters = [path[-2] for path in paths if len(path) > 1 and path[-2].name == "Filter" and part.is_of(path[-1])]
+    conditions = [catalyst.filter_condition(one) for one in filters]
+    if len(conditions) < len(paths) or len({one.key for one in conditions}) != 1:
+        return part
+    plan = part.analyzed.filtered_by(conditions[:1])
+    return replace(part, analyzed=plan, plan=read_plan(catalyst.optimize(plan)), condition=conditions[0].key)
+
+
+def _note(reading: Reading, part: SharedPart) -> Note:
+    """Return what is recorded of results that do not share a part."""
     tables = dict.fromkeys(table_name(leaf.files.name) for leaf in part.plan.leaves() if leaf.files is not None)
     name = f"a part of {listed(list(tables), 'tables')}" if tables else "a part"
     why = (
@@ -76,4 +89,4 @@ def _note(reading: Reading, part: SharedPart) -> tuple[str, Note]:
         else "it may fail on rows that they leave out"
     )
     told = Told(f"{name} that several results read is computed for some of them alone, as {why}", tables=tuple(tables))
-    return name, Note(name, "not shared by all results", why, told=lambda *_: told)
+    return Note(name, "not shared by all results", why, told=lambda *_: told)

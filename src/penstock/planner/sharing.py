@@ -205,7 +205,7 @@ def cut_common(
     plans, equal
         The plans, and their equal parts.
     refused
-        What is not cut out.
+        Which parts are not cut out of which plans.
 
     Returns
     -------
