@@ -88,5 +88,5 @@ def _note(reading: Reading, part: SharedPart) -> Note:
         if reading.condition_can_fail
         else "it may fail on rows that they leave out"
     )
-    told = Told(f"{name} that several results read is computed for some of them alone, as {why}", tables=tuple(tables))
+    told = Told(f"not all results that read {name} share it, as {why}", tables=tuple(tables))
     return Note(name, "not shared by all results", why, told=lambda *_: told)
