@@ -90,6 +90,21 @@ def _is_machinery(file: str, line: int) -> bool:
     return bool(_PYSPARK.search(file)) or SourceLine(file, line).is_own
 
 
+_AWAITED = "Exception thrown in awaitResult"
+_CAUSES = re.compile(r"^Caused by: (.+(?:\n(?!\s+at |\s+\.\.\. |Caused by: ).+)*)", re.MULTILINE)
+
+
+def without_stack(text: str) -> str:
+    """Return the message of a Java exception's text without its stack.
+
+    Spark waits for subqueries and broadcasts in other threads. The exception that says so is replaced by its cause,
+    which has the condition of the error.
+    """
+    message = text.split("\n\tat ", maxsplit=1)[0].strip()
+    causes = _CAUSES.findall(text) if _AWAITED in message else []
+    return causes[-1].strip() if causes else message
+
+
 def is_full_disk(error: BaseException) -> bool:
     """Whether a disk had no room left."""
     return any(sign in str(error) for sign in _FULL)

@@ -33,7 +33,7 @@ log = logging.getLogger("penstock.scheduler")
 
 _READERS = 2
 """Tasks that read a result in order to broadcast it; more would have next to nothing to read."""
-_Relation = tuple[int, str]
+_Relation = tuple[int, tuple[str, ...]]
 """The node whose rows are in a relation, and the keys it is hashed by."""
 
 
@@ -164,7 +164,7 @@ class Broadcasts:
 
     def _name(self, edge: StreamEdge) -> _Relation:
         keys = self._context.plan.nodes[edge.target_id].join_keys[_side(edge)]
-        return edge.source_id, ", ".join(key.key for key in keys)
+        return edge.source_id, tuple(key.key for key in keys)
 
 
 def _side(edge: StreamEdge) -> Side:

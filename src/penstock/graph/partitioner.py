@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
 from penstock.errors import GraphError
+
+_NUMBER = re.compile(r"~\d+$")
+
+
+def text_of_key(key: str) -> str:
+    """Return the key of an expression without the number that makes it unique (``ExpressionKeys.java``)."""
+    return _NUMBER.sub("", key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +38,7 @@ class ForwardPartitioner(Partitioner):
 
 @dataclass(frozen=True, slots=True)
 class HashPartitioner(Partitioner):
-    """By the hash of key expressions, given as text that is equal where the expressions are."""
+    """By the hash of key expressions, given as keys that are equal if and only if the expressions are."""
 
     keys: tuple[str, ...]
     name: ClassVar[str] = "HASH"
@@ -40,7 +48,7 @@ class HashPartitioner(Partitioner):
             raise GraphError("a hash partitioner needs at least one key", hint="use GLOBAL for no key")
 
     def __str__(self) -> str:
-        return f"HASH({', '.join(self.keys)})"
+        return f"HASH({', '.join(map(text_of_key, self.keys))})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from penstock.graph.partitioner import (
     Partitioner,
     PulledRebalancePartitioner,
     RangePartitioner,
+    text_of_key,
 )
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def _by(edges: Iterable[StreamEdge], columns: Mapping[str, str]) -> str:
 
 
 def _columns(keys: Sequence[str], columns: Mapping[str, str]) -> str:
-    names = (_NAMELESS_KEY.sub("an expression", readable(key, columns)) for key in keys)
+    names = (_NAMELESS_KEY.sub("an expression", readable(text_of_key(key), columns)) for key in keys)
     return listed([_COUNT.sub("", name) for name in names], "columns")
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.native.errors import NotNativeError
+from penstock.native.workspace import workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -17,42 +18,84 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 10_000
 """Rows of a batch of columns, as Spark's own ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
+OLDEST, NEWEST = (1, 5), (2, 0)
+"""The releases of DuckDB that are tested, by their first two numbers. Others may answer otherwise."""
+UNSUPPORTED = "is not supported"
+"""Part of the error of an executor with another release."""
+
+
+def unsupported(version: str) -> str | None:
+    """Return why a release of DuckDB is not used, None if it is supported.
+
+    Examples
+    --------
+    >>> unsupported("1.5.6")
+    >>> unsupported("1.1.3")
+    'DuckDB 1.1.3 is not supported: install 1.5 to 2.0'
+    """
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    if OLDEST <= numbers <= NEWEST:
+        return None
+    oldest, newest = (".".join(map(str, release)) for release in (OLDEST, NEWEST))
+    return f"DuckDB {version} {UNSUPPORTED}: install {oldest} to {newest}"
 
 
 @contextmanager
-def connected(memory: int, threads: int = 1) -> Iterator[Any]:
-    """Open a connection.
+def connected(memory: int, threads: int = 1, files: Iterable[str] = (), budget: int | None = None) -> Iterator[Any]:
+    """Open a connection that reads the given files, writes to its spill directory, and reaches nothing else.
 
     Parameters
     ----------
     memory
-        Bytes that it may use before it spills.
+        The bytes that it may use before it spills.
     threads
-        How many threads compute.
+        The number of threads that compute.
+    files
+        The files that its queries read.
+    budget
+        The bytes that all tasks of the executor may use together, see `workspace`.
+
+    Raises
+    ------
+    NotNativeError
+        If DuckDB is of another release, or fails.
     """
-    import duckdb  # an executor may not have it: that is told of the whole application
+    import duckdb  # an executor may not have it, which is reported for the whole application
     import pyarrow as pa
 
-    pa.set_cpu_count(threads)
-    with tempfile.TemporaryDirectory(prefix="penstock-duckdb-") as spill:
+    reason = unsupported(duckdb.__version__)
+    if reason is not None:
+        raise NotNativeError(reason)
+    with workspace(memory, budget) as space:
         settings: dict[str, str | bool | int | float | list[str]] = {
             "threads": threads,
-            "memory_limit": f"{memory}B",
-            "temp_directory": spill,
+            "memory_limit": f"{space.memory}B",
+            "temp_directory": space.directory,
+            "max_temp_directory_size": f"{space.most_spilled}B",
             "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
         }
         try:
             with duckdb.connect(config=settings) as connection:
+                paths = ", ".join(map(quoted, files))
+                connection.execute(f"SET allowed_paths = [{paths}]")
+                connection.execute("SET enable_external_access = false")
+                connection.execute("SET lock_configuration = true")
                 yield connection
         except (duckdb.Error, pa.ArrowInvalid) as error:
             raise NotNativeError(str(error)) from error
+
+
+def quoted(text: str) -> str:
+    """Return a text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def computed(connection: Any, sql: str, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
     """Return the rows of a query, as they travel."""
     import pyarrow as pa
 
-    names = [one.name for one in columns]
+    names = [column.name for column in columns]
     for batch in connection.sql(sql).to_arrow_reader(_BATCH_ROWS):
-        values = [one.to_sent(given) for one, given in zip(columns, batch.columns, strict=True)]
+        values = [column.to_sent(sent) for column, sent in zip(columns, batch.columns, strict=True)]
         yield pa.RecordBatch.from_arrays(values, names)

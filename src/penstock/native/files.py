@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.native.errors import NotNativeError
+from penstock.native.engine import quoted
+from penstock.native.errors import CHANGED, NotNativeError
 from penstock.native.footers import footer_of
 
 if TYPE_CHECKING:
@@ -135,14 +136,14 @@ class Files:
         except OSError as error:
             raise NotNativeError(str(error)) from error
         if found.st_size != file.size or found.st_mtime_ns // 1_000_000 != file.modified:
-            raise NotNativeError(f"{file.path} has changed since the query was planned")
+            raise NotNativeError(f"{file.path} {CHANGED}")
         footer = footer_of(file.local, found.st_mtime_ns, found.st_size)
         footer.check(file.path, self.read, self.calendar)
         return footer
 
 
 def _path(file: FileRange) -> str:
-    return "'" + file.local.replace("'", "''") + "'"
+    return quoted(file.local)
 
 
 def _quoted(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -26,8 +27,40 @@ _WRITERS = re.compile(r"DuckDB|parquet-cpp-arrow version|parquet-(mr version 1\.
 
 Old releases of others had another order, which Spark knows of.
 """
+_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
+"""Codecs that both readers have. Spark reads Brotli and LZO only with codecs of other packages, and DuckDB no LZ4 of
+Hadoop's format."""
+_ENCODINGS = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
+"""Encodings that both readers have for every type.
+
+Spark has no BYTE_STREAM_SPLIT, and DELTA encodings of some types only.
+"""
+_ADDED = frozenset({"file_row_number", "filename", "file_index", "rowid"})
+"""Columns that DuckDB adds to those of a file, under these names."""
 _KEPT = 4096
 """Footers that a process keeps, of some kilobytes each."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumn:
+    """A column of a file.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    type
+        Its type in Arrow.
+    annotation
+        Its logical type in Parquet, such as ``STRING``; ``NONE`` if it has none or consists of several columns.
+    formats
+        The codecs and encodings of its values.
+    """
+
+    name: str
+    type: str
+    annotation: str
+    formats: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +79,7 @@ class Footer:
     Parameters
     ----------
     columns
-        The names and types of its columns, as Arrow has them.
+        Its columns.
     writer
         Who has written it, empty if it does not say so.
     release
@@ -57,7 +90,7 @@ class Footer:
         Its row groups.
     """
 
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[FileColumn, ...]
     writer: str
     release: bytes | None
     has_legacy_dates: bool
@@ -93,13 +126,18 @@ class Footer:
         calendar
             As of `files.Files`.
         """
+        by_name = self._by_name(path)
         for column in read:
-            places = [(name, kind) for name, kind in self.columns if name.lower() == column.name.lower()]
-            if [name for name, _ in places] != [column.name]:
-                raise NotNativeError(f"{path} has the columns {[name for name, _ in places]} for {column.name}")
-            there = places[0][1]
-            if ("string" if there in _TEXTS else there) != column.arrow:
-                raise NotNativeError(f"{column.name} is {there} in {path}, and {column.type} in the table")
+            stored = by_name.get(column.name)
+            if stored is None:
+                raise NotNativeError(f"{path} has no column {column.name}")
+            if ("string" if stored.type in _TEXTS else stored.type) != column.arrow:
+                raise NotNativeError(f"{column.name} is {stored.type} in {path}, and {column.type} in the table")
+            if column.type == "string" and stored.annotation != "STRING":
+                raise NotNativeError(f"{column.name} is annotated as {stored.annotation} in {path}, and not as STRING")
+            unsupported = stored.formats - _CODECS - _ENCODINGS
+            if unsupported:
+                raise NotNativeError(f"{column.name} is stored in the format {min(unsupported)} in {path}")
         types = {column.type.partition("(")[0] for column in read}
         if "date" in types:
             is_old = calendar != "CORRECTED" if self.release is None else self.release < b"3"
@@ -107,6 +145,14 @@ class Footer:
                 raise NotNativeError(f"{path} may have dates of another calendar")
         if types & {"string", "decimal"} and not _WRITERS.match(self.writer):
             raise NotNativeError(f"{path} comes from {self.writer or 'an unknown writer'}")
+
+    def _by_name(self, path: str) -> dict[str, FileColumn]:
+        """Return the columns by their names, which must differ in more than case: DuckDB renames those that do not."""
+        names = Counter(column.name.lower() for column in self.columns)
+        repeated = {name for name, count in names.items() if count > 1 or name in _ADDED}
+        if repeated:
+            raise NotNativeError(f"{path} has a column {min(repeated)} that DuckDB renames")
+        return {column.name: column for column in self.columns}
 
 
 @lru_cache(maxsize=_KEPT)
@@ -131,17 +177,39 @@ def footer_of(path: str, modified: int, size: int) -> Footer:
 
     try:
         with pq.ParquetFile(path) as parquet:
-            metadata, schema = parquet.metadata, parquet.schema_arrow
+            metadata, fields = parquet.metadata, list(parquet.schema_arrow)
     except (OSError, pa.ArrowInvalid) as error:
         raise NotNativeError(str(error)) from error
     known = metadata.metadata or {}
     return Footer(
-        tuple((field.name, str(field.type)) for field in schema),
+        _columns(metadata, fields),
         metadata.created_by or "",
         known.get(_SPARK_VERSION),
         any(key in known for key in _LEGACY),
         _groups(metadata),
     )
+
+
+def _columns(metadata: Any, fields: Sequence[Any]) -> tuple[FileColumn, ...]:
+    columns, leaf = [], 0
+    for field in fields:
+        leaves = range(leaf, leaf + _leaf_count(field.type))
+        leaf = leaves.stop
+        chunks = [
+            metadata.row_group(group).column(number) for group in range(metadata.num_row_groups) for number in leaves
+        ]
+        annotation = metadata.schema.column(leaves.start).logical_type.type if len(leaves) == 1 else "NONE"
+        formats = {chunk.compression for chunk in chunks}.union(*(chunk.encodings for chunk in chunks))
+        columns.append(FileColumn(field.name, str(field.type), annotation, frozenset(formats)))
+    if leaf != metadata.num_columns:
+        raise NotNativeError(f"a file with {metadata.num_columns} columns has a schema of {leaf}")
+    return tuple(columns)
+
+
+def _leaf_count(kind: Any) -> int:
+    """Return how many columns of Parquet a column of Arrow consists of."""
+    fields = [kind.field(number) for number in range(kind.num_fields)]
+    return sum(_leaf_count(field.type) for field in fields) if fields else 1
 
 
 def _groups(metadata: Any) -> tuple[RowGroup, ...]:

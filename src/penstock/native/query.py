@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.native.engine import computed, connected
 from penstock.native.errors import NotNativeError
-from penstock.native.memory import free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +15,17 @@ if TYPE_CHECKING:
 
     from penstock.native.columns import Column
     from penstock.native.files import FileRange, Files
+
+
+_UNUSUAL_DAY = (
+    "{0} < DATE '0001-01-01' OR {0} > DATE '9999-12-31' OR {0} BETWEEN DATE '1582-10-05' AND DATE '1582-10-14'"
+)
+"""Days on which Spark's filters of Parquet files fail, or that they take for later ones: calendars skipped them."""
+_BYTES_IN_MEMORY = 16
+"""A query may need this many bytes for each byte of its files, which are compressed: its joins and groups are never
+larger than the decoded columns (TPC-H: 2 to 6)."""
+_LEAST_MEMORY = 128 << 20
+"""Bytes that even a query of small files asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +83,14 @@ class NamedResult:
     def make(self, connection: Any) -> None:
         """Compute it. An error must be seen, whether any row needs it or not, as Spark computes subqueries first."""
         (rows,) = connection.execute(f"CREATE TEMP TABLE {self.name} AS {self.sql}").fetchone()
-        if self.is_value and rows > 1:
+        if not self.is_value:
+            return
+        if rows > 1:
             raise NotNativeError("a subquery gives more than one row")
+        table = connection.table(self.name)
+        for column, kind in zip(table.columns, table.types, strict=True):
+            if str(kind) == "DATE" and table.filter(_UNUSUAL_DAY.format(column)).fetchone() is not None:
+                raise NotNativeError("a subquery gives a day that Spark's filters of files read otherwise")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +108,7 @@ class NativeQueryStep:
     tables
         Its tables.
     memory
-        Bytes that DuckDB may use before it spills; never more than half of what is free, as other queries may begin.
+        The bytes that DuckDB may use on an executor. Queries that run at a time share them.
     threads
         How many threads compute: the cores of an executor.
     """
@@ -111,7 +127,9 @@ class NativeQueryStep:
         (Nagle's algorithm, and acknowledgements that wait).
         """
         scans = [table.files.whole(table.ranges) for table in self.tables]
-        with connected(min(self.memory, free_memory() // 2), self.threads) as connection:
+        wanted = sum(table.size_in_bytes for table in self.tables) * _BYTES_IN_MEMORY + _LEAST_MEMORY
+        files = {file.local for table in self.tables for file in table.ranges}
+        with connected(min(wanted, self.memory), self.threads, files, budget=self.memory) as connection:
             for number, scan in enumerate(scans):
                 connection.execute(f"CREATE TEMP VIEW scan_{number} AS {scan}")
             for result in self.results:

@@ -16,7 +16,7 @@ from penstock.native.engine import computed, connected
 from penstock.native.files import FileRange, Files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.accumulators import Accumulator
@@ -75,7 +75,8 @@ class NativeStep:
         scans = self.files.scans(ranges)
         if self.rows_read is not None:
             self.rows_read.add(sum(scan.rows for scan in scans))
-        yield from self._computed(" UNION ALL ".join(scan.sql for scan in scans), {})
+        paths = {file.local for file in ranges}
+        yield from self._computed(" UNION ALL ".join(scan.sql for scan in scans), {}, paths)
 
     def _of_inputs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -91,10 +92,12 @@ class NativeStep:
         tables = {f"input_{n}": pa.Table.from_batches(found[n], wanted[n]) for n in range(len(self.inputs))}
         yield from self._computed(None, tables)
 
-    def _computed(self, scan: str | None, inputs: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+    def _computed(
+        self, scan: str | None, inputs: Mapping[str, Any], files: Collection[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        with connected(self.memory) as connection:
+        with connected(self.memory, files=files) as connection:
             for name, sent in self.tables.items():
                 connection.register(name, pa.ipc.open_stream(sent.value).read_all())
             if scan is not None:

@@ -13,7 +13,7 @@ from penstock.planner.run_wishes import options_say_how, plan_says_how
 from penstock.planner.spark_query import SparkQuery
 from penstock.sizing.one_task import FEWEST_EXCHANGES, largest_for_one_task
 from penstock.spark import catalyst, jobs
-from penstock.spark.native_failures import missing
+from penstock.spark.native_failures import is_installed, missing
 from penstock.spark.native_query import NativePlan, exchange_count, native_plan
 from penstock.units import show_bytes
 
@@ -105,7 +105,7 @@ def native_query(bridge: Bridge, config: Configuration, plan: LogicalPlan) -> Na
         return None
     lacking = missing(bridge)
     if lacking is not None:
-        return None if config.get(NATIVE) is None else _declined(lacking)
+        return None if config.get(NATIVE) is None and not is_installed() else _declined(lacking)
     found = native_plan(plan)
     if isinstance(found, str):
         return _declined(found)

@@ -10,7 +10,7 @@ from penstock.errors import JobError, PenstockError
 from penstock.graph.naming import column_names
 from penstock.graph.wording import vertex_name
 from penstock.spark import catalyst
-from penstock.spark_errors import user_traceback
+from penstock.spark_errors import user_traceback, without_stack
 
 if TYPE_CHECKING:
     from penstock.graph import JobVertex, StreamNode
@@ -67,8 +67,8 @@ def _text_of(error: BaseException, text: str) -> str:
     """Return the part of an exception's text that people read: without Java's stack."""
     if "Traceback (most recent call last):" in text:
         return user_traceback(text)
-    kept = text.split("\n\tat ", maxsplit=1)[0].strip() or type(error).__name__
-    return kept if kept.startswith(type(error).__name__) else f"{type(error).__name__}: {kept}"
+    message = without_stack(text) or type(error).__name__
+    return message if message.startswith(type(error).__name__) else f"{type(error).__name__}: {message}"
 
 
 def _culprit(plan: JobPlan, vertex: JobVertex, text: str) -> tuple[StreamNode, str]:

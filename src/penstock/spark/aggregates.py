@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.catalyst import attribute_ids, replaced
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
 
-_COLUMN = re.compile(r"none#(\d+)L?")
-
 
 def grouping(aggregate: LogicalNode) -> tuple[int, ...] | None:
     """Return the places of an aggregate's groups among the columns of its input, None where one is computed."""
@@ -27,35 +24,29 @@ def grouping(aggregate: LogicalNode) -> tuple[int, ...] | None:
 
 
 def functions_of(aggregate: LogicalNode) -> dict[str, Expression] | None:
-    """Return the functions (``AggregateExpression``) of an aggregate, each once; None where they cannot be told apart.
+    """Return the distinct functions (``AggregateExpression``) of an aggregate, None if they cannot be told apart.
 
-    They are sorted by texts that name columns by their places in the input: equal for the same functions of equal
-    inputs.
+    They are sorted by keys that identify columns by their position in the input, so equal functions of equal inputs
+    have equal keys (``java/ExpressionKeys.java``).
     """
-    found = []
+    bridge, columns = aggregate._bridge, aggregate.children[0]._handle.output()
+    by_position: dict[str, Expression] = {}
     todo = items(aggregate._handle.aggregateExpressions())
     while todo:
         expression = todo.pop()
         match class_name(expression):
             case "AggregateExpression":
-                found.append(Expression(aggregate._bridge, expression))
+                if not expression.deterministic():
+                    return None
+                key = str(bridge.helper("ExpressionKeys").byPosition(expression, columns))
+                by_position.setdefault(key, Expression(bridge, expression))
             case "AttributeReference":
                 pass
             case "PythonUDAF":
                 return None
             case _:
                 todo += children(expression)
-    places = {one: f"column {i}" for i, one in enumerate(aggregate.children[0].ids)}
-
-    def text(function: Expression) -> str:
-        return _COLUMN.sub(lambda column: places.get(column[1], column[0]), function.key)
-
-    by_text: dict[str, Expression] = {}
-    for function in found:
-        known = by_text.setdefault(text(function), function)
-        if not known._handle.semanticEquals(function):  # Spark shortens long texts
-            return None
-    return {one: by_text[one] for one in sorted(by_text)}
+    return dict(sorted(by_position.items()))
 
 
 def split(aggregate: LogicalNode, functions: Mapping[str, Expression]) -> LogicalPlan:

@@ -22,8 +22,13 @@ class Expression(JvmObject):
 
     @cached_property
     def key(self) -> str:
-        """A text that is equal for expressions that compute the same of the same columns."""
-        return str(self._handle.canonicalized().toString()) if self._known_key is None else self._known_key
+        """A text that is equal for two expressions if and only if they compute the same value of the same columns.
+
+        It is valid as long as one of these expressions is reachable; that of a nondeterministic expression is unique.
+        """
+        if self._known_key is not None:
+            return self._known_key
+        return str(self._bridge.helper("ExpressionKeys").of(self._handle))
 
     @cached_property
     def text(self) -> str:

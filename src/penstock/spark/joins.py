@@ -23,8 +23,8 @@ class JoinKey:
     ----------
     expression
         What is compared.
-    text
-        The same as `Expression.key` spells it.
+    key
+        Its `Expression.key`.
     columns, names
         The columns it is computed from, by their ids and by their names.
     is_column, is_deterministic
@@ -36,7 +36,7 @@ class JoinKey:
     """
 
     expression: Expression = field(repr=False)
-    text: str
+    key: str
     columns: tuple[str, ...]
     is_column: bool
     is_deterministic: bool
@@ -117,7 +117,7 @@ def join_facts(join: LogicalPlan) -> JoinFacts | None:
         return None
     facts = answers.facts(answer)
     keys = enumerate(facts["keys"])
-    return JoinFacts.of(facts, [Expression(join._bridge, answer.handle(place), key["text"]) for place, key in keys])
+    return JoinFacts.of(facts, [Expression(join._bridge, answer.handle(place), key["key"]) for place, key in keys])
 
 
 def join_type_of(join: LogicalPlan) -> JoinType | None:

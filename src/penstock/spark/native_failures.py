@@ -1,28 +1,41 @@
-"""Why DuckDB cannot compute, before it is asked and after it has failed."""
+"""Why DuckDB cannot compute, before it is used and after it has failed."""
 
 from __future__ import annotations
 
 import re
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.native.errors import NOT_NATIVE
+from penstock.native.engine import UNSUPPORTED, unsupported
+from penstock.native.errors import CHANGED, NOT_NATIVE
 
 if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 _PACKAGES = ("duckdb", "pyarrow")
 _WITHOUT: dict[str, str] = {}
-"""Applications that have executors without the packages, and what is missing there."""
+"""Applications with executors that lack the packages, and what is missing there."""
 _WHY = re.compile(rf"(?:{NOT_NATIVE}|ModuleNotFoundError: )(.*)")
 _OF_WORKERS = ("PythonException", "Python worker", "org.apache.spark.api.python", "ExecutorLostFailure")
 """Words of the errors with which a task ends whose Python worker failed or was killed, alone or with its executor."""
 
 
+def is_installed() -> bool:
+    """Whether the driver has DuckDB, of any release."""
+    return find_spec("duckdb") is not None
+
+
 def missing(bridge: Bridge) -> str | None:
-    """Return what is not installed, as far as that is known; None if nothing is missing."""
-    if find_spec("duckdb") is None:
+    """Return why DuckDB is not used at all, as far as that is known; None if nothing is missing."""
+    if not is_installed():
         return "the package duckdb is not installed"
+    try:
+        reason = unsupported(version("duckdb"))
+    except PackageNotFoundError:  # a module without a distribution: the workers check what they import
+        reason = None
+    if reason is not None:
+        return reason
     if str(bridge.spark.sparkContext._jsc.sc().conf().get("spark.io.encryption.enabled", "false")) == "true":
         return "DuckDB would write to disks what Spark has to encrypt there"
     return _WITHOUT.get(bridge.application)
@@ -31,14 +44,25 @@ def missing(bridge: Bridge) -> str | None:
 def why_failed(bridge: Bridge, error: Exception) -> str | None:
     """Return why DuckDB has failed, if an error may come from one of its workers; None if it does not.
 
-    That the packages are not there is told of the whole application, so no other part has to find out.
+    A missing or unsupported package is remembered for the whole application, so that no other part fails for it.
     """
     if not any(words in str(error) for words in _OF_WORKERS):
         return None
-    found = [_WHY.search(line) for line in str(error).splitlines()]
-    reasons = [one for one in found if one is not None]
-    why = reasons[-1][1].strip() if reasons else "a Python worker failed"
-    if any(f"No module named '{package}'" in why for package in _PACKAGES):
+    matches = [match for line in str(error).splitlines() if (match := _WHY.search(line)) is not None]
+    why = matches[-1][1].strip() if matches else "a Python worker failed"
+    if UNSUPPORTED in why or any(f"No module named '{package}'" in why for package in _PACKAGES):
         why += " on an executor"
         _WITHOUT[bridge.application] = why
     return why
+
+
+def remember(bridge: Bridge, plan: Any, reason: str) -> None:
+    """Remember that DuckDB failed to compute a plan, so that it is not tried again (``java/FailedFragments.java``)."""
+    if CHANGED not in reason:
+        bridge.helper("FailedFragments").add(plan, reason)
+
+
+def failed_before(bridge: Bridge, plan: Any) -> str | None:
+    """Return why DuckDB is not tried for a plan, None if it has not failed for an equal one."""
+    reason = bridge.helper("FailedFragments").reason(plan)
+    return None if reason is None else f"DuckDB failed on it before ({reason})"

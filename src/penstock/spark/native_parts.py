@@ -23,7 +23,7 @@ from penstock.spark.handles import PhysicalPlan
 from penstock.spark.jvm import children, class_name
 from penstock.spark.key_rows import key_rows
 from penstock.spark.native_builds import broadcast_build
-from penstock.spark.native_failures import missing, why_failed
+from penstock.spark.native_failures import failed_before, missing, remember, why_failed
 from penstock.spark.native_operators import RowsCounted, as_columns, native_operator
 from penstock.spark.native_part_facts import PartFacts
 
@@ -61,6 +61,7 @@ class NativeParts:
     parts: list[PartFacts] = field(default_factory=list)
     failure: str | None = None
     _counted: list[RowsCounted] = field(default_factory=list, repr=False)
+    _nodes: list[Any] = field(default_factory=list, repr=False)
 
     @property
     def is_used(self) -> bool:
@@ -86,6 +87,7 @@ class NativeParts:
         if self.failure is not None:
             return plan
         self._counted.clear()
+        self._nodes.clear()
         old, made = [], []
         for place, part in enumerate(self.parts):
             if part.declined is not None:
@@ -96,6 +98,7 @@ class NativeParts:
                 self.parts[place] = replace(part, declined=step)
                 continue
             self._counted.append(RowsCounted(bridge, node))
+            self._nodes.append(node)
             operator = native_operator(session, node, part, step, self._counted[-1])
             if part.scatter is None or step.scatter is None:
                 old.append(node)
@@ -125,6 +128,9 @@ class NativeParts:
         return replace(step, scatter=_scatter(part.scatter))
 
     def _of_files(self, session: Session, node: Any, part: PartFacts) -> NativeStep | str:
+        failure = failed_before(session._bridge, node)
+        if failure is not None:
+            return failure
         facts = json.loads(session._bridge.helper("NativeParts").sample(node, _SAMPLED))
         sample = sampled([FileRange(**one) for one in facts["files"]], facts["task_bytes"])
         why = part.why_small(facts["tasks"], sample.task)
@@ -170,6 +176,8 @@ class NativeParts:
             return False
         self.failure = why
         log.warning("Spark computes what DuckDB could not: %s", self.failure)
+        for node in self._nodes:
+            remember(bridge, node, why)
         return True
 
     def refuses(self, above: PhysicalPlan) -> bool:

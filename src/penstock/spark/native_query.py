@@ -19,7 +19,7 @@ from penstock.spark import answers, exchange
 from penstock.spark.expressions import Expression
 from penstock.spark.fragment import rdd_leaf
 from penstock.spark.logical_plan import LogicalPlan
-from penstock.spark.native_failures import why_failed
+from penstock.spark.native_failures import failed_before, remember, why_failed
 from penstock.spark.native_operators import mapped, sent_columns
 from penstock.spark.whole import spark_rows
 
@@ -87,17 +87,17 @@ class NativePlan:
         bridge = self.plan._bridge
         places = [LogicalPlan(bridge, place) for place in self._places]
         most = 0 if any(word in one for one in self.why for word in _WORK) else _OF_ONE_TASK
-        try:
-            leaves = [
-                _computed(bridge, part, place, memory, threads, most)
-                for part, place in zip(self.parts, places, strict=True)
-            ]
-        except Exception as error:
-            why = why_failed(bridge, error)
-            if why is None:
-                raise
-            log.warning("Spark computes what DuckDB could not: %s", why)
-            return why
+        leaves = []
+        for part, place in zip(self.parts, places, strict=True):
+            try:
+                leaves.append(_computed(bridge, part, place, memory, threads, most))
+            except Exception as error:
+                why = why_failed(bridge, error)
+                if why is None:
+                    raise
+                log.warning("Spark computes what DuckDB could not: %s", why)
+                remember(bridge, place, why)
+                return why
         made = bridge.helper("NativeQueries").withParts(self._searched, list(self._places), leaves)
         return spark_rows(LogicalPlan(bridge, made))
 
@@ -137,6 +137,9 @@ def native_plan(plan: LogicalPlan) -> NativePlan | str:
         log.warning("DuckDB cannot be asked for a query; Spark computes it", exc_info=True)
         return f"looking for what it can compute failed: {first_line(error)}"
     places = tuple(answer.handle(1 + number) for number in range(len(parts)))
+    reasons = [reason for place in places if (reason := failed_before(bridge, place)) is not None]
+    if reasons:
+        return reasons[0]
     return NativePlan(plan, parts, why, facts["rest"], answer.handle(0), places)
 
 

@@ -273,7 +273,7 @@ def counts(bridge: Bridge) -> dict[str, int]:
     """
     try:
         return {str(key): int(value) for key, value in answers.facts(bridge.helper("QueryHook").counts()).items()}
-    except (Py4JError, OSError):
+    except (Py4JError, OSError, TypeError):  # a class of a broken connection is a package, which cannot be called
         return {}
 
 

@@ -162,7 +162,7 @@ def test_above_what_several_consumers_read(monkeypatch: pytest.MonkeyPatch) -> N
 def null_safe(column: str) -> tuple[JoinKey, ...]:
     """Return the two expressions of a column that Spark compares for ``<=>``."""
     (plain,) = keys(column, is_column=False)
-    return tuple(replace(plain, expression=Key(text), text=text) for text in (f"coalesce {column}", f"isnull {column}"))
+    return tuple(replace(plain, expression=Key(text), key=text) for text in (f"coalesce {column}", f"isnull {column}"))
 
 
 BELOW: dict[str, tuple[JoinFacts, LogicalNode]] = {

@@ -87,7 +87,7 @@ def _broadcast(
 ) -> TranslatedNode:
     children = dict(zip(Side, node.children, strict=True))
     child, probe = children[build], children[build.other]
-    positions = key_positions(child, [key.text for key in facts.keys(build)])
+    positions = key_positions(child, [key.key for key in facts.keys(build)])
     signature = f"broadcast by {positions}" if positions else ""
     plan = translator.edge_plan(child, WriteKind.BROADCAST, operator=node, signature=signature)
     producer = _producer(translator, child, signature)
@@ -96,8 +96,8 @@ def _broadcast(
     translator.forward(inner, node_id, probe, build.other.input_number)
     if facts.type is not JoinType.INNER or not inner.distribution.hashed_by:
         return TranslatedNode(node_id, inner.distribution)
-    texts = [(left.text, right.text) for left, right in zip(facts.left, facts.right, strict=True)]
-    equal = {there: here for here, there in texts} if build is Side.LEFT else dict(texts)
+    keys = [(left.key, right.key) for left, right in zip(facts.left, facts.right, strict=True)]
+    equal = {there: here for here, there in keys} if build is Side.LEFT else dict(keys)
     return TranslatedNode(node_id, inner.distribution.equated(equal))
 
 
@@ -106,7 +106,7 @@ def _shuffled(translator: Translator, node: LogicalNode, node_id: int, facts: Jo
     builder = translator.builder
     children = dict(zip(Side, node.children, strict=True))
     keys = {side: facts.expressions(side) for side in Side}
-    texts = {side: [key.text for key in facts.keys(side)] for side in Side}
+    texts = {side: [key.key for key in facts.keys(side)] for side in Side}
     translated: dict[Side, TranslatedNode] = {}
     order: list[int] | None = None
     group: int | None = None

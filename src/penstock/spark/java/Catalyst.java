@@ -50,11 +50,6 @@ final class Catalyst {
         return String.valueOf(column.exprId().id());
     }
 
-    /** Returns a text that is equal for expressions that compute the same, as `Expression.key` does. */
-    static String key(Expression expression) {
-        return expression.canonicalized().toString();
-    }
-
     /** Returns the type of an expression, as SQL spells it. */
     static String type(Expression expression) {
         return expression.dataType().catalogString();

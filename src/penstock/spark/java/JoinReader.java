@@ -61,7 +61,7 @@ public final class JoinReader {
             names.add(((Attribute) column).name());
         }
         Map<String, Object> facts = new HashMap<>();
-        facts.put("text", Catalyst.key(key));
+        facts.put("key", ExpressionKeys.of(key));
         facts.put("columns", columns);
         facts.put("names", names);
         facts.put("is_column", key instanceof AttributeReference);

@@ -17,11 +17,7 @@ import org.apache.spark.sql.types.DecimalType;
 
 /** What a task sums up of its rows before they are exchanged, in the SQL of DuckDB: the buffers of Spark's functions. */
 final class NativeAggregate {
-    /** The largest long integer. */
-    static final String LONGEST = "9223372036854775807";
-
-    /** Up to here, whole numbers are exact as doubles, so their sum is the same in any order. */
-    static final String EXACT_AS_DOUBLE = "9007199254740992";
+    private static final String LONGEST = "9223372036854775807";
 
     private final String columns;
     private final String groups;
@@ -100,33 +96,46 @@ final class NativeAggregate {
         String count = "count(" + sql + ")" + only;
         if (child.dataType() instanceof DecimalType && types.size() == 2) {
             boolean fits = NativeTypes.isSummedExactly(child.dataType());
-            String sum = sum(sql, only, (String) types.get(0), fits ? null : NativeTypes.largest(child.dataType()));
+            String sum = sum("", sql, only, (String) types.get(0), fits ? null : NativeTypes.largest(child.dataType()));
             String known = "coalesce(" + sum + ", " + NativeTypes.zero(((Expression) buffers.get(0)).dataType()) + ")";
             return Arrays.asList(known, name.equals("Sum") ? "(" + count + " = 0)" : count);
         }
         if (name.equals("Sum") && NativeTypes.isWhole(child.dataType()) && types.size() == 1) {
-            boolean anyOrder = NativeTypes.isSmall(child) || NativeTypes.mode(function).equals("LEGACY");
-            return Arrays.asList(sum(sql, only, (String) types.get(0), anyOrder ? null : LONGEST));
+            return Arrays.asList(wholeSum("", sql, only, NativeTypes.isSmall(child), NativeTypes.mode(function)));
         }
         if (name.equals("Average") && NativeTypes.isWhole(child.dataType()) && types.size() == 2) {
-            return Arrays.asList("coalesce(" + sum(sql, only, (String) types.get(0), EXACT_AS_DOUBLE) + ", 0)", count);
+            return Arrays.asList("coalesce(CAST(sum(" + sql + ")" + only + " AS DOUBLE), 0)", count);
         }
         throw new NativeSql.Declined("aggregate " + name + " of " + type);
     }
 
-    /** Returns a sum; if there is a bound, an error where a part of the rows might have a larger one than that. */
-    static String sum(String sql, String only, String type, String bound) {
-        return sum("", sql, only, type, bound);
-    }
-
-    /** Returns a sum of all values, or of different ones alone; the bound is asked of all of them. */
+    /** Returns a sum of decimals, or an error if the sum of their absolute values exceeds the bound; null is no bound. */
     static String sum(String distinct, String sql, String only, String type, String bound) {
         String sum = "sum(" + distinct + sql + ")" + only;
         if (bound != null) {
-            String whole = bound.startsWith("CAST") ? sql : "CAST(" + sql + " AS BIGINT)";
-            sum = "CASE WHEN sum(abs(" + whole + "))" + only + " > " + bound + " THEN error('a sum that may not fit') ELSE "
-                    + sum + " END";
+            sum = "CASE WHEN sum(abs(" + sql + "))" + only + " > " + bound + " THEN error('a sum that may not fit') ELSE " + sum + " END";
         }
         return "CAST(" + sum + " AS " + type + ")";
+    }
+
+    /**
+     * Returns a sum of whole numbers as a bigint.
+     *
+     * @param isSmall whether no number of rows that exists can exceed a bigint
+     * @param mode what Spark does where the sum does not fit: it wraps around (LEGACY), or fails. Whether it fails may
+     *     depend on the order of the rows, unless the positive numbers alone fit, and the negative ones alone: then no
+     *     order fails.
+     */
+    static String wholeSum(String distinct, String sql, String only, boolean isSmall, String mode) {
+        String sum = "sum(" + distinct + sql + ")" + only;
+        if (isSmall) {
+            return "CAST(" + sum + " AS BIGINT)";
+        }
+        if (mode.equals("LEGACY")) {
+            return NativeTypes.wrapped(sum);
+        }
+        String positive = "sum(" + distinct + "greatest(" + sql + ", 0))" + only;
+        return "CAST(CASE WHEN " + positive + " > " + LONGEST + " OR " + positive + " - " + sum + " > " + NativeTypes.TWO_TO_63
+                + " THEN error('a sum that may not fit') ELSE " + sum + " END AS BIGINT)";
     }
 }

@@ -16,6 +16,8 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.StructType;
 
 import scala.collection.immutable.Seq;
@@ -65,7 +67,12 @@ final class NativeFolders {
             AttributeReference column = (AttributeReference) each;
             if (has(scan, column)) {
                 int place = schema.fieldIndex(column.name());
-                found.add(NativeTypes.literal(row.get(place, column.dataType()), column.dataType()));
+                Object value = row.get(place, column.dataType());
+                if (value instanceof Decimal && ((Decimal) value).scale() != ((DecimalType) column.dataType()).scale()) {
+                    // Spark's value of a folder keeps the digits of its name, and its rows read them in the column's scale.
+                    throw new NativeSql.Declined("a decimal folder name with another scale than its column");
+                }
+                found.add(NativeTypes.literal(value, column.dataType()));
             }
         }
         return found;

@@ -23,7 +23,7 @@ final class NativeFunctions {
             return NativeTexts.like((Like) one);
         }
         if (DATE_PARTS.contains(name)) {
-            return "CAST(" + DATE_FUNCTIONS.get(DATE_PARTS.indexOf(name)) + "(" + NativeSql.part(parts, 0) + ") AS INTEGER)";
+            return "CAST(" + DATE_FUNCTIONS.get(DATE_PARTS.indexOf(name)) + "(" + NativeTypes.finite(NativeSql.part(parts, 0)) + ") AS INTEGER)";
         }
         if (name.equals("UnscaledValue")) {
             BigDecimal unit = BigDecimal.TEN.pow(((DecimalType) Catalyst.first(one).dataType()).scale());
@@ -42,7 +42,7 @@ final class NativeFunctions {
             return joined.append(")").toString(); // null if one part is, as in Spark
         }
         if (name.equals("DateAdd") || name.equals("DateSub")) {
-            return "CAST((" + NativeSql.part(parts, 0) + (name.equals("DateAdd") ? " + " : " - ") + NativeSql.part(parts, 1) + ") AS DATE)";
+            return "CAST((" + NativeTypes.finite(NativeSql.part(parts, 0)) + (name.equals("DateAdd") ? " + " : " - ") + NativeSql.part(parts, 1) + ") AS DATE)";
         }
         if (name.equals("StartsWith") || name.equals("EndsWith") || name.equals("Contains")) {
             String function = name.equals("StartsWith") ? "starts_with" : name.equals("EndsWith") ? "suffix" : "contains";

@@ -71,7 +71,7 @@ final class NativeGroups {
             return name.toLowerCase(Locale.ROOT) + "(" + NativeSql.of(child) + ")" + only;
         }
         if (name.equals("Sum")) {
-            return sum(child, distinct, only, NativeTypes.mode(function).equals("LEGACY"));
+            return sum(child, distinct, only, NativeTypes.mode(function));
         }
         if (name.equals("Average")) {
             return average(function, child, distinct, only);
@@ -79,7 +79,7 @@ final class NativeGroups {
         throw new NativeSql.Declined("aggregate " + name);
     }
 
-    private static String sum(Expression child, String distinct, String only, boolean wraps) throws NativeSql.Declined {
+    private static String sum(Expression child, String distinct, String only, String mode) throws NativeSql.Declined {
         if (Catalyst.name(child).equals("UnscaledValue")) {
             return unscaled(child, distinct, only, "BIGINT");
         }
@@ -92,7 +92,7 @@ final class NativeGroups {
         if (!NativeTypes.isWhole(child.dataType())) {
             throw new NativeSql.Declined("a sum of " + Catalyst.type(child));
         }
-        return NativeAggregate.sum(distinct, sql, only, "BIGINT", wraps || NativeTypes.isSmall(child) ? null : NativeAggregate.LONGEST);
+        return NativeAggregate.wholeSum(distinct, sql, only, NativeTypes.isSmall(child), mode);
     }
 
     /** Returns the sum of the digits of decimals: that of the decimals is faster, and its digits are the same. */
@@ -104,14 +104,15 @@ final class NativeGroups {
     }
 
     /**
-     * Returns an average. Of whole numbers it is a quotient of doubles, which are exact up to a bound; of decimals, a
-     * quotient of whole numbers that is rounded half up, as Spark's decimals are.
+     * Returns an average. Of whole numbers it is a quotient of doubles: Spark adds them as doubles, so its sum is rounded
+     * above 2 to the 53rd, and DuckDB's is exact. Of decimals it is a quotient of whole numbers that is rounded half up,
+     * as Spark's decimals are.
      */
     private static String average(AggregateFunction function, Expression child, String distinct, String only) throws NativeSql.Declined {
         String sql = NativeSql.of(child);
         String count = "count(" + distinct + sql + ")" + only;
         if (NativeTypes.isWhole(child.dataType())) {
-            String sum = NativeAggregate.sum(distinct, sql, only, "DOUBLE", NativeAggregate.EXACT_AS_DOUBLE);
+            String sum = "CAST(sum(" + distinct + sql + ")" + only + " AS DOUBLE)";
             return "CASE WHEN " + count + " = 0 THEN NULL ELSE " + sum + " / CAST(" + count + " AS DOUBLE) END";
         }
         if (!NativeTypes.isSummedExactly(child.dataType())) {

@@ -41,6 +41,11 @@ final class NativeResults {
         count(plan);
     }
 
+    /** Whether this thread spells a query: the values of its subqueries are checked before its rows are computed. */
+    static boolean checksValues() {
+        return SPELLED.get() != null;
+    }
+
     /** Marks the aggregates that stand in a plan again, with what is made of their results. */
     private void count(LogicalPlan plan) {
         if (NativeQuery.sumsUp(plan)) {

@@ -18,6 +18,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.InSet;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.execution.FileSourceScanExec;
@@ -60,6 +61,9 @@ final class NativeScan {
         if (scan.conf().getConfString("spark.sql.parquet.fieldId.read.enabled", "false").equals("true")) {
             throw new NativeSql.Declined("columns that are found by their ids");
         }
+        if (new ParquetOptions(relation.options(), scan.conf()).ignoreCorruptFiles()) {
+            throw new NativeSql.Declined("corrupt files that are ignored"); // which rows of them are read depends on the reader
+        }
         if (scan.bucketedScan()) {
             throw new NativeSql.Declined("a bucketed table");
         }
@@ -97,8 +101,18 @@ final class NativeScan {
 
     /** Checks the days that a filter of the files names: Spark's filters of Parquet take some for others. */
     private static void checkDays(Expression one) throws NativeSql.Declined {
-        if (one instanceof Literal && one.dataType().catalogString().equals("date")) {
+        boolean isDay = one.dataType().catalogString().equals("date");
+        if (isDay && one instanceof Literal) {
             NativeTypes.literal(((Literal) one).value(), one.dataType());
+        }
+        if (isDay && Catalyst.name(one).contains("Subquery") && !NativeResults.checksValues()) {
+            throw new NativeSql.Declined("a filter of files by a day that a subquery gives");
+        }
+        if (one instanceof InSet && ((InSet) one).child().dataType().catalogString().equals("date")) {
+            scala.collection.Iterator<?> days = ((InSet) one).hset().iterator();
+            while (days.hasNext()) {
+                NativeTypes.literal(days.next(), ((InSet) one).child().dataType());
+            }
         }
         for (Object part : Catalyst.each(one.children())) {
             checkDays((Expression) part);

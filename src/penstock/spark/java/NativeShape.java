@@ -82,7 +82,7 @@ final class NativeShape {
     }
 
     private static LogicalPlan split(Aggregate plan) {
-        Map<String, Object> functions = new LinkedHashMap<>();
+        Map<Object, Object> functions = new LinkedHashMap<>();
         List<NamedExpression> above = new ArrayList<>();
         boolean isPlain = true;
         for (Object each : Catalyst.each(plan.aggregateExpressions())) {
@@ -93,7 +93,9 @@ final class NativeShape {
         List<NamedExpression> below = new ArrayList<>();
         for (Object group : Catalyst.each(plan.groupingExpressions())) {
             isPlain = isPlain || !(group instanceof AttributeReference);
-            below.add((NamedExpression) group);
+            if (group instanceof NamedExpression) { // a constant has no name, and nothing above refers to it
+                below.add((NamedExpression) group);
+            }
         }
         if (isPlain) {
             return plan;
@@ -116,9 +118,9 @@ final class NativeShape {
     }
 
     /** Returns an expression with columns in place of its aggregate functions, which are collected. */
-    private static Expression withColumns(Expression one, Map<String, Object> functions) {
+    private static Expression withColumns(Expression one, Map<Object, Object> functions) {
         if (one instanceof AggregateExpression) {
-            String key = Catalyst.key(one);
+            Object key = one.deterministic() ? one.canonicalized() : new Object(); // two calls may give different values
             if (!functions.containsKey(key)) {
                 String name = Catalyst.name(((AggregateExpression) one).aggregateFunction());
                 functions.put(key, alias(one, name));

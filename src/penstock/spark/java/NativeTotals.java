@@ -65,12 +65,11 @@ final class NativeTotals {
                     + ") THEN NULL ELSE CAST(sum(" + first + ") AS " + type + ") END";
         }
         if (name.equals("Sum") && NativeTypes.isWhole(child.dataType())) {
-            return NativeAggregate.sum(first, "", type, NativeTypes.mode(function).equals("LEGACY") ? null : NativeAggregate.LONGEST);
+            return NativeAggregate.wholeSum("", first, "", false, NativeTypes.mode(function));
         }
         if (name.equals("Average") && NativeTypes.isWhole(child.dataType())) {
             String count = "sum(" + NativeSql.column((AttributeReference) buffers.get(1)) + ")";
-            return "CASE WHEN " + count + " = 0 THEN NULL ELSE " + NativeAggregate.sum(first, "", "DOUBLE", NativeAggregate.EXACT_AS_DOUBLE)
-                    + " / CAST(" + count + " AS DOUBLE) END";
+            return "CASE WHEN " + count + " = 0 THEN NULL ELSE sum(" + first + ") / CAST(" + count + " AS DOUBLE) END";
         }
         throw new NativeSql.Declined("aggregate " + name + " of " + Catalyst.type(child) + " after an exchange");
     }

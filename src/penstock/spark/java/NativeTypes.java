@@ -22,6 +22,11 @@ final class NativeTypes {
     /** 5 and 14 October 1582, in days since 1970. */
     private static final long NO_DAYS_FROM = -141_437;
     private static final long NO_DAYS_TO = -141_428;
+    /** 1 January of the year 1, and 31 December of the year 9999. */
+    private static final long FIRST_DAY = -719_162;
+    private static final long LAST_DAY = 2_932_896;
+    static final String TWO_TO_63 = "9223372036854775808::HUGEINT";
+    private static final String TWO_TO_64 = "18446744073709551616::HUGEINT";
 
     static {
         String[] words = ("boolean BOOLEAN tinyint TINYINT smallint SMALLINT int INTEGER bigint BIGINT float FLOAT "
@@ -64,6 +69,9 @@ final class NativeTypes {
             if (day >= NO_DAYS_FROM && day <= NO_DAYS_TO) { // Spark's filters of Parquet take it for a later day
                 throw new NativeSql.Declined("a day that the Julian and the Gregorian calendar left out");
             }
+            if (day < FIRST_DAY || day > LAST_DAY) { // Spark's filters of Parquet fail on some, and DuckDB takes two for infinite
+                throw new NativeSql.Declined("a day before the year 1, or after the year 9999");
+            }
             return "(DATE '1970-01-01' + " + text + ")";
         }
         if (name.equals("FLOAT") || name.equals("DOUBLE")) {
@@ -72,6 +80,18 @@ final class NativeTypes {
             }
         }
         return "CAST('" + text + "' AS " + name + ")";
+    }
+
+    /** Returns a date, or an error if DuckDB takes it for infinite: it has no year then, and no next day. */
+    static String finite(String date) {
+        return "CASE WHEN isinf(" + date + ") THEN error('a date that DuckDB reads as infinite') ELSE " + date + " END";
+    }
+
+    /** Returns a whole number of any size as the bigint that remains if only the lowest 64 bits are kept. */
+    static String wrapped(String number) {
+        String rest = "(" + number + " % " + TWO_TO_64 + ")";
+        return "CAST(CASE WHEN " + rest + " >= " + TWO_TO_63 + " THEN " + rest + " - " + TWO_TO_64 + " WHEN " + rest + " < -" + TWO_TO_63
+                + " THEN " + rest + " + " + TWO_TO_64 + " ELSE " + rest + " END AS BIGINT)";
     }
 
     private static String quoted(String text) {

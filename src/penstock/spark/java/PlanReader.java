@@ -68,7 +68,7 @@ public final class PlanReader {
         List<Object> keys = new ArrayList<>();
         for (Object column : Catalyst.each(plan.output())) {
             ids.add(Catalyst.id((Attribute) column));
-            keys.add(Catalyst.key((Attribute) column));
+            keys.add(ExpressionKeys.of((Attribute) column));
         }
         List<Object> references = new ArrayList<>();
         Map<String, Object> aliases = new HashMap<>();
@@ -153,7 +153,7 @@ public final class PlanReader {
                     moved.put(Catalyst.id(alias.toAttribute()), Catalyst.id((Attribute) child));
                 }
                 if (child.deterministic()) {
-                    renames.put(Catalyst.key(child), Catalyst.key(alias.toAttribute()));
+                    renames.put(ExpressionKeys.of(child), ExpressionKeys.of(alias.toAttribute()));
                 }
             }
         }

@@ -1,0 +1,70 @@
+package penstock;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.WeakHashMap;
+
+import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
+
+import scala.collection.immutable.Seq;
+
+/**
+ * Keys of expressions: two keys are equal if and only if the expressions compute the same value of the same columns.
+ *
+ * Spark's text of an expression is ambiguous: it elides long argument lists, prints string literals without quotes, and
+ * omits the plans of subqueries. So a key is the text with a number, and equal expressions (`canonicalized`, `equals`)
+ * share a number. A number is valid as long as one of its expressions is reachable, and is never used again.
+ */
+public final class ExpressionKeys {
+    private static final Map<Object, Object> NUMBERS = new WeakHashMap<>();
+    private static final TreeNodeTag<Object> BY_POSITION = new TreeNodeTag<Object>("penstock.by-position");
+    /** Tells positions from the ids of columns, which have the id of their JVM. */
+    private static final UUID NO_JVM = new UUID(0, 0);
+    private static long last;
+
+    /** Returns the key of an expression. That of a column is its id; that of a nondeterministic expression is new. */
+    public static String of(Expression expression) {
+        Expression canonical = expression.canonicalized();
+        return canonical instanceof AttributeReference ? canonical.toString() : canonical + "~" + number(canonical);
+    }
+
+    /** Returns the key of an expression in which input columns are identified by their position. */
+    public String byPosition(Expression expression, Seq<Attribute> input) {
+        List<Object> ids = new ArrayList<>();
+        for (Object column : Catalyst.each(input)) {
+            ids.add(((Attribute) column).exprId());
+        }
+        Expression normalized = normalized(expression, ids);
+        expression.setTagValue(BY_POSITION, normalized); // keeps its number valid
+        return of(normalized);
+    }
+
+    private static Expression normalized(Expression expression, List<Object> ids) {
+        if (expression instanceof AttributeReference) {
+            int position = ids.indexOf(((AttributeReference) expression).exprId());
+            return position < 0 ? expression : ((AttributeReference) expression).withExprId(new ExprId(position, NO_JVM));
+        }
+        List<Expression> parts = new ArrayList<>();
+        for (Object part : Catalyst.each(expression.children())) {
+            parts.add(normalized((Expression) part, ids));
+        }
+        return parts.isEmpty() ? expression : (Expression) (Object) expression.withNewChildren(PythonUtils.toSeq(parts));
+    }
+
+    private static synchronized long number(Expression canonical) {
+        Object known = canonical.deterministic() ? NUMBERS.get(canonical) : null;
+        if (known != null) {
+            return ((Long) known).longValue();
+        }
+        last++;
+        NUMBERS.put(canonical, last);
+        return last;
+    }
+}

@@ -1,0 +1,92 @@
+"""What is remembered of native computations that failed, and which releases of DuckDB are used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock import Environment
+from penstock.native import engine
+from penstock.spark import native_failures
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+ONE_TASK = {"execution.batch.adaptive.whole-query-threshold": 1}
+
+
+def years(spark: SparkSession, folder: Path) -> DataFrame:
+    """Return a query that DuckDB cannot compute: it reads one of the days as infinite."""
+    keys, days = pa.array([1, 1, 2], pa.int32()), pa.array([2147483647, 0, 1], pa.int32()).cast(pa.date32())
+    pq.write_table(pa.table({"k": keys, "d": days}), folder / "a.parquet")
+    return spark.read.parquet(str(folder)).selectExpr("k", "year(d) y").groupBy("k").sum("y")
+
+
+def choice(env: Environment) -> tuple[str, str, str]:
+    """Return what the last job's native decision says: what was chosen, why, and what happened instead."""
+    assert env.last_job is not None
+    decision = next(decision for decision in env.last_job.decisions if decision.kind == "native")
+    return str(decision.chosen), decision.reason, str(decision.outcome.get("instead", ""))
+
+
+def test_what_failed_is_not_tried_again(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    env, rows = Environment(spark, config=ONE_TASK, progress=False), []
+    choices = []
+    for _ in range(2):
+        rows.append(sorted(map(tuple, env.collect(years(spark, tmp_path)))))
+        choices.append(choice(env))
+    assert rows == [[(1, 5881580 + 1970), (2, 1970)]] * 2
+    assert choices[0][0] == "DuckDB, in one task"
+    assert choices[0][2] == "Spark computes it"
+    assert choices[1][0] == "not in one task of DuckDB"
+    assert "DuckDB failed on it before" in choices[1][1]
+    assert caplog.text.count("Spark computes what DuckDB could not") == 1
+
+
+def test_a_file_that_changed_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Such a failure says nothing about the next query."""
+    plan = years(spark, tmp_path)
+    from penstock.spark.catalyst import analyzed_plan
+    from penstock.spark.jvm import Bridge
+
+    bridge = Bridge(spark)
+    handle = analyzed_plan(bridge, plan)._handle
+    native_failures.remember(bridge, handle, "a.parquet has changed since the query was planned")
+    assert native_failures.failed_before(bridge, handle) is None
+    native_failures.remember(bridge, handle, "a sum that may not fit")
+    assert native_failures.failed_before(bridge, handle) == "DuckDB failed on it before (a sum that may not fit)"
+
+
+@pytest.mark.parametrize(
+    ("version", "is_supported"),
+    [
+        ("0.10.3", False),
+        ("1.1.3", False),
+        ("1.4.5", False),
+        ("1.5.0", True),
+        ("1.5.6", True),
+        ("1.10.0", True),
+        ("2.0.1", True),
+        ("2.0.0.dev12", True),
+        ("2.1.0", False),
+        ("3.0", False),
+    ],
+)
+def test_supported_releases(version: str, is_supported: bool) -> None:
+    assert (engine.unsupported(version) is None) == is_supported
+
+
+def test_another_release_is_not_used(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_failures, "version", lambda _: "1.1.3")
+    env = Environment(spark, config=ONE_TASK, progress=False)
+    pq.write_table(pa.table({"k": [1, 1, 2]}), tmp_path / "a.parquet")
+    env.collect(spark.read.parquet(str(tmp_path)).groupBy("k").count())
+    assert choice(env)[:2] == (
+        "not in one task of DuckDB",
+        "DuckDB 1.1.3 is not supported: install 1.5 to 2.0",
+    )
