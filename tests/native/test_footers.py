@@ -20,7 +20,8 @@ def test_a_footer(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"id": pa.array(range(25), pa.int64())}), path, row_group_size=10)
     footer = footer_of(str(path), 1, 2)
-    assert footer.columns == (("id", "int64"),)
+    assert [(column.name, column.type, column.annotation) for column in footer.columns] == [("id", "int64", "NONE")]
+    assert footer.columns[0].formats >= {"SNAPPY", "PLAIN"}
     assert [(one.first, one.rows) for one in footer.groups] == [(0, 10), (10, 10), (20, 5)]
     assert footer.rows == 25
     path.unlink()

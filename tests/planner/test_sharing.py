@@ -63,7 +63,7 @@ CASES = {
             f"select k, {LONG.format('v')} + 1 as a, {LONG.format('w')} as b from t group by k"
             f" union all select k, {LONG.format('v')}, {LONG.format('w')} from t group by k"
         ),
-        [],
+        ["Aggregate"],
     ),
     "distinct and filtered": (
         (

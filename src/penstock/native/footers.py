@@ -126,7 +126,8 @@ class Footer:
         calendar
             As of `files.Files`.
         """
-        by_name = self._by_name(path)
+        self._check_names(path, read)
+        by_name = {column.name: column for column in self.columns}
         for column in read:
             stored = by_name.get(column.name)
             if stored is None:
@@ -146,13 +147,15 @@ class Footer:
         if types & {"string", "decimal"} and not _WRITERS.match(self.writer):
             raise NotNativeError(f"{path} comes from {self.writer or 'an unknown writer'}")
 
-    def _by_name(self, path: str) -> dict[str, FileColumn]:
-        """Return the columns by their names, which must differ in more than case: DuckDB renames those that do not."""
+    def _check_names(self, path: str, read: Sequence[Column]) -> None:
+        """Raise if DuckDB may know a column by another name: of names that differ in case only, it renames all but one."""
         names = Counter(column.name.lower() for column in self.columns)
-        repeated = {name for name, count in names.items() if count > 1 or name in _ADDED}
-        if repeated:
-            raise NotNativeError(f"{path} has a column {min(repeated)} that DuckDB renames")
-        return {column.name: column for column in self.columns}
+        repeated = {name for name, count in names.items() if count > 1}
+        added = _ADDED & names.keys()
+        renamed = [column.name for column in read if re.sub(r"(_\d+)+$", "", column.name.lower()) in repeated]
+        renamed += [column.name for column in read if column.name.lower() in repeated]
+        if renamed or added:
+            raise NotNativeError(f"{path} has a column {min([*renamed, *added])} that DuckDB renames")
 
 
 @lru_cache(maxsize=_KEPT)
