@@ -148,7 +148,7 @@ class Footer:
             raise NotNativeError(f"{path} comes from {self.writer or 'an unknown writer'}")
 
     def _check_names(self, path: str, read: Sequence[Column]) -> None:
-        """Raise if DuckDB may know a column by another name: of names that differ in case only, it renames all but one."""
+        """Raise if DuckDB may rename a column: it does if names differ in case only."""
         names = Counter(column.name.lower() for column in self.columns)
         repeated = {name for name, count in names.items() if count > 1}
         added = _ADDED & names.keys()
