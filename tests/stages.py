@@ -24,6 +24,7 @@ class Ran:
 def stages(spark: SparkSession, job: Any, name: str = "") -> Any:
     """Return the stages that ran for the vertices of a job whose names contain a text."""
     found = {}
+    spark._jsc.sc().listenerBus().waitUntilEmpty()  # the store is filled behind the job
     tracker = spark.sparkContext.statusTracker()
     store = spark._jsc.sc().statusStore()
     for execution in job.vertices:

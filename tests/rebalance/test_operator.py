@@ -22,6 +22,7 @@ from penstock.spark import barrier
 from penstock.spark.barrier import _CHECKSUMS, task_slots
 from penstock.spark.jvm import Bridge
 from tests.conftest import OFF
+from tests.stages import stages
 from tests.test_cluster import cluster
 
 if TYPE_CHECKING:
@@ -245,6 +246,26 @@ def test_a_rescale_reads_neighbours_only(spark: SparkSession, consumers: int, ea
     assert max(row.n for row in found) == each
     rows = env.collect(penstock.rescale(spark.range(0, 2000, 1, 4), consumers).dataframe())
     assert sorted(row.id for row in rows) == list(range(2000))
+
+
+@pytest.mark.parametrize(
+    ("rows", "writers", "consumers", "expected"),
+    [
+        (1200, 2, 3, (200, 400, 600)),  # two readers share the three subpartitions of the first task
+        (1200, 4, 6, (150, 150, 300, 150, 150, 300)),
+        (1200, 3, 2, (400, 800)),
+        (1200, 6, 4, (200, 400, 200, 400)),
+    ],
+)
+def test_a_rescale_divides_tasks_as_flink_does(
+    spark: SparkSession, rows: int, writers: int, consumers: int, expected: tuple[int, ...]
+) -> None:
+    """The rows that each task of the finished stage has read tell which upstream tasks it reads."""
+    env = penstock.Environment(spark, config=OFF, progress=False)
+    df = penstock.rescale(spark.range(0, rows, 1, writers), consumers).map_in_arrow(places, "n bigint, first bigint")
+    assert len(env.collect(df)) == consumers
+    (read,) = [stage.read_per_task for stage in stages(spark, env.last_job) if stage.shuffle_read]
+    assert read == expected
 
 
 @pytest.mark.parametrize(("option", "said", "expected"), [(None, None, 4), (6, None, 6), (6, 2, 2), (None, 3, 3)])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import RebalanceError
-from penstock.rebalance.record_writer import AdaptiveLoadBasedRecordWriter, ChannelLoad, rescale_channels
+from penstock.rebalance.record_writer import AdaptiveLoadBasedRecordWriter, ChannelLoad
 
 E, S, M, L = (0, 0), (1, 10), (2, 20), (3, 30)
 # traverse size, channels as (buffers, bytes), the channels that are chosen one after the other
@@ -77,27 +77,3 @@ def test_what_is_chosen_is_the_least_loaded_of_its_window(rounds: Any, traverse:
 def test_bad_sizes(channels: int, traverse: int) -> None:
     with pytest.raises(RebalanceError):
         AdaptiveLoadBasedRecordWriter(channels, traverse)
-
-
-@pytest.mark.parametrize(
-    ("writers", "readers", "expected"),
-    [
-        (2, 4, [[0, 1], [2, 3]]),
-        (4, 2, [[0], [0], [1], [1]]),
-        (2, 6, [[0, 1, 2], [3, 4, 5]]),
-        (6, 2, [[0], [0], [0], [1], [1], [1]]),
-        (3, 3, [[0], [1], [2]]),
-        (2, 3, [[0, 1], [2]]),
-        (3, 2, [[0], [0], [1]]),
-        (1, 3, [[0, 1, 2]]),
-    ],
-)
-def test_rescale(writers: int, readers: int, expected: Any) -> None:
-    assert [list(rescale_channels(writer, writers, readers)) for writer in range(writers)] == expected
-
-
-@given(st.integers(1, 20), st.integers(1, 20))
-def test_rescale_reaches_every_reader(writers: Any, readers: Any) -> None:
-    found = [reader for writer in range(writers) for reader in rescale_channels(writer, writers, readers)]
-    assert set(found) == set(range(readers))
-    assert len(found) == max(writers, readers)

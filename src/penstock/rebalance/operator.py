@@ -37,6 +37,7 @@ from penstock.rebalance.pandas_function import PandasFunction
 from penstock.rebalance.rendezvous_server import rendezvous_of
 from penstock.rebalance.reports import drop_with, new_reports
 from penstock.rebalance.task import ExchangeSpec, ExchangeTask
+from penstock.sizing import pointwise
 from penstock.spark.barrier import BOUNDARY, narrow_partitions, task_slots
 from penstock.spark.jvm import Bridge
 from penstock.spark.python_functions import with_broadcasts
@@ -262,6 +263,7 @@ _SENT = (
     errors,
     credit,
     pandas_function,
+    pointwise,
     protocol,
     pulled,
     record_writer,

@@ -84,19 +84,3 @@ class AdaptiveLoadBasedRecordWriter:
             ):
                 best = channel
         return best
-
-
-def rescale_channels(writer: int, writers: int, readers: int) -> range:
-    """Return the readers that a writer of a rescale sends to: neighbours, so that each reader has a writer.
-
-    Parameters
-    ----------
-    writer
-        Which of the writers.
-    writers, readers
-        How many there are.
-    """
-    if writers >= readers:
-        reader = writer * readers // writers
-        return range(reader, reader + 1)
-    return range(-(-writer * readers // writers), -(-(writer + 1) * readers // writers))

@@ -15,8 +15,9 @@ from pyspark.accumulators import AccumulatorParam
 
 from penstock.errors import LostConnectionError, RebalanceError
 from penstock.rebalance.credit import ChannelCredit, CreditLimits
-from penstock.rebalance.record_writer import AdaptiveLoadBasedRecordWriter, ChannelLoad, rescale_channels
+from penstock.rebalance.record_writer import AdaptiveLoadBasedRecordWriter, ChannelLoad
 from penstock.rebalance.transport import Peer, Received, Transport
+from penstock.sizing.pointwise import readers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -68,7 +69,7 @@ class ExchangeSpec:
         writers = tasks if self.writers is None else self.writers
         if writer >= writers:
             return range(0)
-        return rescale_channels(writer, writers, self.readers) if self.pointwise else range(self.readers)
+        return readers_of(writer, writers, self.readers) if self.pointwise else range(self.readers)
 
 
 @dataclass(frozen=True, slots=True)

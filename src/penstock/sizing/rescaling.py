@@ -1,11 +1,12 @@
 """What the tasks after a rescale read: the rows of a few upstream tasks each. Pure arithmetic.
 
-As with Flink's pointwise edges, tasks are assigned in order and as evenly as possible.
+`pointwise` says which tasks are connected. The readers of a writer share its subpartitions, in order.
 """
 
 from __future__ import annotations
 
 from penstock.sizing.packing import spread_by_count
+from penstock.sizing.pointwise import readers_of, writers_of
 from penstock.sizing.skew_cut import Slice
 
 
@@ -22,9 +23,10 @@ def rescaled(writers: int, subpartitions: int, readers: int) -> list[tuple[Slice
         The number of tasks that read them.
     """
     if readers <= writers:
-        return [(Slice((0, subpartitions), span),) for span in spread_by_count(writers, readers)]
+        sources = (writers_of(reader, writers, readers) for reader in range(readers))
+        return [(Slice((0, subpartitions), (source.start, source.stop)),) for source in sources]
     return [
         (Slice(part, (writer, writer + 1)) if part[0] < part[1] else Slice((0, 0)),)
-        for writer, (first, last) in enumerate(spread_by_count(readers, writers))
-        for part in spread_by_count(subpartitions, last - first)
+        for writer in range(writers)
+        for part in spread_by_count(subpartitions, len(readers_of(writer, writers, readers)))
     ]
