@@ -329,6 +329,13 @@ ASKED = {
         [5],
         5,
     ),
+    "the sources' default alone": ({SOURCES_DEFAULT: 5}, lambda env, path: env.read(Asked(path)), [5], 5),
+    "the sources' default above the job's maximum": (
+        {SOURCES_DEFAULT: 8, MAXIMUM: 6},
+        lambda env, path: env.read(Asked(path)),
+        [6],
+        6,
+    ),
     "inference is off": (
         {"parallelism.default": 3, f"{INFER}.enabled": False},
         lambda env, path: env.read(Asked(path)),
@@ -364,6 +371,7 @@ def test_who_is_asked_and_with_which_bound(spark: SparkSession, tables: Any, nam
     assert Asked.bounds == 2 * bounds
     (scan,) = [execution for execution in env.last_job.vertices if "Source" in execution.vertex.name]
     assert scan.parallelism == expected
+    assert tasks_of_last_stage(spark, [f"penstock-{env.last_job.id}-{scan.vertex.id}"]) == expected
 
 
 class Nothing(StreamGraphOptimizationStrategy):

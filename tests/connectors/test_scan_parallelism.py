@@ -28,7 +28,7 @@ EVERYWHERE = SourceBounds(4, everywhere=4, job_from="parallelism.default")
         (ScanOptions(infer=False, infer_max=2), None, -1, JOB, 128, "default of 128 applies (Penstock's default)"),
         (ScanOptions(), None, -1, SourceBounds(128, default=50), 50, f"applies ({DEFAULT_SOURCE_PARALLELISM.key})"),
         (ScanOptions(), None, -1, SourceBounds(128, vertex=9, vertex_from="x"), 9, "upper bound of 9 applies (x)"),
-        # whoever ignores the bound it is asked with is clipped to the vertex's maximum, which is the job's
+        # a source that ignores the bound it is asked with gets no more than that bound
         (
             ScanOptions(),
             None,
@@ -37,8 +37,14 @@ EVERYWHERE = SourceBounds(4, everywhere=4, job_from="parallelism.default")
             128,
             "the source asks for 700 tasks, but the job's maximum is 128 (Penstock's default)",
         ),
-        (ScanOptions(), None, 700, SourceBounds(128, default=50), 128, "the job's maximum is 128 (Penstock's default)"),
+        (ScanOptions(), None, 700, SourceBounds(128, default=5), 5, f"sources is 5 ({DEFAULT_SOURCE_PARALLELISM.key})"),
         (ScanOptions(), None, 700, SourceBounds(128, default=200), 200, f"is 200 ({DEFAULT_SOURCE_PARALLELISM.key})"),
+        (ScanOptions(), None, 700, SourceBounds(128, default=5, vertex=300, step=300), 5, "maximum for sources is 5"),
+        (ScanOptions(), None, 700, SourceBounds(128, default=200, vertex=300, step=300), 200, "for sources is 200"),
+        (ScanOptions(), None, 700, SourceBounds(128, default=400, vertex=300, step=300), 300, "step's maximum is 300"),
+        (ScanOptions(), None, 700, SourceBounds(128, vertex=300, step=300), 128, "the job's maximum is 128"),
+        (ScanOptions(infer_max=9), None, 700, SourceBounds(128, default=5), 5, "the maximum for sources is 5"),
+        (ScanOptions(kind_max=1000), None, 700, SourceBounds(128, default=5), 5, "the maximum for sources is 5"),
         (ScanOptions(), None, 700, SourceBounds(128, vertex=9), 9, f"this step's maximum is 9 ({MAX_PARALLELISM.key})"),
         (ScanOptions(), None, 7, EVERYWHERE, 4, "the job's maximum is 4 (parallelism.default)"),
         # parallelism.default is the last of the bounds: where one of the others is set, it bounds nothing

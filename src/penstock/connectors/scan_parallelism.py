@@ -44,18 +44,18 @@ class SourceBounds:
     Parameters
     ----------
     job
-        The bound of all vertices, be it only the one they have by default.
+        The bound of all vertices; always a number, if only Penstock's default.
     default
-        ``default-source-parallelism``, or None.
+        ``default-source-parallelism``, which replaces the bound of the job for sources; or None.
     vertex
-        The vertex's maximum as far as somebody said it: the vertex's own or ``max-parallelism``; else None.
+        The user's maximum for this vertex, else ``max-parallelism``; None if neither is set. It bounds `default` too.
     everywhere
-        ``parallelism.default``, or None: what a source gets that must not infer. It bounds an answer only where it is
-        the bound of the job (FLIP-379).
+        ``parallelism.default``, or None: the parallelism of a source that must not infer. It bounds an answer only if
+        it is the bound of the job (FLIP-379).
     job_from, vertex_from
         What sets the bounds of the job and of the vertex, in words.
     step
-        The most tasks that somebody gave the step itself, or None.
+        The user's maximum for this vertex, or None.
     """
 
     job: int
@@ -68,40 +68,36 @@ class SourceBounds:
 
     @property
     def upper(self) -> tuple[int, str]:
-        """What a source gets that has no answer, and what sets that."""
+        """The parallelism of a source that gives no number, and what sets it."""
         default = (self.job, self.job_from) if self.default is None else (self.default, DEFAULT_SOURCE_PARALLELISM.key)
         return default if self.vertex is None else min(default, (self.vertex, self.vertex_from), key=itemgetter(0))
 
     def asked(self, options: ScanOptions) -> int:
         """Return the bound that a source is asked with; its own maximum stands in for the job's."""
-        bound = self.default if options.infer_max is not None else self.default or self.job
-        return _least(bound, options.infer_max, options.kind_max, self.vertex)
+        return self._least(options)[0]
 
     def inferred(self, number: int, options: ScanOptions) -> tuple[int, str]:
-        """Return what becomes of a source's answer, and by which bound if it is more than that; else an empty text.
+        """Return a source's answer within the bound it is asked with, and the bound in words if it is exceeded.
 
-        A source that ignores the bound it is asked with gets what it wants as far as the vertex may have it.
+        Flink limits a source that ignores its bound by the maximum of the vertex only. Here, the bound holds for all
+        sources: it is what the user sets to limit how many tasks read at the same time.
         """
-        bounds = [
-            (options.infer_max, SCAN_INFER_MAX.key, ""),
-            (options.kind_max, "the maximum for this kind of source", ""),
-            (self.vertex, "this step's maximum", self.vertex_from),
-        ]
-        if options.infer_max is None:
-            bounds.append(max((self.job, "the job's maximum", self.job_from), self._default_bound, key=itemgetter(0)))
-        given = [(bound, name, origin) for bound, name, origin in bounds if bound is not None]
-        bound, name, origin = min(given, key=itemgetter(0))
+        bound, name, origin = self._least(options)
         if number <= bound:
             return number, ""
         return bound, f"{name} is {bound} ({origin})" if origin else f"{name} is {bound}"
 
-    @property
-    def _default_bound(self) -> tuple[int, str, str]:
-        return self.default or 0, "the job's maximum", DEFAULT_SOURCE_PARALLELISM.key
-
-
-def _least(*bounds: int | None) -> int:
-    return min(bound for bound in bounds if bound is not None)
+    def _least(self, options: ScanOptions) -> tuple[int, str, str]:
+        """Return the smallest of the bounds that apply, what it is, and what sets it (empty if that is the same)."""
+        bounds = [
+            (options.infer_max, SCAN_INFER_MAX.key, ""),
+            (options.kind_max, "the maximum for this kind of source", ""),
+            (self.vertex, "this step's maximum", self.vertex_from),
+            (self.default, "the maximum for sources", DEFAULT_SOURCE_PARALLELISM.key),
+        ]
+        if options.infer_max is None and self.default is None:
+            bounds.append((self.job, "the job's maximum", self.job_from))
+        return min(((bound, name, origin) for bound, name, origin in bounds if bound is not None), key=itemgetter(0))
 
 
 def is_asked(options: ScanOptions, static: int | None) -> bool:

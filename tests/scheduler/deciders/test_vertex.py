@@ -256,6 +256,33 @@ def test_sources_are_cut_as_they_were_asked() -> None:
     assert (decided.parallelism, decided.reason, decided.bytes_in) == (None, "Spark splits this source itself", 1000)
 
 
+SOURCES_DEFAULT = "execution.batch.adaptive.auto-parallelism.default-source-parallelism"
+MAXIMUM = "execution.batch.adaptive.auto-parallelism.max-parallelism"
+
+
+@pytest.mark.parametrize(
+    ("config", "step", "expected"),
+    [
+        ({}, None, 128),
+        ({SOURCES_DEFAULT: 5}, None, 5),
+        ({SOURCES_DEFAULT: 5}, 300, 5),
+        ({SOURCES_DEFAULT: 5}, 3, 3),
+        ({MAXIMUM: 6}, 300, 6),
+        ({MAXIMUM: 6, SOURCES_DEFAULT: 8}, None, 6),
+        ({MAXIMUM: 6, SOURCES_DEFAULT: 8}, 300, 8),
+        ({MAXIMUM: 6, SOURCES_DEFAULT: 8}, 7, 7),
+        ({MAXIMUM: 6, "scan.infer-parallelism.max": 9}, None, 6),
+        ({"parallelism.default": 4, SOURCES_DEFAULT: 5}, None, 5),
+    ],
+)
+def test_bounds_of_a_source_that_ignores_them(config: Any, step: int | None, expected: int) -> None:
+    job = Deciding("1 #> 2", sources={1: 1000}, config=config)
+    (vertex,) = job.manager.job_graph
+    decided = job._decider.decide(replace(vertex, max_parallelism=step), {1: 700})
+    assert decided.parallelism == expected
+    assert decided.reason.startswith("the source asks for 700 tasks, but")
+
+
 @pytest.mark.parametrize(
     ("sources", "expected"),
     [({1: 1000}, 40), ({1: 10}, 4), ({1: 100_000}, 128)],  # four for each task, at least four, at most the maximum

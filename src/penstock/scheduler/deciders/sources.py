@@ -124,18 +124,15 @@ class SourceDecider:
         return replace(source, options=options)
 
     def _bounds(self, vertex: JobVertex) -> SourceBounds:
-        settings = self._settings
-        said = [bound for bound in (vertex.max_parallelism, settings.own_maximum) if bound is not None]
-        least = min(said, default=None)
-        by_option = least == settings.own_maximum
+        settings, step = self._settings, vertex.max_parallelism
         return SourceBounds(
             settings.bounds.maximum,
             settings.source_default,
-            least,
+            settings.own_maximum if step is None else step,
             settings.default,
             job_from=settings.bounds.maximum_from,
-            vertex_from=MAX_PARALLELISM.key if by_option else "the most tasks of this step",
-            step=vertex.max_parallelism,
+            vertex_from=MAX_PARALLELISM.key if step is None else "the most tasks of this step",
+            step=step,
         )
 
     def _chosen(self, source: SourcePlan, vertex: JobVertex, inferred: int) -> tuple[int | None, str]:
