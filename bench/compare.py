@@ -5,7 +5,6 @@ every run. Medians, a table and a chart go to bench/results; a run that was stop
 """
 
 import argparse
-import datetime as dt
 import json
 import math
 import os
@@ -17,12 +16,11 @@ from pathlib import Path
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
-import pyspark
 from pyspark.sql import SparkSession
 
-import penstock
 from penstock import Environment
 from processes import machine_seconds
+from provenance import STATE, versions
 from rows import comparable
 from sail import VERSION, Sail
 
@@ -263,18 +261,21 @@ def main() -> None:
     for number in numbers:
         if number in times:
             continue
-        times[number] = bench.query(number, queries[number], arguments.rounds)
+        times[number] = {"measured": [STATE]} | bench.query(number, queries[number], arguments.rounds)
         kept.write_text(json.dumps(times, indent=1))
         print(
             f"Q{number}: " + ", ".join(f"{name} {statistics.median(times[number][name]):.2f} s" for name in bench.runs),
             flush=True,
         )
     times = {number: times[number] for number in sorted(times, key=int)}
+    states = ", ".join(
+        sorted({state for by_name in times.values() for state in by_name.get("measured", ["an older commit"])})
+    )
     rounds = sorted({len(one) for by_name in times.values() for name, one in by_name.items() if name in SYSTEMS})
     counted = "1 counted" if rounds == [1] else f"{' or '.join(map(str, rounds))} counted (as told for each query)"
     about = (
-        f"{arguments.data.name}, {dt.date.today()}: one run to warm up and {counted}, medians. "
-        f"PySpark {pyspark.__version__}, Penstock {penstock.__version__}, Python {platform.python_version()}, "
+        f"{arguments.data.name}, {states}: one run to warm up and {counted}, medians. "
+        f"{versions()}, "
         f"local[{arguments.cores}], {arguments.memory} driver, {platform.machine()} with {os.cpu_count()} cores. "
         f"Penstock: {' '.join(arguments.option) or 'all options at their defaults'}."
     )

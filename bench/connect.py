@@ -22,10 +22,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyspark
-
 from clients import THIN, python_with
 from processes import cpu_seconds, family
+from provenance import STATE, versions
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -203,7 +202,9 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     python = python_with(arguments.client.resolve(), THIN)
-    where = f"PySpark {pyspark.__version__}, local[2], 5g driver, {platform.machine()} with {os.cpu_count()} cores, clients beside"
+    where = (
+        f"{STATE}, {versions()}, local[2], 5g driver, {platform.machine()} with {os.cpu_count()} cores, clients beside"
+    )
     lines = ["# Spark Connect", "", f"`bench/connect.py`: {where}. The clients are PyPI's pyspark-client.", ""]
     with server(COMMANDS["Spark"]) as spark, server(COMMANDS["Penstock"]) as penstock:
         if arguments.runs:

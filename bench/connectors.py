@@ -7,9 +7,7 @@ every run. Medians go to bench/results/connectors.md, with a chart. The servers 
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -22,14 +20,13 @@ from typing import Any
 os.environ["PYSPARK_PYTHON"] = sys.executable
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tests.services import KafkaBroker, Postgres, SeaweedFs, session_settings
 
-import penstock
 from penstock import Environment
 from penstock.connectors import IcebergSource, KafkaSource, ObjectStoreSource, ScanContext
+from provenance import STATE, versions
 
 HERE = Path(__file__).parent
 
@@ -253,8 +250,8 @@ def main() -> None:
     }
     lines = [
         (
-            f"Sources, {dt.date.today()}: one run to warm up and {arguments.rounds} counted, medians. PySpark {pyspark.__version__}, "
-            f"Penstock {penstock.__version__}, Python {platform.python_version()}, local[{arguments.cores}], servers on the same "
+            f"Sources, {STATE}: one run to warm up and {arguments.rounds} counted, medians. "
+            f"{versions()}, local[{arguments.cores}], servers on the same "
             f"{os.cpu_count()} cores. Penstock: all options at their defaults."
         ),
         "",

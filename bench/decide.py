@@ -11,6 +11,7 @@ import numpy as np
 from penstock.graph import AdaptiveGraphManager, AggregateOperator, StreamEdge, StreamGraph, StreamNode
 from penstock.graph.partitioner import HashPartitioner
 from penstock.sizing.parallelism import Bounds, decide_vertex
+from provenance import STATE, versions
 
 HERE = Path(__file__).parent
 
@@ -52,7 +53,7 @@ def main() -> None:
     graph, decisions = (statistics.median(column) for column in zip(*times, strict=True))
     text = (
         f"{arguments.vertices:,} vertices with {arguments.subpartitions:,} subpartitions each, median of {arguments.rounds} "
-        f"(Python {platform.python_version()}, {platform.machine()}):\n\n"
+        f"({STATE}, {versions()}, {platform.machine()}):\n\n"
         f"| what | seconds |\n|---|--:|\n| making the vertices | {graph:.2f} |\n| deciding them | {decisions:.2f} |\n"
         f"| both | {graph + decisions:.2f} |\n"
     )

@@ -8,9 +8,7 @@ the last one. Medians go to bench/results/rebalance.md, with a chart of the swee
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import os
-import platform
 import statistics
 import sys
 import time
@@ -20,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 import pyarrow as pa
-import pyspark
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -28,6 +25,7 @@ from pyspark.sql import functions as F
 import penstock
 from penstock import Environment
 from penstock.connectors import Sink, SinkJob
+from provenance import STATE, versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -260,8 +258,8 @@ def main() -> None:
     pulled(bench, session(8, **{"spark.dynamicAllocation.enabled": "true"}))
     lines = [
         (
-            f"Rebalance, {dt.date.today()}: one run to warm up and {arguments.rounds} counted, medians. PySpark {pyspark.__version__}, "
-            f"Penstock {penstock.__version__}, Python {platform.python_version()}, local[8] on {os.cpu_count()} cores."
+            f"Rebalance, {STATE}: one run to warm up and {arguments.rounds} counted, medians. "
+            f"{versions()}, local[8] on {os.cpu_count()} cores."
         ),
         "",
         "| case | way | span, s | whole job, s | times as fast by span | by whole job |",

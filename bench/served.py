@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 import penstock
 from penstock import Environment
 from processes import cpu_seconds
+from provenance import STATE, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -158,7 +159,7 @@ def main() -> None:
     lines = [
         "# A served session",
         "",
-        "Seconds, medians. One process, two cores; the systems take turns at going first. CPU seconds are those of the driver, the JVM and all workers.",
+        f"{STATE}, {versions()}. Seconds, medians. One process, two cores; the systems take turns at going first. CPU seconds are those of the driver, the JVM and all workers.",
         "",
     ]
     if arguments.small:

@@ -6,7 +6,6 @@ bench/results. It shows what bytes that are not shuffled mean there; it is no me
 """
 
 import argparse
-import datetime as dt
 import json
 import math
 import os
@@ -20,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from cluster_model import Cluster, Stage, seconds, with_bytes_read
 from penstock import Environment
+from provenance import STATE, versions
 from rows import comparable
 
 HERE = Path(__file__).parent
@@ -142,7 +142,7 @@ def main() -> None:
     executors = [int(one) for one in arguments.executors.split(",")]
     model = Cluster(executors[0])
     about = (
-        f"{arguments.data.name}, {dt.date.today()}: a simulation. Stages measured on local[{arguments.cores}] are replayed on executors of "
+        f"{arguments.data.name}, {STATE}: a simulation. {versions()}. Stages measured on local[{arguments.cores}] are replayed on executors of "
         f"{model.cores} cores, with as much more data as there are more cores. An executor receives {model.bandwidth / 1e9:g} GB in a second; "
         f"to start a task costs the driver {model.launch * 1000:g} ms, a stage {model.start:g} s, a block of a shuffle {model.fetch * 1e6:g} µs of a core. "
         f"Broadcasts, stragglers and disks are not modelled. Penstock's steps have many tasks here: no query is computed by one."

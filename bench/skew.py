@@ -4,7 +4,6 @@ Times are medians. Bytes per task are read from the stages that ran: balance is 
 """
 
 import argparse
-import datetime as dt
 import json
 import os
 import statistics
@@ -15,11 +14,11 @@ from pathlib import Path
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock import Environment
+from provenance import STATE, versions
 
 HERE = Path(__file__).parent
 FORCED = {
@@ -131,8 +130,8 @@ def main() -> None:
 
 def write(results: dict, arguments: argparse.Namespace) -> None:
     lines = [
-        f"{arguments.rows:,} rows, one key in 60 % of them, {dt.date.today()}: one run to warm up and "
-        f"{arguments.rounds} counted, medians. PySpark {pyspark.__version__}, local[2], {arguments.memory} driver. Spark: "
+        f"{arguments.rows:,} rows, one key in 60 % of them, {STATE}: one run to warm up and "
+        f"{arguments.rounds} counted, medians. {versions()}, local[2], {arguments.memory} driver. Spark: "
         + ", ".join(f"{key.removeprefix('spark.sql.')}={value}" for key, value in FORCED.items())
         + ".",
         "",

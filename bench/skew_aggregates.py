@@ -4,7 +4,6 @@ Figures are of the task that read most of an exchange, from the stages that ran:
 """
 
 import argparse
-import datetime as dt
 import os
 import sys
 import tempfile
@@ -13,11 +12,11 @@ from pathlib import Path
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock import Environment
+from provenance import STATE, versions
 from skew import stage_list
 
 HERE = Path(__file__).parent
@@ -119,8 +118,8 @@ def main() -> None:
 
 def write(lines: list[str], rows: int) -> None:
     about = (
-        f"{rows:,} rows, one key in 80 % of them, {dt.date.today()}: the second of two runs each. "
-        f"PySpark {pyspark.__version__}, {MASTER} on two cores, so only bytes and CPU seconds count. "
+        f"{rows:,} rows, one key in 80 % of them, {STATE}: the second of two runs each. "
+        f"{versions()}, {MASTER} on two cores, so only bytes and CPU seconds count. "
         f"Rows are equal to plain Spark's. Options: {OPTIONS}."
     )
     head = [

@@ -22,7 +22,6 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -31,6 +30,7 @@ from penstock import Environment
 from penstock.connectors import FileSink
 from penstock.errors import PenstockError
 from penstock.spark import barrier, dataframes
+from provenance import STATE, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -227,9 +227,7 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
     arguments.output.mkdir(parents=True, exist_ok=True)
     chart(readings, arguments.output / "soak.png")
-    where = (
-        f"PySpark {pyspark.__version__}, Python {platform.python_version()}, local[2], 2g driver, {platform.machine()}"
-    )
+    where = f"{STATE}, {versions()}, local[2], 2g driver, {platform.machine()}"
     climbs = ", ".join(f"{name.replace('_', ' ')} {part:+.1%}" for name, part in growth(readings).items())
     text = f"# Thousands of jobs in one process\n\n`bench/soak.py --jobs {arguments.jobs}`: {where}.\n\n{table(readings)}\n\n"
     text += f"From the first to the last job of the second half: {climbs}.\n"

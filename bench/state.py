@@ -12,7 +12,6 @@ whole output is compared with that of a twin that is left alone. The figures go 
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import os
 import shutil
 import statistics
@@ -24,17 +23,17 @@ from typing import TYPE_CHECKING, Any
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
-import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-import penstock
 import penstock.state as st
 from penstock.state.rewrite_methods import RewriteMethod
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+
+from provenance import STATE, versions
 
 HERE = Path(__file__).parent
 STORE = "spark.sql.streaming.stateStore"
@@ -139,8 +138,8 @@ def main() -> None:
             lines += measure(spark, Path(name) / str(keys), keys, arguments)
             shutil.rmtree(Path(name) / str(keys))
     title = (
-        f"State, {dt.date.today()}: one round dropped and {arguments.rounds} counted, medians. "
-        f"PySpark {pyspark.__version__}, Penstock {penstock.__version__}, local[{arguments.cores}]. CPU: seconds of the JVM."
+        f"State, {STATE}: one round dropped and {arguments.rounds} counted, medians. "
+        f"{versions()}, local[{arguments.cores}]. CPU: seconds of the JVM."
     )
     header = [
         "| keys | change | method | wall, s | CPU, s | CPU, Spark's = 1 | shuffled, MiB | read, MiB | written, MiB | first batch, s |",
@@ -181,8 +180,8 @@ def live(spark: SparkSession, arguments: argparse.Namespace) -> None:
                     f"| {middle['rescale']:.1f} | {middle['batch']:.1f} | {alone['batch']:.1f} |"
                 )
     title = (
-        f"Rescaling a running query, {dt.date.today()}: one round dropped and {arguments.rounds} counted, medians. "
-        f"PySpark {pyspark.__version__}, Penstock {penstock.__version__}, local[{arguments.cores}]. The whole output of every "
+        f"Rescaling a running query, {STATE}: one round dropped and {arguments.rounds} counted, medians. "
+        f"{versions()}, local[{arguments.cores}]. The whole output of every "
         "round equals that of a twin that is left alone."
     )
     header = [

@@ -9,10 +9,8 @@ written. Each record must be in the sink once. Figures go to bench/results/strea
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import json
 import os
-import platform
 import signal
 import statistics
 import subprocess
@@ -28,10 +26,9 @@ from urllib.parse import unquote, urlsplit
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import pyarrow.parquet as pq
-import pyspark
 from tests.services import KafkaBroker
 
-import penstock
+from provenance import STATE, versions
 
 HERE = Path(__file__).parent
 PARTITIONS = 6
@@ -254,10 +251,10 @@ def shown(outcomes: list[Outcome], seconds: float, arguments: argparse.Namespace
     best = min((one.gone for one in outcomes if one.way != "Penstock" and one.gone is not None), default=None)
     lines = [
         (
-            f"Streams, {dt.date.today()}: {arguments.rate:,} records a second, {JUMP} times as many for "
+            f"Streams, {STATE}: {arguments.rate:,} records a second, {JUMP} times as many for "
             f"{JUMP_PART * seconds:.0f} s, {HOT:.0%} of them in one of {PARTITIONS} partitions; a trigger of "
-            f"{arguments.trigger}; the process is killed in the middle of the jump and started again. PySpark "
-            f"{pyspark.__version__}, Penstock {penstock.__version__}, Python {platform.python_version()}, "
+            f"{arguments.trigger}; the process is killed in the middle of the jump and started again. "
+            f"{versions()}, "
             f"local[{arguments.cores}] on {os.cpu_count()} cores."
         ),
         "",

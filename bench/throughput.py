@@ -5,7 +5,6 @@ which is not counted. A table and a chart go to bench/results.
 """
 
 import argparse
-import datetime as dt
 import json
 import os
 import random
@@ -19,12 +18,11 @@ from pathlib import Path
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
-import pyspark
 from pyspark.sql import SparkSession
 
-import penstock
 from penstock import Environment
 from processes import machine_seconds
+from provenance import STATE, versions
 from rows import comparable
 
 HERE = Path(__file__).parent
@@ -155,8 +153,8 @@ def main() -> None:
             found[system, streams] = one = application.measured(system, streams, queries, expected)
             print(f"{streams} streams, {SYSTEMS[system]}: {one.per_hour:.0f} queries an hour", flush=True)
     about = (
-        f"{arguments.data.name}, {dt.date.today()}: all {len(queries)} queries by each stream, in an order of its own; streams of one "
-        f"application that shares its cores alike (FAIR). PySpark {pyspark.__version__}, Penstock {penstock.__version__}, "
+        f"{arguments.data.name}, {STATE}: all {len(queries)} queries by each stream, in an order of its own; streams of one "
+        f"application that shares its cores alike (FAIR). {versions()}, "
         f"local[{arguments.cores}], {arguments.memory} driver, {os.cpu_count()} cores. Penstock: all options at their defaults."
     )
     arguments.output.mkdir(parents=True, exist_ok=True)

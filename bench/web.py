@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime as dt
 import json
 import os
 import random
@@ -22,6 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from provenance import STATE, versions
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 HERE = Path(__file__).parent
@@ -88,7 +89,7 @@ def main() -> None:
         print(json.dumps(asyncio.run(read_for(arguments.read, arguments.seconds, arguments.readers, arguments.pause))))
         return
     lines = ["| what | figure |", "|---|--:|", *large_graphs(), *jobs(arguments)]
-    title = f"Web, {dt.date.today()}: medians of {arguments.rounds} rounds, local[{arguments.cores}] on 2 cores, readers on the same."
+    title = f"Web, {STATE}: medians of {arguments.rounds} rounds, {versions()}, local[{arguments.cores}] on 2 cores, readers on the same."
     (HERE / "results" / "web.md").write_text("\n".join([title, "", *lines, ""]))
     print("\n".join([title, "", *lines]))
 

@@ -7,8 +7,6 @@ by count and checksum. Medians go to bench/results/write.md, with a chart beside
 from __future__ import annotations
 
 import argparse
-import datetime as dt
-import platform
 import shutil
 import statistics
 import sys
@@ -19,14 +17,13 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import pyspark
 from bench.connectors import checked, session
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-import penstock
 from penstock import Environment
 from penstock.connectors import FileSink
+from provenance import STATE, versions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,9 +106,9 @@ def report(
 ) -> None:
     lines = [
         (
-            f"Write of {arguments.rows:,} rows, 80 % in one of 5 partitions, {dt.date.today()}: one run to warm up and "
-            f"{arguments.rounds} counted, medians. PySpark {pyspark.__version__}, Penstock {penstock.__version__}, "
-            f"Python {platform.python_version()}, local[{arguments.cores}]. Wanted: files of {arguments.target} MiB."
+            f"Write of {arguments.rows:,} rows, 80 % in one of 5 partitions, {STATE}: one run to warm up and "
+            f"{arguments.rounds} counted, medians. "
+            f"{versions()}, local[{arguments.cores}]. Wanted: files of {arguments.target} MiB."
         ),
         "",
         "| way | seconds | files | smallest, MiB | largest, MiB | within 0.75 to 1.25 of the target |",
