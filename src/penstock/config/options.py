@@ -139,8 +139,8 @@ SCAN_INFER_MAX = Option(
     INT,
     default=None,
     minimum=1,
-    doc="The largest parallelism that a source may infer. If unset: `default-source-parallelism`; if "
-    "that is unset too, the largest parallelism of a vertex.",
+    doc="The largest parallelism that a source may infer, instead of the largest parallelism of a vertex. "
+    "`default-source-parallelism` limits it too.",
 )
 HIVE_INFER_MODE = Option(
     f"{_HIVE}.mode",
