@@ -36,7 +36,7 @@ test-full: $(STAMP)  ## Run all tests, all 99 TPC-DS queries and the cluster amo
 	@$(BIN)/python tools/make_data.py $(DATA)
 	@tools/test.sh $(BIN)/python "slow or not slow" $(TESTS)
 
-lint: $(STAMP)  ## Check style, types, the Java sources and the generated docs.
+lint: $(STAMP)  ## Check style, types, the Java sources, the generated docs and the figures in them.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet . || { echo 'Some files are not formatted: run $(BIN)/ruff format .'; exit 1; }
 	@$(BIN)/mypy
@@ -46,13 +46,14 @@ lint: $(STAMP)  ## Check style, types, the Java sources and the generated docs.
 wheel: $(STAMP)  ## Build the wheel into dist, with the Java classes compiled.
 	@$(BIN)/python tools/build_wheel.py dist
 
-docs: $(STAMP)  ## Make the generated parts of the docs anew.
+docs: $(STAMP)  ## Make the generated parts of the docs anew, with the figures from bench/results.
 	@$(BIN)/python tools/make_docs.py
 
-bench: $(STAMP)  ## Compare with Spark on TPC-H and TPC-DS, side by side (SCALE=10 ROUNDS=3); writes bench/results.
+bench: $(STAMP)  ## Compare with Spark on TPC-H and TPC-DS, side by side (SCALE=10 ROUNDS=3); writes bench/results and the figures in the docs.
 	@$(BIN)/python tools/make_data.py $(DATA) --scale $(SCALE)
 	@$(BIN)/python bench/compare.py --data $(DATA)/tpch-$(SCALE) --rounds $(ROUNDS)
 	@$(BIN)/python bench/compare.py --data $(DATA)/tpcds-$(SCALE) --rounds $(ROUNDS)
+	@$(BIN)/python tools/make_docs.py
 
 bench-skew: $(STAMP)  ## Compare with Spark's skew handling on a join and a distinct count with a hot key.
 	@$(BIN)/python bench/skew.py

@@ -1,4 +1,4 @@
-"""Makes the generated pages of the docs: options, API, commands and metrics, from their declarations and docstrings."""
+"""Makes the generated pages of the docs, from declarations and docstrings, and fills in figures from bench/results."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import figures
 from penstock.cli.main import main as penstock
 from penstock.config import OPTIONS
 from penstock.metrics.instruments import INSTRUMENTS, SECONDS
@@ -224,7 +225,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail if a page is not up to date, change nothing")
     check = parser.parse_args().check
-    stale = []
+    stale, bare = [], []
     pages = {"options": options_page, "api": api_page, "cli": commands_page, "metrics": metrics_page}
     for name, text in ((f"{page}.md", made()) for page, made in pages.items()):
         path = REFERENCE / name
@@ -232,9 +233,19 @@ def main() -> int:
             stale.append(name)
         elif not check:
             path.write_text(text)
+    for path in figures.PAGES:
+        name, text = str(path.relative_to(ROOT)), path.read_text()
+        made = figures.filled(text)
+        bare += [f"{name}: {claim}" for claim in figures.bare_figures(text)]
+        if check and made != text:
+            stale.append(name)
+        elif made != text:
+            path.write_text(made)
+    for claim in bare:
+        print(f"a claim of speed without a table, see tools/figures.py: {claim}", file=sys.stderr)
     if stale:
         print(f"not up to date, run `make docs`: {', '.join(stale)}", file=sys.stderr)
-    return bool(stale)
+    return bool(stale or bare)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,138 @@
+"""Figures in the docs that come from tables in bench/results: `make_docs.py` fills them in.
+
+A figure stands between two comments, which are invisible on the page:
+
+    <!-- bench: native/tpch-10; geometric mean; times as fast as Spark, AQE; .1f -->7.5<!-- end -->
+
+The first part is a table in ``bench/results``; then rows, a column and a format (``.0%`` shows a share, ``text`` what
+the cell says). Rows are the text of a first cell, or a function over the column: ``min``, ``max``, ``range`` (both, if
+they differ), or ``names below 1``, the first cells of the rows below a limit. ``where`` chooses rows:
+``min where way = Penstock, files & keys = 3,000,000``. ``<!-- bench: native/tpch-10; measured -->`` is the date and the
+commit of the measurement.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "bench" / "results"
+PAGES = [ROOT / "README.md", ROOT / "bench" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+_FIGURE = re.compile(r"<!-- bench: (?P<what>[^>]*?) -->(?P<shown>[^<]*)<!-- end -->")
+_TOTALS = ("all", "geometric mean")
+_STATE = re.compile(r"\d{4}-\d\d-\d\d(?:, commit [0-9a-f]+\+?)?")
+_NUMBER = r"\d[\d,. ]*"
+_SECONDS = rf"{_NUMBER}(?:(?:and|to) {_NUMBER})?(?:s|ms|seconds)\b"
+_BARE = re.compile(
+    rf"{_NUMBER}\**\s*(?:and {_NUMBER}\**\s*)?times (?:as (?:fast|long|many)|faster|slower)|{_NUMBER}x (?:fast|slow)er"
+    rf"|{_SECONDS} (?:became|become|instead of|where)\b|\b(?:took|ran in|(?:then )?costs) {_SECONDS}"
+)
+"""Sentences that claim a measured speed."""
+
+
+class Table:
+    """A table of results.
+
+    Parameters
+    ----------
+    text
+        A page with one table, or several with the same columns.
+    """
+
+    def __init__(self, text: str) -> None:
+        lines = [line for line in text.splitlines() if line.startswith("|")]
+        rows = [[cell.strip().strip("*") for cell in line.strip("|").split("|")] for line in lines]
+        self.columns = rows[0]
+        self.rows = [row for row in rows[1:] if not set("".join(row)) <= set(":- ") and row != self.columns]
+        self.states = list(dict.fromkeys(_STATE.findall(text.split("\n|", maxsplit=1)[0])))
+
+    def cells(self, rows: str, column: str) -> dict[str, str]:
+        """Return the cells of a column by the first cells of their rows, which have to differ.
+
+        Parameters
+        ----------
+        rows
+            Conditions such as ``way = Spark & keys = 3,000,000``; if empty, all rows but those of totals.
+        column
+            The head of the column.
+        """
+        conditions = [condition.split(" = ", 1) for condition in rows.split(" & ")] if rows else []
+        index = self._index(column)
+        return {
+            f"{row[0]} {number}" if conditions else row[0]: row[index]
+            for number, row in enumerate(self.rows)
+            if row[index] and (conditions or row[0] not in _TOTALS)
+            if all(row[self._index(name)] == value for name, value in conditions)
+        }
+
+    def shown(self, rows: str, column: str, shape: str) -> str:
+        """Return the figure that a row, or a function over rows, has in a column."""
+        function, _, where = rows.partition(" where ")
+        if function not in ("min", "max", "range", "only") and not function.startswith("names below "):
+            function, where = "only", f"{self.columns[0]} = {rows}"
+        cells = self.cells(where, column)
+        if not cells or (function == "only" and len(cells) != 1):
+            raise ValueError(f"{len(cells)} rows are {rows!r}")
+        if shape == "text":
+            return next(iter(cells.values()))
+        numbers = {name: _number(cell) for name, cell in cells.items()}
+        if function.startswith("names below "):
+            limit = float(function.removeprefix("names below "))
+            return ", ".join(name for name, number in numbers.items() if number < limit) or "none"
+        least, most = (format(pick(numbers.values()), shape) for pick in (min, max))
+        if function == "range" and least != most:
+            return f"{least} to {most}"
+        return most if function == "max" else least
+
+    def _index(self, column: str) -> int:
+        if column not in self.columns:
+            raise ValueError(f"there is no column {column!r}; there are {self.columns}")
+        return self.columns.index(column)
+
+
+def _number(text: str) -> float:
+    """Return the first number in a cell: `1596, 19534, 233` are CPU seconds and two sizes."""
+    found = re.match(r"\d+(?:\.\d+)?", text.replace(",", "") if re.fullmatch(r"\d{1,3}(,\d{3})+", text) else text)
+    if found is None:
+        raise ValueError(f"{text!r} has no number")
+    return float(found[0])
+
+
+@cache
+def table(name: str) -> Table:
+    """Return the table of a file in ``bench/results``."""
+    return Table((RESULTS / f"{name}.md").read_text())
+
+
+def figure(what: str) -> str:
+    """Return what stands in the docs for ``table; rows; column; format`` or ``table; measured``.
+
+    Raises
+    ------
+    ValueError
+        If the table has no such rows, column or date.
+    """
+    name, *parts = (part.strip() for part in what.split(";"))
+    if parts == ["measured"]:
+        if not table(name).states:
+            raise ValueError(f"{name} does not say when it was measured")
+        return " and ".join(table(name).states)
+    try:
+        return table(name).shown(*parts)
+    except ValueError as error:
+        raise ValueError(f"bench/results/{name}.md: {error}") from error
+
+
+def filled(text: str) -> str:
+    """Return a page with all of its figures as the tables have them."""
+    return _FIGURE.sub(lambda found: f"<!-- bench: {found['what']} -->{figure(found['what'])}<!-- end -->", text)
+
+
+def bare_figures(text: str) -> list[str]:
+    """Return the claims of speed on a page whose figures are not filled in from a table."""
+    prose = re.sub(r"```.*?```", "", _FIGURE.sub("*", text), flags=re.DOTALL)
+    prose = "\n".join(line for line in prose.splitlines() if not line.startswith("|"))
+    return [found[0] for found in _BARE.finditer(" ".join(prose.split()))]
