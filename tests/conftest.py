@@ -39,6 +39,18 @@ def pytest_collection_modifyitems(items: Any) -> None:
     items.sort(key=lambda item: item.get_closest_marker("forks") is None)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_files_in_the_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The key of journals, and the statements of shells, lie in a folder of the test run."""
+    before = os.environ.get("XDG_STATE_HOME")
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state-home"))
+    yield
+    if before is None:
+        del os.environ["XDG_STATE_HOME"]
+    else:
+        os.environ["XDG_STATE_HOME"] = before
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -100,3 +101,35 @@ def test_folders_of_jobs_that_died_before_they_committed(spark: SparkSession, te
     assert said[other.name].startswith("not touched")
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [other.name, "out"]
     assert target.rows() == target.old
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_journal_of_another_user_needs_somebody_who_vouches_for_it(
+    spark: SparkSession, template: Any, tmp_path: Path
+) -> None:
+    target = Files(template, tmp_path / "a", "append", "plain", exists=True, token=None)
+    assert in_child(spark, lambda: run(spark, [target], Stop(3))).killed
+    (journal,) = (tmp_path / "a").glob(".penstock-commit-*.json")
+    os.chown(journal, 65534, 65534)
+    done = CliRunner().invoke(main, ["recover", "--output-format", "json", str(tmp_path / "a"), "--apply"])
+    assert done.exit_code != 0
+    assert "another user" in done.output
+    assert journal.exists()
+    (row,) = [row for row in rows(penstock(journal, "--trust")) if row["found"].endswith(".json")]
+    assert row["action"] == "would be undone"
+    assert str(target.path) in row["targets"]
+    penstock(journal, "--trust", "--apply")
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["out"]
+    assert target.rows() == target.old
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_hidden_folders_of_others_stay(spark: SparkSession, tmp_path: Path) -> None:
+    dead = Owner.me().tag.replace(str(os.getpid()), "4194300")
+    folders = [tmp_path / f".penstock-out-{number}123456789ab-{dead}" for number in range(3)]
+    for folder in folders[:2]:
+        folder.mkdir()
+    os.chown(folders[1], 65534, 65534)
+    folders[2].symlink_to(tmp_path)
+    penstock(tmp_path, "--apply")
+    assert [os.path.lexists(folder) for folder in folders] == [False, True, True]

@@ -83,6 +83,7 @@ CALLS = [
     ("recover --properties NOWHERE FOLDER", USAGE, "does not exist"),
     ("recover --properties BAD_TOML FOLDER", FAILED, "is not a TOML file"),
     ("recover --properties LOOSE FOLDER", FAILED, "'password' in", "belongs to no target"),
+    ("recover --trust FOLDER", FAILED, "--trust with", "the path of the journal"),
     ("recover --master local[2] FOLDER", USAGE, "no such option '--master'"),
     ("state", USAGE, "Usage: penstock state"),
     ("state inspect", USAGE, "missing argument 'CHECKPOINT'"),

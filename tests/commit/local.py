@@ -16,6 +16,7 @@ import pytest
 
 from penstock.connectors.kafka import parts
 from penstock.spark.filesystem import is_hidden
+from penstock.spark.ownership import CheckedContent, is_own_entry, read_checked
 from penstock.spark.rename import exchange, is_volume, rename, volumes_below
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ PATCHED = [
             "lease",
             "moves",
             "places",
+            "recovery",
         )
     ),
     *(
@@ -153,10 +155,18 @@ class LocalFolder:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.touch()
 
-    def write(self, content: bytes, *, overwrite: bool = False) -> bool:
+    def read_checked(self, limit: int) -> CheckedContent | None:
+        return read_checked(str(self._path), limit)
+
+    @property
+    def may_be_removed(self) -> bool:
+        return is_own_entry(str(self._path))
+
+    def write(self, content: bytes, *, overwrite: bool = False, private: bool = False) -> bool:
         temporary = self._path.parent / f".{self._path.name}.{uuid.uuid4().hex}.tmp"
         temporary.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(content)
+        temporary.chmod(0o600 if private else 0o644)
         if overwrite:
             temporary.rename(self._path)
             return True
@@ -325,7 +335,12 @@ def without_a_jvm(monkeypatch: pytest.MonkeyPatch, folder: Path) -> NoSpark:
         monkeypatch.setattr(name, lambda spark: None)
     for name in ("commit", "ledger", "sink"):
         monkeypatch.setattr(f"penstock.connectors.jdbc.{name}.JdbcTarget", LocalTarget)
-    for name in ("penstock.commit.journal", "penstock.connectors.kafka.sink", "tests.commit.targets"):
+    for name in (
+        "penstock.commit.journal",
+        "penstock.connectors.jdbc.ledger",
+        "penstock.connectors.kafka.sink",
+        "tests.commit.targets",
+    ):
         monkeypatch.setattr(f"{name}.warehouse_of", lambda bridge: str(folder / "warehouse"))
     monkeypatch.setattr("penstock.connectors.kafka.commit.staged_records", local_records)
     monkeypatch.setattr("penstock.connectors.kafka.parts.write_parts", write_parts_here)

@@ -157,8 +157,8 @@ def test_who_dies_while_it_takes_over_is_taken_over(claim: Path) -> None:
 def test_a_store_that_lets_two_make_a_claim_gives_it_to_the_later(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = LocalFolder.write
 
-    def overtaken(self: Any, content: bytes, *, overwrite: bool = False) -> bool:
-        write(self, content, overwrite=overwrite)
+    def overtaken(self: Any, content: bytes, **options: bool) -> bool:
+        write(self, content, **options)
         claim.write_text(json.dumps(ELSEWHERE))
         return True
 

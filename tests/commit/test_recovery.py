@@ -320,10 +320,10 @@ def test_a_journal_that_cannot_be_decided_keeps_what_recovery_needs(local: Any, 
     def full() -> Any:
         write = LocalFolder.write
 
-        def refuse(folder: Path, content: Any, *, overwrite: bool = False) -> Any:
+        def refuse(folder: Path, content: Any, **options: bool) -> Any:
             if b'"decided": true' in content:
                 raise OSError("No space left on device")
-            return write(folder, content, overwrite=overwrite)
+            return write(folder, content, **options)
 
         LocalFolder.write = refuse  # type: ignore[assignment]
         run(local, targets)
@@ -548,11 +548,11 @@ def test_a_journal_is_let_go_once_it_is_written(
     write, went = LocalFolder.write, []
     refused: list[Any] = []
 
-    def refuse(self: Any, content: Any, *, overwrite: bool = False) -> Any:
+    def refuse(self: Any, content: Any, **options: bool) -> Any:
         if b'"decided": true' in content and not refused:
             refused.append(self)
             raise OSError("No space left on device")
-        return write(self, content, overwrite=overwrite)
+        return write(self, content, **options)
 
     leave = HeldJournal.leave
     monkeypatch.setattr(LocalFolder, "write", refuse)

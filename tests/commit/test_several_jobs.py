@@ -158,8 +158,8 @@ def test_of_two_that_begin_at_once_one_waits(local: Any, target: Any, monkeypatc
     original = LocalFolder.write
     seen = threading.local()
 
-    def write(self: Any, content: Any, *, overwrite: bool = False) -> Any:
-        result = original(self, content, overwrite=overwrite)
+    def write(self: Any, content: Any, **options: bool) -> Any:
+        result = original(self, content, **options)
         if self.name.endswith(".json") and not getattr(seen, "it", False):
             seen.it = True
             together.wait(10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
+from penstock.spark.ownership import Writer
 from penstock.spark.rename import exchange
 
 if TYPE_CHECKING:
@@ -110,3 +112,69 @@ def test_volumes(folder: Any) -> None:
     assert folder("../../../../../../../proc").resolved.is_volume
     assert not folder("a").is_volume
     assert folder("a").volumes_below() == []
+
+
+@pytest.mark.parametrize("scheme", ["file", "viewfs", "other"])
+def test_who_wrote_a_file(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    """Through a mount the file system behind it decides; an object store reports the reader as the owner."""
+    root = {"file": f"file:{tmp_path}", "viewfs": "viewfs:///o", "other": f"file:{tmp_path}"}[scheme]
+    spark.conf.set("fs.viewfs.mounttable.default.link./o", f"file://{tmp_path}")
+    try:
+        own, other, link, large = (
+            Folder(Bridge(spark), f"{root}/{name}") for name in ("own", "other", "link", "large")
+        )
+        if scheme == "other":
+            for file in (own, other, large):
+                monkeypatch.setattr(file, "_scheme", "s3a")
+        (tmp_path / "own").write_bytes(b"own")
+        (tmp_path / "other").write_bytes(b"other")
+        (tmp_path / "other").chmod(0o666)
+        (tmp_path / "link").symlink_to("own")
+        (tmp_path / "large").write_bytes(b"x" * 101)
+        wanted = (Writer.UNKNOWN, Writer.UNKNOWN) if scheme == "other" else (Writer.USER, Writer.OTHER)
+        checked = [file.read_checked(100) for file in (own, other)]
+        assert [(one.content, one.writer) for one in checked if one] == list(
+            zip((b"own", b"other"), wanted, strict=True)
+        )
+        if scheme == "file":
+            assert link.read_checked(100).writer is Writer.OTHER  # type: ignore[union-attr]
+            assert not link.may_be_removed
+            assert own.may_be_removed
+        refused = large.read_checked(100)
+        assert refused is not None
+        assert (refused.content, refused.writer) == (b"", Writer.OTHER)
+        assert Folder(Bridge(spark), f"{root}/nothing").read_checked(100) is None
+        if os.geteuid() == 0:
+            os.chown(tmp_path / "own", 65534, 65534)
+            foreign = own.read_checked(100)
+            assert foreign is not None
+            assert foreign.writer is (Writer.UNKNOWN if scheme == "other" else Writer.OTHER)
+    finally:
+        spark.conf.unset("fs.viewfs.mounttable.default.link./o")
+
+
+@pytest.mark.parametrize(("user", "mode", "writer"), [("", 0o644, "USER"), ("x", 0o644, "OTHER"), ("", 0o664, "OTHER")])
+def test_owners_that_hadoop_reports(
+    folder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: str, mode: int, writer: str
+) -> None:
+    """As HDFS does: the owner is compared with the user of Spark."""
+    (tmp_path / "a").write_bytes(b"a")
+    (tmp_path / "a").chmod(mode)
+    if user:
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a file to another user")
+        os.chown(tmp_path / "a", 65534, 65534)
+    file = folder("a")
+    monkeypatch.setattr(file, "_scheme", "hdfs")
+    assert file.read_checked(10).writer is Writer[writer]
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_private_files(folder: Any, tmp_path: Path, private: bool) -> None:
+    before = os.umask(0o022)
+    try:
+        folder("a").write(b"1", private=private)
+        folder("a").write(b"2", private=private, overwrite=True)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == (0o600 if private else 0o644)

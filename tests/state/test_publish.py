@@ -259,3 +259,13 @@ def test_a_query_that_went_on_for_long_is_left_as_it_is(
         act(checkpoint, journal)
     assert tree(tmp_path) == before
     assert not (tmp_path / FOLDER).exists()
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/x", "state/../../x", ""])
+@pytest.mark.parametrize("field", ["files", "replaced"])
+def test_a_journal_that_leads_out_of_the_checkpoint(name: str, field: str) -> None:
+    """Whoever may write to a checkpoint must not write elsewhere with the rights of who starts the query."""
+    content = json.loads(complete(barrier=False).text)
+    content[field] = [name] if field == "files" else {name: "text"}
+    with pytest.raises(StateError, match="journal of a rescale"):
+        Journal.parse(json.dumps(content).encode())

@@ -192,6 +192,12 @@ def check_recoverable(path: str) -> bool:
     return any(entry.name.startswith(".penstock-") for folder in folders for entry in folder.iterdir())
 
 
+def is_journal(path: str) -> bool:
+    """Whether a path has the name of a commit journal."""
+    name = path.rpartition("/")[2]
+    return name.startswith(".penstock-commit-") and name.endswith(".json")
+
+
 def check_can_make(path: Path, error: Callable[[str], PenstockError]) -> None:
     """Refuse a path whose nearest folder that exists is no folder, or may not be written to."""
     existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())

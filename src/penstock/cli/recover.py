@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.checks import check_recoverable, check_secrets, local
+from penstock.cli.checks import check_recoverable, check_secrets, is_journal, local
 from penstock.cli.flags import FILE_SYSTEMS, Flag, takes
 from penstock.errors import PenstockError
 
@@ -28,11 +28,17 @@ if TYPE_CHECKING:
     help="A TOML file with properties that journals do not keep, such as passwords: a table for each database URL, "
     "Delta table path or Iceberg catalogue URI.",
 )
+@click.option(
+    "--trust",
+    is_flag=True,
+    help="Vouch for the journal PATH, though another user may have written it: recover it with your rights.",
+)
 @click.argument("path")
 def recover(
     common: Common,
     apply: bool,  # noqa: FBT001
     properties_file: str | None,
+    trust: bool,  # noqa: FBT001
     path: str,
 ) -> None:
     """Complete or undo the commit of a job whose driver died while it committed.
@@ -42,6 +48,9 @@ def recover(
     (Delta, Iceberg, a database) has committed, the other sinks commit too. Otherwise the old rows come back. A job that
     still runs is not touched. Hidden folders of jobs that died before they committed are removed.
 
+    A journal that another user may have written is reported and not touched. If you know who wrote it, and what it
+    names, give its own path and --trust.
+
     The next job that writes to one of the targets does the same. Use this command to see or do it earlier.
 
     \b
@@ -49,6 +58,7 @@ def recover(
       penstock recover /data/orders
       penstock recover /data/orders --apply
       penstock recover /data --apply --properties secrets.toml
+      penstock recover /data/.penstock-commit-3f2a-1b2c3d4e-77-5a6b7c8d.json --trust
 
     \b
     where secrets.toml has, for each database:
@@ -59,14 +69,21 @@ def recover(
     with common.output() as output:
         secrets = check_secrets(properties_file)
         common.check()
+        if trust and not is_journal(path):
+            raise PenstockError(
+                f"--trust with {path}, which is not the path of a commit journal",
+                hint="give the path of the journal that you vouch for: .penstock-commit-*.json",
+            )
         if not check_recoverable(path):
             output.note(_nothing(path))
             return
         with common.spark() as thread:
-            thread.call(lambda: _recover(common, output, path, secrets, apply=apply))
+            thread.call(lambda: _recover(common, output, path, secrets, apply=apply, trust=trust))
 
 
-def _recover(common: Common, output: Output, path: str, secrets: dict[str, Mapping[str, str]], *, apply: bool) -> None:
+def _recover(
+    common: Common, output: Output, path: str, secrets: dict[str, Mapping[str, str]], *, apply: bool, trust: bool
+) -> None:
     import penstock.connectors  # noqa: F401 - they know how their targets commit
     from penstock.commit import Access, look
     from penstock.commit import recover as recover_journal
@@ -74,7 +91,8 @@ def _recover(common: Common, output: Output, path: str, secrets: dict[str, Mappi
     from penstock.spark.filesystem import Folder
     from penstock.spark.jvm import Bridge
 
-    access = Access(Bridge(common.environment().spark), secrets)
+    bridge = Bridge(common.environment().spark)
+    access = Access(bridge, secrets, trusted=str(Folder(bridge, path).resolved) if trust else None)
     problems, rows = [], []
     for journal in commits_at(access, path):
         try:
@@ -108,7 +126,7 @@ def _nothing(path: str) -> str:
 
 
 _KEPT: dict[bool | None, str] = {
-    None: "not touched: a process on another machine, or the target itself, may need it",
+    None: "not touched: another user, a process on another machine, or the target itself may need it",
     True: "not touched: its job still runs",
 }
 _PLANNED = {

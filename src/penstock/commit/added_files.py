@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit.file_tokens import is_token_file
 from penstock.commit.moves import MARKER, folder_of, move, move_files, remove_files, remove_made, sync_folders, unmoved
+from penstock.commit.names import check_files, check_relative, check_staging
 from penstock.commit.prepared import Prepared
 from penstock.spark.filesystem import Folder
 
@@ -79,6 +80,12 @@ class PreparedFiles(Prepared):
     def is_atomic(self) -> bool:
         """Whether there is nothing to do: a file alone may be added to what another job takes back just then."""
         return not (self.files or self.unmarked or self.made or self.away)
+
+    def check_names(self) -> None:
+        """Refuse a staging folder that is not the target's, and paths that lead out of the target."""
+        check_staging(self.staging, self.path)
+        check_files((*self.files, *self.away))
+        check_relative((*self.made, *self.unmarked, *self.owned))
 
     def ready(self, access: Access) -> None:
         """Make the folders that markers are moved to."""

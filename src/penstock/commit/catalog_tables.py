@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock.commit.added_files import PreparedFiles
+from penstock.commit.folders import PreparedFolders
+from penstock.commit.names import check_relative
+from penstock.commit.paths import place_of
 from penstock.commit.prepared import Prepared, prepared_of
 from penstock.errors import CommitError, SinkError
 from penstock.spark.filesystem import Folder
@@ -27,6 +32,9 @@ if TYPE_CHECKING:
     from penstock.spark.session_catalog import CatalogTable
 
 log = logging.getLogger("penstock.commit")
+
+_PART = r"(`([^`]|``)+`|\w+)"
+_NAME = re.compile(rf"{_PART}(\.{_PART}){{0,2}}")
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,20 @@ class PreparedTable(Prepared):
     def is_at(self, target: Folder) -> bool:
         """As the record of the files says."""
         return self._files.is_at(target)
+
+    def check_names(self) -> None:
+        """Refuse files that are not a folder's, a statement that does not make the table, and another location."""
+        files = self._files
+        if not isinstance(files, PreparedFiles | PreparedFolders):
+            raise ValueError(f"the files of a table are of kind {files.kind!r}")  # noqa: TRY004 - as of any bad name
+        files.check_names()
+        if _NAME.fullmatch(self.table) is None:
+            raise ValueError(f"{self.table!r} is not the name of a table")
+        if self.statement and not self.statement.startswith(f"CREATE TABLE {self.table} USING "):
+            raise ValueError(f"the statement does not make table {self.table}")
+        if self.location and place_of(self.location) != place_of(files.path):
+            raise ValueError(f"table {self.table} does not lie at {files.path!r}")
+        check_relative((*self.partitions, *self.new_partitions, *self.gone_partitions))
 
     def ready(self, access: Access) -> None:
         """As the record of the files says."""

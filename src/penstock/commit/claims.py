@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import uuid
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.commit.lease import Lease, is_young, remove_lease
 from penstock.commit.owner import Owner
+from penstock.commit.signing import signed
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def claimed(access: Access, path: str) -> Iterator[bool]:
         The file. It is there only in the block.
     """
     claim = Folder(access.bridge, path)
-    content = json.dumps(asdict(Owner.me()) | {"claim": uuid.uuid4().hex}).encode()
+    content = signed(claim.name, asdict(Owner.me()) | {"claim": uuid.uuid4().hex})
     _HELD.add(content)
     try:
         if not _take(access, claim, content):
@@ -60,7 +60,7 @@ def holder_of(access: Access, path: str) -> Owner | None:
 
 
 def _take(access: Access, claim: Folder, content: bytes) -> bool:
-    if claim.write(content):
+    if claim.write(content, private=True):
         return claim.read_if_there() == content  # object stores may let two make it: the later one has it
     dead = _left_by_dead(access, claim)
     return dead is not None and _replace(access, claim, dead, content)
@@ -104,7 +104,7 @@ def _replace(access: Access, claim: Folder, dead: bytes, content: bytes) -> bool
     try:
         if claim.read_if_there() != dead:  # somebody who had the right before has replaced it
             return False
-        claim.write(content, overwrite=True)
+        claim.write(content, overwrite=True, private=True)
         return claim.read_if_there() == content
     finally:
         _remove(access, right, content)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit.file_tokens import is_token_file
 from penstock.commit.moves import folder_of, move, move_files, remove_files, remove_made, sync_folders, unmoved
+from penstock.commit.names import check_files, check_relative, check_staging
 from penstock.commit.prepared import Prepared
 from penstock.errors import SinkError
 from penstock.spark.filesystem import Folder
@@ -76,6 +77,12 @@ class PreparedFolders(Prepared):
     def is_atomic(self) -> bool:
         """No: a job that comes after it has to wait until it can no longer be undone."""
         return False
+
+    def check_names(self) -> None:
+        """Refuse a staging folder that is not the target's, and paths that lead out of the target."""
+        check_staging(self.staging, self.path)
+        check_relative((*self.folders, *self.made))
+        check_files(self.moved_files)
 
     @property
     def _mark(self) -> str:

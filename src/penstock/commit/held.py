@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.commit.journal import COMMITTING, Journal, claim_of
 from penstock.commit.lease import Lease
+from penstock.commit.trust import is_foreign
 from penstock.commit.turns import wait_for_others
 from penstock.errors import CommitError
 from penstock.spark.filesystem import Folder
@@ -73,8 +74,9 @@ class HeldJournal:
         CommitError
             If another process took it for dead: it was held up for longer than its lease.
         """
-        claimed = Folder(self._access.bridge, claim_of(self.path)).exists()
-        if claimed or not Folder(self._access.bridge, self.path).exists():
+        claim = Folder(self._access.bridge, claim_of(self.path))
+        is_claimed = claim.exists() and not is_foreign(claim)
+        if is_claimed or not Folder(self._access.bridge, self.path).exists():
             raise CommitError.taken_over(self.path)
 
     def ask(self) -> None:

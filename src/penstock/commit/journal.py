@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.commit.lease import is_young
 from penstock.commit.owner import Owner, tag_is_alive
+from penstock.commit.signing import signed
+from penstock.commit.trust import LARGEST_JOURNAL, LARGEST_NOTE, check_location, is_foreign, read_trusted, warn_of
 from penstock.commit.unknown import known_or_not
-from penstock.errors import CommitError
+from penstock.errors import UntrustedJournalError
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
@@ -68,7 +70,8 @@ class Journal:
             "owner": None if self.owner is None else asdict(self.owner),
             "parts": [part.as_dict() for part in self.parts],
         }
-        Folder(access.bridge, self.path).write(json.dumps(content, indent=1).encode(), overwrite=True)
+        file = Folder(access.bridge, self.path)
+        file.write(signed(file.name, content), overwrite=True, private=True)
 
     def point(self, access: Access) -> None:
         """Let every target know where the journal lies; before it is written, as a pointer to nothing harms nobody."""
@@ -77,7 +80,7 @@ class Journal:
             content = {"version": VERSION, "journal": self.path}
             pointer = folder.child(_name(self.path).replace(".json", ".ref"))
             folder.make()
-            pointer.write(json.dumps(content).encode(), overwrite=True)
+            pointer.write(signed(pointer.name, content), overwrite=True, private=True)
         for part in self.parts:
             if part.folder is None:
                 part.point(access, self.path)
@@ -134,45 +137,81 @@ def read_journal(access: Access, path: str) -> Journal | None:
 
     Raises
     ------
-    CommitError
-        If it cannot be understood.
+    UntrustedJournalError
+        If another user may have written it, it cannot be understood, or it names what no job writes.
     """
+    check_location(path, warehouse_of(access.bridge))
     file = Folder(access.bridge, path)
-    content = _content(file)
+    content = read_trusted(access, file, LARGEST_JOURNAL)
     if content is None:
         return None
     try:
-        found = json.loads(content)
-        owner = None if found["owner"] is None else Owner(**found["owner"])
-        parts = tuple(known_or_not(part, found["version"] == VERSION) for part in found["parts"])
-        asked = found.get("asked", True)  # older releases have not written it down
-        back = found.get("back", False)
-        return Journal(str(file), found["job"], found["name"], owner, parts, found["decided"], asked, back)
-    except (ValueError, KeyError, TypeError) as error:
-        raise CommitError.unreadable(path, f"{type(error).__name__}: {error}") from error
+        return _parsed(str(file), json.loads(content))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UntrustedJournalError.unreadable(path, f"{type(error).__name__}: {error}") from error
+
+
+def read_own_journal(access: Access, path: str) -> Journal | None:
+    """Return the journal in a file; None if there is none, or, with a warning, if it is not to be acted upon."""
+    try:
+        return read_journal(access, path)
+    except UntrustedJournalError as error:
+        warn_of(error)
+        return None
+
+
+def _parsed(path: str, content: dict[str, Any]) -> Journal:
+    """Return the journal that a file of JSON describes."""
+    owner = None if content["owner"] is None else Owner.told(json.dumps(content["owner"]).encode())
+    if content["owner"] is not None and owner is None:
+        raise ValueError("its owner is not a process")
+    is_of_this_version = content["version"] == VERSION
+    parts = tuple(known_or_not(part, is_of_this_version) for part in content["parts"])
+    for part in parts:
+        part.check_names()
+    asked, back = content.get("asked", True), content.get("back", False)  # older releases have not written them down
+    if not all(isinstance(flag, bool) for flag in (content["decided"], asked, back)):
+        raise ValueError("a flag is neither true nor false")
+    return Journal(path, str(content["job"]), str(content["name"]), owner, parts, content["decided"], asked, back)
 
 
 def journals_at(access: Access, folder: Folder) -> list[str]:
-    """Return the journals that lie in a folder, or are pointed to from it; what is left of others is removed."""
-    found = set()
+    """Return the journals that lie in a folder, or are pointed to from it; what is left of others is removed.
+
+    Pointers of other users are not followed. Nothing of other users is removed.
+    """
+    journals = set()
     for file in folder.matching(f"{PREFIX}*"):
         if file.is_folder():  # rows of a target whose name begins with "commit-"
             continue
-        journal = _journal_of(file)
+        try:
+            journal = _journal_of(access, file)
+        except UntrustedJournalError as error:
+            warn_of(error)
+            continue
         if journal is None:
             continue
         if Folder(access.bridge, journal).exists():
-            found.add(journal)
-        elif tag_is_alive(_name(journal)) is False:  # it died before it had a journal, or those who recovered it have
-            file.delete()
-    return sorted(found)
+            journals.add(journal)
+        elif tag_is_alive(_name(journal)) is False and not is_foreign(file):
+            file.delete()  # its process died before it wrote a journal, or the journal has been recovered
+    return sorted(journals)
 
 
-def _journal_of(file: Folder) -> str | None:
+def _journal_of(access: Access, file: Folder) -> str | None:
     """Return the journal that a file is, points to or belongs to; None if it is gone."""
     if file.name.endswith(".ref"):
-        content = _content(file)
-        return None if content is None else str(json.loads(content)["journal"])
+        content = read_trusted(access, file, LARGEST_NOTE)
+        if content is None:
+            return None
+        try:
+            journal = str(json.loads(content)["journal"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise UntrustedJournalError.unreadable(str(file), f"{type(error).__name__}: {error}") from error
+        check_location(journal, str(file))
+        if _name(journal) != file.name.removesuffix(".ref") + ".json":
+            raise UntrustedJournalError.foreign(str(file), f"it points to {journal}, which has another name")
+        return journal
     name = file.name.partition(".claim")[0].removesuffix(".lease").removesuffix(".json")
     return str(file.parent.child(f"{name}.json"))
 
@@ -184,16 +223,6 @@ def folder_beside(access: Access, target: str) -> Folder:
     """
     found = Folder(access.bridge, target).resolved
     return found if found.is_volume else found.parent
-
-
-def _content(file: Folder) -> bytes | None:
-    """Return what a file holds, None where there is none, or no more: its process may remove it at any time."""
-    try:
-        return file.read() if file.exists() else None
-    except Exception:
-        if file.exists():
-            raise
-        return None
 
 
 def _others(access: Access, journal: Journal) -> list[Folder]:

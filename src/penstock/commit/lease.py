@@ -8,6 +8,8 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
+from penstock.commit.signing import signed
+from penstock.commit.trust import is_foreign
 from penstock.spark.filesystem import Folder, is_denied
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ class Lease:
         written = False
         while not self._ended.wait(LEASE / 3):
             try:
-                self._file.write(b"", overwrite=True)
+                self._file.write(signed(self._file.name, {}), overwrite=True, private=True)
                 written = True
             except Exception:
                 log.warning("the lease %s could not be renewed", self._file, exc_info=True)
@@ -54,10 +56,13 @@ class Lease:
 
 
 def is_young(access: Access, path: str) -> bool:
-    """Whether a file was written or renewed a short while ago, by the clock of its file system."""
-    files = [Folder(access.bridge, path), Folder(access.bridge, _lease_of(path))]
-    times = [time for time in map(_modified, files) if time is not None]
-    return bool(times) and _now(files[1]) - max(times) < LEASE
+    """Whether a file was written or renewed a short while ago, by the clock of its file system.
+
+    A lease that another user has written does not count: it could keep a dead process alive for ever.
+    """
+    file, lease = Folder(access.bridge, path), Folder(access.bridge, _lease_of(path))
+    times = [time for time in (_modified(file), None if is_foreign(lease) else _modified(lease)) if time is not None]
+    return bool(times) and _now(lease) - max(times) < LEASE
 
 
 def remove_lease(access: Access, path: str) -> None:

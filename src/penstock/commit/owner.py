@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_TAG = re.compile(r"([0-9a-f]{8})-(\d+)-([0-9a-f]{8})")
+_TAG = re.compile(r"([0-9a-f]{8})-(\d{1,10})-([0-9a-f]{8})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Owner:
         try:
             said = json.loads(content)
             return cls(str(said["host"]), int(said["pid"]), str(said["started"]))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
 
     @property
@@ -110,6 +110,8 @@ def _runs(pid: int) -> bool:
         return False
     except PermissionError:
         return True
+    except OverflowError:  # larger than any number of a process
+        return False
     return True
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.commit.journal import folder_beside, journals_at, read_journal
+from penstock.commit.journal import folder_beside, journals_at, read_own_journal
 from penstock.commit.owner import tag_is_alive
 from penstock.spark.filesystem import Folder
 
@@ -25,7 +25,8 @@ class Leftover:
     path
         The folder.
     is_used
-        Whether its process still runs; None if that cannot be told from this machine, or the target's rows are here.
+        Whether its process still runs; None if that cannot be told from this machine, or the target's rows are here, or
+        the folder belongs to another user.
     """
 
     path: str
@@ -39,7 +40,7 @@ def commits_at(access: Access, path: str) -> list[str]:
         return [str(given)]
     found = set(journals_at(access, given)) if given.is_folder() else set()
     for journal in journals_at(access, folder_beside(access, str(given))):
-        known = read_journal(access, journal)
+        known = read_own_journal(access, journal)
         if known is not None and any(part.is_at(given) for part in known.parts):
             found.add(journal)
     return sorted(found)
@@ -51,7 +52,7 @@ def leftovers_at(access: Access, path: str) -> list[Leftover]:
     beside, within = given.parent, given
     needed: set[str] = set()
     for journal in {*journals_at(access, beside), *journals_at(access, within)}:
-        known = read_journal(access, journal)
+        known = read_own_journal(access, journal)
         needed |= {folder for part in known.parts for folder in part.hidden} if known is not None else set()
     found = []
     for folder in [*beside.matching(".penstock-*"), *within.matching(".penstock-*")]:
@@ -63,6 +64,7 @@ def leftovers_at(access: Access, path: str) -> list[Leftover]:
         if str(folder) in needed:
             continue
         holds_the_old_rows = folder.name.endswith("-old") and not folder.parent.child(named[1]).exists()
-        is_used = tag_is_alive(named[2]) if named[2] and not holds_the_old_rows else None
+        is_known = named[2] and not holds_the_old_rows and folder.may_be_removed
+        is_used = tag_is_alive(named[2]) if is_known else None
         found.append(Leftover(str(folder), is_used))
     return found

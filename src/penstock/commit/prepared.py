@@ -33,12 +33,15 @@ class Access:
     committed
         What such transactions have committed, or other runs before, by the name of where it was staged: several records
         share one transaction.
+    trusted
+        The path of a journal that the user vouches for, whoever wrote it; None if there is none.
     """
 
     bridge: Bridge
     secrets: dict[str, Mapping[str, str]] = field(default_factory=dict)
     open_transactions: dict[str, Any] = field(default_factory=dict)
     committed: set[str] = field(default_factory=set)
+    trusted: str | None = None
 
     def close(self) -> None:
         """Let go of transactions that were not committed: their databases undo them."""
@@ -137,6 +140,12 @@ class Prepared(ABC):
             Any other says that this call has not committed, and no longer can; `is_committed` is asked all the same.
         """
 
+    def check_names(self) -> None:  # noqa: B027
+        """Raise `ValueError` if it names what no job writes; asked before anything that a journal says is done.
+
+        See `penstock.commit.names`.
+        """
+
     def check(self, access: Access) -> None:  # noqa: B027
         """Raise an error if it cannot be recovered from here; asked of all parts of a journal before the first step."""
 
@@ -181,7 +190,33 @@ def prepared_of(found: Mapping[str, Any]) -> Prepared:
     if not is_known(found):
         raise CommitError.unknown(str(found.get("kind")))
     kind = _KINDS[found["kind"]]
-    return kind(**{name: _frozen(value) for name, value in found.items() if name != "kind"})
+    values = {name: _frozen(value) for name, value in found.items() if name != "kind"}
+    for each in fields(kind):
+        if each.name in values and not _fits(values[each.name], str(each.type)):
+            raise ValueError(f"{each.name} is not of the type {each.type}")
+    return kind(**values)
+
+
+_JSON_TYPES: dict[str, type | tuple[type, ...]] = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "float": (float, int),
+    "Mapping[str, Any]": dict,
+    "tuple[str, str]": tuple,
+}
+
+
+def _fits(value: Any, annotation: str) -> bool:
+    """Whether a value of JSON has the type of a field: JSON can hold any other."""
+    if annotation.endswith(" | None"):
+        return value is None or _fits(value, annotation.removesuffix(" | None"))
+    if annotation.startswith("tuple[") and annotation.endswith(", ...]"):
+        inner = annotation.removeprefix("tuple[").removesuffix(", ...]")
+        return isinstance(value, tuple) and all(_fits(item, inner) for item in value)
+    if annotation == "tuple[str, str]" and isinstance(value, tuple):
+        return [type(item) for item in value] == [str, str]
+    return isinstance(value, _JSON_TYPES.get(annotation, object))
 
 
 def is_known(found: Mapping[str, Any]) -> bool:

@@ -8,13 +8,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from penstock.commit.claims import claimed
-from penstock.commit.journal import Journal, claim_of, folder_beside, journals_at, read_journal
+from penstock.commit.journal import Journal, claim_of, folder_beside, journals_at, read_journal, read_own_journal
 from penstock.commit.lease import remove_lease
-from penstock.errors import CommitError
+from penstock.commit.trust import is_foreign, warn_of
+from penstock.errors import CommitError, UntrustedJournalError
+from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
     from penstock.commit.prepared import Access, Prepared
-    from penstock.spark.filesystem import Folder
 
 log = logging.getLogger("penstock.commit")
 
@@ -65,13 +66,21 @@ def recover(access: Access, path: str) -> Recovery:
 
     If a sink that cannot be undone has committed or may still do so, or all have, the others follow; else nothing stays
     of it.
+
+    Raises
+    ------
+    UntrustedJournalError
+        If it, or a claim to it, may come from another user: nothing is done then.
     """
     found = read_journal(access, path)
     if found is None:
         return Recovery(path, "", Direction.GONE, ())
     if found.is_alive(access):
         return Recovery(path, found.name, Direction.ALIVE, tuple(part.target for part in found.parts))
-    with claimed(access, claim_of(path)) as is_mine:
+    claim = Folder(access.bridge, claim_of(path))
+    if is_foreign(claim):
+        raise UntrustedJournalError.foreign(str(claim), f"it stands for the journal {path}, which stays as it is")
+    with claimed(access, str(claim)) as is_mine:
         journal = read_journal(access, path)  # another process may have ended it meanwhile
         if journal is None:
             return Recovery(path, found.name, Direction.GONE, ())
@@ -96,12 +105,21 @@ def recover_target(access: Access, target: Folder) -> bool:
     bool
         Whether there were any: what was read of the target before is no longer true then.
     """
-    found = False
+    is_changed = False
     for path in journals_at(access, folder_beside(access, str(target))):
-        journal = read_journal(access, path)
+        journal = read_own_journal(access, path)
         if journal is not None and any(part.is_at(target) for part in journal.parts):
-            found |= recover(access, path).direction in _DONE
-    return found
+            is_changed |= recover_own(access, path) in _DONE
+    return is_changed
+
+
+def recover_own(access: Access, path: str) -> Direction:
+    """Do as `recover`; what may come from another user counts as gone, with a warning, so that it stops no job."""
+    try:
+        return recover(access, path).direction
+    except UntrustedJournalError as error:
+        warn_of(error)
+        return Direction.GONE
 
 
 def _follow(access: Access, journal: Journal) -> Direction:

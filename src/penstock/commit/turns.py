@@ -6,9 +6,9 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from penstock.commit.journal import Journal, folder_beside, journals_at, read_journal
+from penstock.commit.journal import Journal, folder_beside, journals_at, read_own_journal
 from penstock.commit.paths import are_within
-from penstock.commit.recovery import Direction, recover
+from penstock.commit.recovery import Direction, recover_own
 from penstock.errors import CommitError
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ def wait_for_commits_at(access: Access, target: Folder) -> None:
     """Return once no commit is under way at a target: what it holds meanwhile may be undone."""
     latest = time.monotonic() + PATIENCE
     for path in journals_at(access, folder_beside(access, str(target))):
-        journal = read_journal(access, path)
+        journal = read_own_journal(access, path)
         if journal is not None and any(part.is_at(target) for part in journal.parts):
             _wait(access, journal, latest, lambda: None)
 
 
 def _wait(access: Access, other: Journal, latest: float, go_on: Callable[[], None]) -> None:
     said = False
-    while recover(access, other.path).direction is Direction.ALIVE:
+    while recover_own(access, other.path) is Direction.ALIVE:
         if time.monotonic() > latest:
             raise CommitError.busy(other.name, [part.target for part in other.parts], str(other.owner), other.path)
         if not said:
@@ -73,7 +73,7 @@ def _others(access: Access, mine: Journal) -> list[Journal]:
     touching = (part.folder for part in mine.parts if part.folder is not None and _touches(part))
     places = {str(place): place for place in (folder_beside(access, folder) for folder in touching)}
     found = {path for place in places.values() for path in journals_at(access, place)}
-    others = (read_journal(access, path) for path in sorted(found) if _last(path) != _name(mine))
+    others = (read_own_journal(access, path) for path in sorted(found) if _last(path) != _name(mine))
     return [
         other
         for other in others

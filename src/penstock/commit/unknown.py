@@ -65,6 +65,10 @@ class PreparedUnknown(Prepared):
         """Refuse."""
         self._refuse(access)
 
+    def check(self, access: Access) -> None:
+        """Refuse, before the other records of the journal are completed or undone."""
+        self._refuse(access)
+
     def as_dict(self) -> dict[str, Any]:
         """Return what was found."""
         return dict(self.found)
@@ -85,7 +89,15 @@ def _texts(found: Mapping[str, Any], key: str) -> Iterator[str]:
 
 
 def known_or_not(found: Mapping[str, Any], is_of_this_version: bool) -> Prepared:  # noqa: FBT001
-    """Return the record that a journal holds."""
+    """Return the record that a journal holds.
+
+    Raises
+    ------
+    TypeError
+        If it is not a mapping.
+    """
+    if not isinstance(found, dict):
+        raise TypeError("a record is not a mapping")
     if is_of_this_version and is_known(found):
         return prepared_of(found)
     return PreparedUnknown(found)

@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote
 
 from penstock.commit import Prepared
 from penstock.commit.moves import move_files
+from penstock.commit.names import STAGED_ROWS, check_files, check_within
 from penstock.connectors.extras import absolute, given_for, needs, with_secrets
 from penstock.errors import CommitError, CommitUnknownError, SinkError
 from penstock.spark.filesystem import Folder
@@ -93,6 +94,13 @@ class PreparedDelta(Prepared):
     def folder(self) -> str:
         """The table's folder."""
         return self.root
+
+    def check_names(self) -> None:
+        """Refuse a staging folder outside the table, and files that lead out of it."""
+        check_within(self.staging, self.root, STAGED_ROWS)
+        if not all(isinstance(file, tuple) and file and isinstance(file[0], str) for file in self.files):
+            raise ValueError("a file has no path")
+        check_files(file[0] for file in self.files)
 
     def ready(self, access: Access) -> None:
         """Move the files to where the table's others lie, and look whether the table still is as it was."""

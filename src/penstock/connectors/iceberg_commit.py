@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit import Prepared
+from penstock.commit.names import STAGED_ROWS, check_within
 from penstock.connectors.extras import absolute, address_of, given_for, needs, with_secrets
 from penstock.connectors.iceberg_partitions import IcebergPartitions, entry_of
 from penstock.connectors.split_source import arrow_schema
@@ -106,6 +107,12 @@ class PreparedIceberg(Prepared):
     def folder(self) -> str:
         """The table's folder."""
         return self.root
+
+    def check_names(self) -> None:
+        """Refuse a staging folder outside the table, and files outside the staging folder."""
+        check_within(self.staging, self.root, STAGED_ROWS)
+        for file in self.files:
+            check_within(file, self.staging)
 
     def commit(self, access: Access) -> None:
         """Add a snapshot; a table that is new is made with it.

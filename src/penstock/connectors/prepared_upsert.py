@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 from penstock.commit import Prepared
+from penstock.commit.names import STAGED_ROWS, check_within
 from penstock.connectors.upsert import Key, plain_path
 from penstock.errors import CommitUnknownError, SinkError
 from penstock.spark.files import EVERY_ROW, read_parquet
@@ -123,6 +124,11 @@ class PreparedUpsert(Prepared, Generic[Table]):
     key: tuple[str, ...] = ()
     rows: str = ""
     removed: tuple[str, ...] = ()
+
+    def check_names(self) -> None:
+        """Refuse a folder of new rows that is not within the table, too."""
+        super().check_names()
+        check_within(self.rows, str(self.folder), STAGED_ROWS)
 
     def commit_what_fits(self, access: Access) -> list[Self]:
         """Commit onto the version that was looked at; look again if there is a newer one.

@@ -11,7 +11,14 @@ from penstock.errors.base import (
     SessionError,
     first_line,
 )
-from penstock.errors.connectors import CommitError, CommitUnknownError, SinkError, SourceError, SourceTimeoutError
+from penstock.errors.connectors import (
+    CommitError,
+    CommitUnknownError,
+    SinkError,
+    SourceError,
+    SourceTimeoutError,
+    UntrustedJournalError,
+)
 from penstock.errors.exchanges import LostConnectionError, NoBarrierError, RebalanceError
 from penstock.errors.records import HistoryError, RowsDifferError, VerificationError, WebError
 from penstock.errors.streaming import StateError, StreamError
@@ -37,6 +44,7 @@ __all__ = [
     "SourceTimeoutError",
     "StateError",
     "StreamError",
+    "UntrustedJournalError",
     "VerificationError",
     "WebError",
     "first_line",

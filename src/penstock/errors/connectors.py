@@ -178,16 +178,6 @@ class CommitError(SinkError):
     """The sinks of a job could not all commit, or an interrupted commit cannot be recovered."""
 
     @classmethod
-    def unreadable(cls, path: str, cause: str) -> Self:
-        """Build the error for a journal that is not what it should be."""
-        return cls(
-            f"the commit journal {path} cannot be read",
-            cause=cause,
-            hint="it records an interrupted commit: do not write to its targets, and run `penstock recover` with the "
-            "release of Penstock that wrote it",
-        )
-
-    @classmethod
     def unknown(cls, kind: str) -> Self:
         """Build the error for a record of a journal that this release does not understand."""
         return cls(
@@ -260,6 +250,30 @@ class CommitError(SinkError):
             f"whether a job has committed to {target} cannot be told",
             cause=f"{gone} were removed since, and it names no file of the job: rewritten since, or never there",
             hint=f"look whether the job's rows are in it, then remove the journal and {staging} by hand",
+        )
+
+
+class UntrustedJournalError(CommitError):
+    """A file beside a target is not a commit journal of this user, so nothing that it says is done."""
+
+    @classmethod
+    def unreadable(cls, path: str, cause: str) -> Self:
+        """Build the error for a journal that is not what it should be."""
+        return cls(
+            f"the commit journal {path} is ignored: it cannot be read",
+            cause=cause,
+            hint="look at the target before you remove the file; if another release of Penstock wrote it, run "
+            "`penstock recover` with that release",
+        )
+
+    @classmethod
+    def foreign(cls, path: str, cause: str) -> Self:
+        """Build the error for a file that another user may have written."""
+        return cls(
+            f"{path} is ignored: another user may have written it",
+            cause=cause,
+            hint="jobs do not wait for it and do not recover it. If it is a journal of your own, see "
+            "`penstock recover --trust`",
         )
 
 

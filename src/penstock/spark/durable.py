@@ -34,8 +34,17 @@ def sync_below(path: str) -> None:
         list(threads.map(sync, found))
 
 
-def write_whole(path: str, content: bytes, *, overwrite: bool) -> bool:
+def write_whole(path: str, content: bytes, *, overwrite: bool, private: bool = False) -> bool:
     """Make a file with all of its content or not at all; return False where there is one that may not be replaced.
+
+    Parameters
+    ----------
+    path, content
+        The file.
+    overwrite
+        Whether a file that is there may be replaced.
+    private
+        Whether only the user may read and write the file (mode 0600), whatever the umask is.
 
     Raises
     ------
@@ -46,7 +55,8 @@ def write_whole(path: str, content: bytes, *, overwrite: bool) -> bool:
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.tmp")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with temporary.open("xb") as file:
+        mode = 0o600 if private else 0o666  # the umask takes from it
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 
 from penstock.spark.durable import sync, sync_below, write_whole
+from penstock.spark.ownership import CheckedContent, Writer, is_own_entry, judged, read_checked, too_large
 from penstock.spark.rename import exchange, is_volume, rename, volumes_below
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ _STATUS = re.compile(r"\{path=(.*?); isDirectory=(true|false)(?:; length=(\d+))?
 _GONE = {"FileNotFoundException", "NoSuchFileException"}
 _WHOLE = {"file", "hdfs", "viewfs", "webhdfs", "swebhdfs"}
 """File systems that rename a folder in one step; of others that is not known."""
+_WITH_OWNERS = {"hdfs", "webhdfs", "swebhdfs"}
+"""File systems of several machines that record who made a file; object stores report the reader as the owner."""
 
 
 def is_hidden(name: str) -> bool:
@@ -145,16 +148,65 @@ class Folder:
                 raise
             return None
 
-    def write(self, content: bytes, *, overwrite: bool = False) -> bool:
+    def read_checked(self, limit: int) -> CheckedContent | None:
+        """Return what a file holds, and who may have written it; None if it is not there.
+
+        Parameters
+        ----------
+        limit
+            The largest size to read, in bytes.
+        """
+        path = self.local_path
+        if path is not None:
+            return read_checked(path, limit)
+        try:
+            return self._read_checked(limit)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() in _GONE:
+                return None
+            if is_denied(error):
+                return CheckedContent(b"", Writer.OTHER, "this user may not read it")
+            raise
+
+    def _read_checked(self, limit: int) -> CheckedContent:
+        if self._scheme == "viewfs":  # a mount of any file system, also of one that records no owners
+            target = self._fs.resolvePath(self._hadoop_path)
+            return Folder(self._bridge, str(target.toString())).read_checked(limit) or CheckedContent(
+                b"", Writer.OTHER, "it has just been removed"
+            )
+        before = self._fs.getFileStatus(self._hadoop_path)
+        if before.isDirectory():
+            return CheckedContent(b"", Writer.OTHER, "it is not a regular file")
+        if before.getLen() > limit:
+            return too_large(before.getLen(), limit)
+        content = self.read()
+        if self._scheme not in _WITH_OWNERS:
+            return CheckedContent(content, Writer.UNKNOWN, "its file system does not record who wrote it")
+        # Hadoop reports the owner of a path, not of an opened file: a file that was exchanged meanwhile is not read.
+        after = self._fs.getFileStatus(self._hadoop_path)
+        if (before.getModificationTime(), before.getLen()) != (after.getModificationTime(), after.getLen()):
+            return CheckedContent(b"", Writer.OTHER, "it changed while it was read")
+        user = self._bridge.find("org.apache.hadoop.security.UserGroupInformation").getCurrentUser()
+        owner, mode = str(after.getOwner()), int(after.getPermission().toShort())
+        return judged(content, owner, str(user.getShortUserName()), mode)
+
+    @property
+    def may_be_removed(self) -> bool:
+        """Whether a file or folder is the user's own, and not a symbolic link; True where no owners are recorded."""
+        path = self.local_path
+        return True if path is None else is_own_entry(path)
+
+    def write(self, content: bytes, *, overwrite: bool = False, private: bool = False) -> bool:
         """Make a file with all of its content or not at all, as Spark makes its logs.
 
         It survives a loss of power. Uses ``CheckpointFileManager.createAtomic`` but for files of this machine, where
-        that syncs nothing; returns False where there is such a file that may not be replaced.
+        that syncs nothing; returns False where there is such a file that may not be replaced. A private file of this
+        machine has the mode 0600.
         """
         path = self.local_path
         if path is not None:
             with suppress(NotImplementedError):
-                return write_whole(path, content, overwrite=overwrite)
+                return write_whole(path, content, overwrite=overwrite, private=private)
         package = "org.apache.spark.sql.execution.streaming."
         package += "checkpointing." if self._bridge.version >= (4, 1) else ""
         manager = self._bridge.companion(package + "CheckpointFileManager")

@@ -114,7 +114,10 @@ def create_table(bridge: Bridge, statement: str, schema: str, location: str, mar
         By which it is known as made by this job, see `is_marked`.
     """
     with active_session(bridge.session):
-        template = _analysed(bridge, _parsed(bridge, statement)).table()
+        parsed = _parsed(bridge, statement)
+        if class_name(parsed) != "CreateTableAsSelect":  # Spark runs some other statements while it analyses them
+            raise ValueError(f"not a CREATE TABLE ... AS SELECT: {statement}")
+        template = _analysed(bridge, parsed).table()
         columns = _as_spark_keeps(bridge, bridge.find("org.apache.spark.sql.types.DataType").fromJson(schema))
         put_table(bridge, template, columns, location, mark, external=external)
 

@@ -7,6 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
+from penstock.commit.names import check_files
+from penstock.errors import StateError
+
 if TYPE_CHECKING:
     from penstock.spark.filesystem import Folder
 
@@ -67,8 +70,18 @@ class Journal:
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """Return the journal that was written as a text."""
+        """Return the journal that was written as a text.
+
+        Raises
+        ------
+        StateError
+            If it names a file outside the checkpoint: such a file would be removed, or written.
+        """
         content = json.loads(text)
+        try:
+            check_files((*content["files"], *content["replaced"]))
+        except ValueError as error:
+            raise StateError.unreadable("the journal of a rescale", str(error)) from error
         return cls(**content | {"phase": Phase(content["phase"]), "files": tuple(content["files"])})
 
     @property

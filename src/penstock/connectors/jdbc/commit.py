@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from penstock.connectors.jdbc.dialect import JdbcDialect
     from penstock.spark.jdbc import JdbcConnection
 
+_PART = r"""("([^"\\\0]|"")+"|`([^`\\\0]|``)+`|\[[^\]\\\0]+\]|[\w$]+)"""
+_IDENTIFIER = re.compile(_PART)
+_TABLE = re.compile(rf"{_PART}(\s*\.\s*{_PART}){{0,2}}")
+_STAGED = re.compile(r"penstock_[a-z0-9]{0,20}_[0-9a-f]{12}(_[0-9a-f]{12})?")
+_RUN = re.compile(r"[0-9a-f]{12}")
+_OF_TOKEN = re.compile(r"penstock_[a-z0-9]{0,20}_[0-9a-f]{12}_")
 log = logging.getLogger("penstock.sinks")
 
 TASK, ATTEMPT = "penstock_task", "penstock_attempt"
@@ -111,6 +118,24 @@ class PreparedJdbc(Prepared):
     @property
     def _entry(self) -> str | None:
         return self.token or self.receipt
+
+    def check_names(self) -> None:
+        """Refuse what is not a name: names of tables and columns become part of statements.
+
+        Those of staging tables are in the schema of the table, and of letters that mean the same with and without
+        quotes.
+        """
+        schema, dot, _ = self.table.rpartition(".")
+        if _TABLE.fullmatch(self.table) is None or dialect_of(self.database) is None:
+            raise ValueError(f"{self.target!r} is not a table of a database")
+        for name, pattern in ((self.staging, _STAGED), (self.of_token or "", _OF_TOKEN)):
+            if name and (not name.startswith(schema + dot) or not pattern.fullmatch(name.removeprefix(schema + dot))):
+                raise ValueError(f"{name!r} is not the name of a staging table of {self.table!r}")
+        for column in (*self.columns, *self.key):
+            if _IDENTIFIER.fullmatch(column) is None:
+                raise ValueError(f"{column!r} is not the name of a column")
+        if self.mode not in {"append", "overwrite", "upsert"}:
+            raise ValueError(f"mode {self.mode!r} is not known")
 
     def ready(self, access: Access) -> None:
         """Copy the rows in a transaction that only wants its COMMIT: what the database refuses, it refuses here.
@@ -263,7 +288,9 @@ class PreparedJdbc(Prepared):
         with suppress(Exception), self._connect(access) as database:
             wanted = self.of_token if also_of_token else None
             others = [] if wanted is None else self._dialect.tables_like(database, wanted)
-            for table in sorted({self.staging, *others} - {""}):
+            # Whoever may make tables in the schema may give them names that are statements.
+            runs = {name for name in others if wanted and _RUN.fullmatch(name.removeprefix(wanted))}
+            for table in sorted({self.staging, *runs} - {""}):
                 database.run(f"DROP TABLE IF EXISTS {table}")
 
     @property

@@ -9,10 +9,12 @@ import uuid
 from typing import TYPE_CHECKING
 
 from penstock.commit import Direction, recover
+from penstock.commit.journal import warehouse_of
 from penstock.commit.owner import tag_is_alive
+from penstock.commit.trust import check_pointed, warn_of
 from penstock.connectors.extras import given_for
 from penstock.connectors.jdbc.source import dialect_of
-from penstock.errors import CommitError
+from penstock.errors import CommitError, UntrustedJournalError
 from penstock.spark.jdbc import JdbcTarget
 
 if TYPE_CHECKING:
@@ -137,7 +139,12 @@ def recover_table(access: Access, database: str, address: str, table: str) -> No
         log.debug("%s cannot be asked for journals", table, exc_info=True)
         return
     for (journal,) in found:
-        gone = recover(access, str(journal)).direction is Direction.GONE
+        try:
+            check_pointed(str(journal), warehouse_of(access.bridge))
+            gone = recover(access, str(journal)).direction is Direction.GONE
+        except UntrustedJournalError as error:
+            warn_of(error)
+            continue
         if gone and tag_is_alive(str(journal)) is False:  # its process died before it wrote the journal
             with target.connect() as connection:
                 unpoint(dialect, connection, str(journal))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.commit import Prepared
+from penstock.commit.names import MARK, check_path
 from penstock.connectors.extras import address_of, given_for, needs, with_secrets
 from penstock.connectors.kafka import client
 from penstock.connectors.kafka.transactions import (
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.commit import Access
 
 
+_STAGED = re.compile(rf"\.penstock-topic-{MARK}")
 _REMEMBERED = 6 * 24 * 3600.0
 """Seconds for which a receipt is certainly kept: brokers keep a group's offsets for seven days if nobody has changed
 that, and a day is left for clocks that differ."""
@@ -81,6 +84,12 @@ class PreparedTopic(Prepared):
     def folder(self) -> str:
         """The staging folder, as a topic is none."""
         return self.staging
+
+    def check_names(self) -> None:
+        """Refuse a folder that is not one of staged records."""
+        check_path(self.staging)
+        if _STAGED.fullmatch(self.staging.rpartition("/")[2]) is None:
+            raise ValueError(f"{self.staging!r} is not a folder of staged records")
 
     def ready(self, access: Access) -> None:
         """Begin as the producer of the token: brokers without transactions refuse that."""

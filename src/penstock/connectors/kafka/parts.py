@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock.commit.names import check_files
 from penstock.connectors.kafka import client
 from penstock.connectors.kafka.commit import PreparedTopic
 from penstock.connectors.kafka.transactions import (
@@ -76,6 +77,11 @@ class PreparedKafkaParts(PreparedTopic):
 
     run: str
     parts: tuple[tuple[str, ...], ...]
+
+    def check_names(self) -> None:
+        """Refuse files outside the staging folder, too."""
+        super().check_names()
+        check_files(name for names in self.parts for name in names)
 
     @property
     def is_atomic(self) -> bool:

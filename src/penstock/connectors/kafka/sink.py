@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.arguments import check_settings, check_text, check_type
-from penstock.commit import recover
-from penstock.commit.journal import journals_at, read_journal, warehouse_of
+from penstock.commit.journal import journals_at, read_own_journal, warehouse_of
 from penstock.commit.owner import Owner
+from penstock.commit.recovery import recover_own
 from penstock.connectors.base import NothingToWrite, Sink, SinkJob, checked_parallelism
 from penstock.connectors.extras import address_of, needs, without_secrets
 from penstock.connectors.kafka import client
@@ -122,9 +122,9 @@ class KafkaSink(Sink):
         """Complete or take back what a dead process has left half-way."""
         warehouse = Folder(access.bridge, warehouse_of(access.bridge))
         for path in journals_at(access, warehouse):
-            journal = read_journal(access, path)
+            journal = read_own_journal(access, path)
             if journal is not None and any(self._is_of(part) for part in journal.parts):
-                recover(access, path)
+                recover_own(access, path)
 
     def _is_of(self, part: Prepared) -> bool:
         return isinstance(part, PreparedTopic) and (part.servers, part.topic) == (self.servers, self.topic)
