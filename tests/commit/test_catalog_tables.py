@@ -439,7 +439,7 @@ def test_what_a_journal_of_a_table_needs_is_no_leftover(
     assert (part.kind == "unknown") is bool(more)
     assert part.folder == f"file:{tmp_path}/t"
     monkeypatch.setattr(places, "journals_at", lambda access, folder: ["journal"])
-    monkeypatch.setattr(places, "read_journal", lambda access, path: SimpleNamespace(parts=[part]))
+    monkeypatch.setattr(places, "read_own_journal", lambda access, path: SimpleNamespace(parts=[part]))
     assert places.leftovers_at(NOBODY, str(tmp_path / "t")) == []
     monkeypatch.setattr(places, "journals_at", lambda access, folder: [])
     assert [left.path for left in places.leftovers_at(NOBODY, str(tmp_path / "t"))] == [appended.hidden[0]]

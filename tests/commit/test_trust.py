@@ -15,6 +15,7 @@ from penstock.commit import Access, Direction, recover, recover_target
 from penstock.commit.journal import journals_at, read_journal
 from penstock.commit.names import check_relative, check_staging, check_within
 from penstock.commit.owner import Owner
+from penstock.commit.places import leftovers_at
 from penstock.commit.signing import is_signed, key_file, signed, user_key
 from penstock.commit.trust import LARGEST_JOURNAL, check_location, check_pointed
 from penstock.errors import CommitError, UntrustedJournalError
@@ -305,6 +306,18 @@ def test_who_vouches_for_a_journal_recovers_it(local: Any, target: Files, precio
     with pytest.raises(UntrustedJournalError, match="not a staging folder"):
         recover(Access(None, trusted=f"file:{journal}"), str(journal))
     assert precious.exists()
+
+
+@pytest.mark.parametrize("content", [b"garbage", None])
+def test_what_an_ignored_journal_may_need_is_not_removed(local: Any, target: Files, content: bytes | None) -> None:
+    """Its folders may hold the only copy of old rows."""
+    staging, path = undone(target), f"file:{target.path}"
+    assert [left.is_used for left in leftovers_at(Access(None), path)] == [False]
+    journal = plant(target, content or journal_of(target))
+    if content is None:
+        journal.chmod(0o666)
+    assert [left.is_used for left in leftovers_at(Access(None), path)] == [None]
+    assert staging.exists()
 
 
 def test_files_of_commits_are_private(local: Any, template: Template, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ class PreparedTable(Prepared):
         files.check_names()
         if _NAME.fullmatch(self.table) is None:
             raise ValueError(f"{self.table!r} is not the name of a table")
-        if self.statement and not self.statement.startswith(f"CREATE TABLE {self.table} USING "):
+        if self.statement and not self.statement.startswith(f"CREATE TABLE {self.table} "):
             raise ValueError(f"the statement does not make table {self.table}")
         if self.location and place_of(self.location) != place_of(files.path):
             raise ValueError(f"table {self.table} does not lie at {files.path!r}")

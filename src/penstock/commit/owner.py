@@ -70,6 +70,11 @@ def tag_is_alive(name: str) -> bool | None:
     return _runs_still(int(found[2]), lambda started: _short(started) == found[3])
 
 
+def tags_in(name: str) -> set[str]:
+    """Return each `Owner.tag` in a name."""
+    return {match[0] for match in _TAG.finditer(name)}
+
+
 def _runs_still(pid: int, is_same: Callable[[str], bool]) -> bool | None:
     """Whether a process runs and began when it should have; None if the system does not tell when it began."""
     started = _started(pid)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.commit.journal import folder_beside, journals_at, read_own_journal
-from penstock.commit.owner import tag_is_alive
+from penstock.commit.owner import tag_is_alive, tags_in
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
@@ -51,9 +51,13 @@ def leftovers_at(access: Access, path: str) -> list[Leftover]:
     given = Folder(access.bridge, path).resolved
     beside, within = given.parent, given
     needed: set[str] = set()
-    for journal in {*journals_at(access, beside), *journals_at(access, within)}:
-        known = read_own_journal(access, journal)
-        needed |= {folder for part in known.parts for folder in part.hidden} if known is not None else set()
+    unread: set[str] = set()
+    for path_of_journal in {*journals_at(access, beside), *journals_at(access, within)}:
+        journal = read_own_journal(access, path_of_journal)
+        if journal is None:  # what it needs is not known: the folders of its process stay
+            unread |= tags_in(path_of_journal)
+        else:
+            needed |= {folder for part in journal.parts for folder in part.hidden}
     found = []
     for folder in [*beside.matching(".penstock-*"), *within.matching(".penstock-*")]:
         named = _STAGING.fullmatch(folder.name)
@@ -64,7 +68,7 @@ def leftovers_at(access: Access, path: str) -> list[Leftover]:
         if str(folder) in needed:
             continue
         holds_the_old_rows = folder.name.endswith("-old") and not folder.parent.child(named[1]).exists()
-        is_known = named[2] and not holds_the_old_rows and folder.may_be_removed
+        is_known = named[2] and not holds_the_old_rows and folder.may_be_removed and not tags_in(named[2]) & unread
         is_used = tag_is_alive(named[2]) if is_known else None
         found.append(Leftover(str(folder), is_used))
     return found
