@@ -117,8 +117,8 @@ def test_volumes(folder: Any) -> None:
 @pytest.mark.parametrize("scheme", ["file", "viewfs", "other"])
 def test_who_wrote_a_file(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
     """Through a mount the file system behind it decides; an object store reports the reader as the owner."""
-    root = {"file": f"file:{tmp_path}", "viewfs": "viewfs:///o", "other": f"file:{tmp_path}"}[scheme]
-    spark.conf.set("fs.viewfs.mounttable.default.link./o", f"file://{tmp_path}")
+    root = {"file": f"file:{tmp_path}", "viewfs": "viewfs://owners/o", "other": f"file:{tmp_path}"}[scheme]
+    spark.conf.set("fs.viewfs.mounttable.owners.link./o", f"file://{tmp_path}")
     try:
         own, other, link, large = (
             Folder(Bridge(spark), f"{root}/{name}") for name in ("own", "other", "link", "large")
@@ -150,7 +150,7 @@ def test_who_wrote_a_file(spark: SparkSession, tmp_path: Path, monkeypatch: pyte
             assert foreign is not None
             assert foreign.writer is (Writer.UNKNOWN if scheme == "other" else Writer.OTHER)
     finally:
-        spark.conf.unset("fs.viewfs.mounttable.default.link./o")
+        spark.conf.unset("fs.viewfs.mounttable.owners.link./o")
 
 
 @pytest.mark.parametrize(("user", "mode", "writer"), [("", 0o644, "USER"), ("x", 0o644, "OTHER"), ("", 0o664, "OTHER")])
