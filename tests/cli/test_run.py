@@ -11,6 +11,8 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 import penstock as package
 from tests.cli.test_main import penstock
 
@@ -26,6 +28,39 @@ print("rows:", len(rows))
 """
 PACKAGE = str(Path(package.__file__).parent)
 ALL = {"PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE_QUERY_THRESHOLD": "0"}
+
+
+# What stands after `run`, and what the program gets of it.
+ARGUMENTS = {
+    "JOB 2026-11 -v": ["2026-11", "-v"],
+    "JOB --history x --quiet --ui --help": ["--history", "x", "--quiet", "--ui", "--help"],
+    "JOB --config x --conf a --master m --output-format yaml": [
+        *("--config", "x", "--conf", "a", "--master", "m", "--output-format", "yaml")
+    ],
+    "--quiet JOB -- -v --": ["--", "-v", "--"],
+    "-- JOB --quiet": ["--quiet"],
+    "JOB --nonsense": ["--nonsense"],
+    "JOB": [],
+}
+
+
+@pytest.mark.parametrize("module", [("run",), ("verify",), ()], ids=["run", "verify", "no command"])
+@pytest.mark.parametrize("words", ARGUMENTS)
+def test_what_follows_the_file_belongs_to_the_program(tmp_path: Path, words: str, module: tuple[str, ...]) -> None:
+    if not words.startswith("JOB") and module != ("run",):
+        pytest.skip("a program without a command comes first; verify has no --quiet")
+    file = tmp_path / "job.py"
+    file.write_text("import sys\nprint('ARGS', sys.argv)\n")
+    command = [
+        sys.executable,
+        "-m",
+        "penstock",
+        *module,
+        *(str(file) if one == "JOB" else one for one in words.split()),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert f"ARGS {[str(file), *ARGUMENTS[words]]}\n" in done.stdout, done.stderr
+    assert done.returncode == (2 if module == ("verify",) else 0)  # nothing was compared
 
 
 def written(tmp_path: Path, end: str = "") -> str:

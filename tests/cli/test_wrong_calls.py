@@ -63,6 +63,8 @@ CALLS = [
     ("shell --output-format json", USAGE, "no such option '--output-format'"),
     ("run", USAGE, "missing argument 'JOB'"),
     ("run NOWHERE", USAGE, "does not exist"),
+    ("run --nonsense JOB", USAGE, "no such option '--nonsense'", "`penstock run --help`"),
+    ("verify --quiet JOB", USAGE, "no such option '--quiet'", "`penstock verify --help`"),
     ("run FOLDER", USAGE, "is a directory"),
     ("run --history CSV JOB", FAILED, "event logs cannot be written", "is a file"),
     ("run --conf spark.penstock.nonsense=1 JOB", FAILED, "unknown option 'nonsense'"),

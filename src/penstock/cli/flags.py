@@ -99,3 +99,17 @@ def takes(*flags: Flag) -> Decorator:
         return decorated
 
     return add
+
+
+def program_command(short_help: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Return a decorator for a command that runs a Python file.
+
+    Parsing stops at the file: whatever follows belongs to the program, as after ``python FILE``.
+    """
+    return click.command(context_settings={"allow_interspersed_args": False}, short_help=short_help)
+
+
+def takes_program(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the arguments ``job``, the Python file to run, and ``arguments``, everything after it, to a command."""
+    file = click.argument("job", type=click.Path(exists=True, dir_okay=False))
+    return file(click.argument("arguments", nargs=-1, type=click.UNPROCESSED)(command))

@@ -1,20 +1,160 @@
 """The command `penstock-python`: Python, with the Spark sessions of its programs enabled.
 
-For whoever starts programs by settings alone: ``spark.pyspark.driver.python=penstock-python``.
+It is for programs that are started by settings alone: ``spark.pyspark.driver.python=penstock-python``. It takes
+Python's own options. Python starts again with them, enables all Spark sessions, and then runs the program in the
+module ``__main__``, as it does without Penstock.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli.interpreter import PythonCall, Target, parse_call
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ROOT = str(Path(__file__).parent.parent.parent)
+_START = """import sys
+sys.flags.safe_path or sys.path.pop(0)
+from importlib.util import find_spec
+missing = [name for name in ("penstock", "pyspark") if find_spec(name) is None]
+sys.path.insert(0, {root!r})
+from penstock.cli.python import serve
+sys.path.pop(0)
+serve(missing)
+"""
+"""What Python runs first; nothing may be imported from the current folder, which plain Python would not look at."""
+_OPTIONS_OF_PATHS = "-E, -I, -s or -S"
+_ENABLED: list[object] = []
+"""Holds what enables the sessions, until the process ends: threads and a prompt may outlive the program."""
 
 
 def main() -> None:
-    """Run ``penstock-python FILE ARGUMENTS``; anything else is for Python itself."""
-    from penstock.cli.scripts import run_file
-    from penstock.extension.program import all_sessions_enabled
+    """Run ``penstock-python`` with the arguments of this process."""
+    arguments = sys.argv[1:]
+    call = parse_call(arguments)
+    command = [sys.executable, *arguments]
+    if call is not None:
+        prompt = ["-i"] if _is_prompt(call) else []
+        command = [sys.executable, *call.options, *prompt, "-c", _START.format(root=_ROOT), *arguments]
+    os.execv(sys.executable, command)  # noqa: S606 - the same interpreter
 
-    if not sys.argv[1:2] or sys.argv[1].startswith("-"):
-        os.execv(sys.executable, [sys.executable, *sys.argv[1:]])  # noqa: S606 - the same interpreter
-    with all_sessions_enabled():
-        run_file(sys.argv[1], sys.argv[2:])
+
+def serve(missing: Sequence[str]) -> None:
+    """Enable all Spark sessions of this process, and run the program that its arguments name.
+
+    Parameters
+    ----------
+    missing
+        The packages that cannot be imported under the options of this process.
+    """
+    arguments = sys.argv[1:]
+    call = parse_call(arguments)
+    assert call is not None
+    sys.orig_argv = [sys.executable, *arguments]
+    _enable(call, missing)
+    namespace = sys.modules["__main__"].__dict__
+    for name in [name for name in namespace if not name.startswith("__")]:
+        del namespace[name]  # those of `_START`
+    if _is_prompt(call):
+        sys.argv = [""]
+        _insert_path("")
+        if not sys.flags.quiet:
+            sys.stderr.write(f"Python {sys.version} on {sys.platform}, with Penstock\n")
+        return  # Python shows its prompt
+    _run(call, namespace)
+
+
+def _is_prompt(call: PythonCall) -> bool:
+    return call.target is Target.NOTHING and bool("i" in call.flags or sys.flags.inspect or sys.stdin.isatty())
+
+
+def _enable(call: PythonCall, missing: Sequence[str]) -> None:
+    import warnings
+
+    from penstock.errors import PenstockError
+
+    if missing:
+        error = PenstockError(
+            f"penstock-python cannot run the program with {' '.join(call.options) or 'this interpreter'}",
+            cause=f"{' and '.join(missing)} cannot be imported then",
+            hint=f"leave out {_OPTIONS_OF_PATHS}, install the packages where Python still looks for them, or run plain "
+            "python, without Penstock",
+        )
+        sys.stderr.write(f"error: {error}\n")
+        raise SystemExit(2)
+    with warnings.catch_warnings():  # `-W error` is about the program
+        warnings.simplefilter("ignore")
+        from penstock.extension.program import all_sessions_enabled
+
+        enabled = all_sessions_enabled()
+        enabled.__enter__()
+    _ENABLED.append(enabled)
+
+
+def _run(call: PythonCall, namespace: dict[str, Any]) -> None:
+    import runpy
+    from pkgutil import get_importer
+
+    from penstock.cli.scripts import errors_as_python
+
+    # The public functions of runpy run a module beside `__main__`, which would not be the program's then.
+    run_as_main: Any = runpy._run_module_as_main  # type: ignore[attr-defined]  # noqa: SLF001
+    sys.argv = [call.program or call.target.value if call.target is not Target.NOTHING else "", *call.arguments]
+    match call.target:
+        case Target.MODULE:
+            sys.argv[0] = "-m"
+            _insert_path(str(Path.cwd()))
+            with errors_as_python(lambda: str(namespace.get("__file__"))):
+                run_as_main(call.program)
+        case Target.CODE:
+            sys.argv[0] = "-c"
+            _insert_path("")
+            _execute(call.program, "<string>", namespace)
+        case Target.FILE if get_importer(call.program) is not None:
+            _insert_path(str(Path(call.program).absolute()), always=True)
+            with errors_as_python(lambda: str(namespace.get("__file__"))):
+                run_as_main("__main__", alter_argv=False)
+        case Target.FILE:
+            _run_file(call, namespace)
+        case _:
+            _insert_path("")
+            namespace["__file__"] = "<stdin>"
+            _execute(sys.stdin.buffer.read(), "<stdin>", namespace)
+
+
+def _run_file(call: PythonCall, namespace: dict[str, Any]) -> None:
+    from importlib.machinery import SourceFileLoader
+    from io import BytesIO
+    from pkgutil import read_code
+
+    path = str(Path(call.program).absolute())
+    try:
+        source = Path(path).read_bytes()
+    except OSError as error:
+        sys.stderr.write(f"{sys.executable}: can't open file {path!r}: [Errno {error.errno}] {error.strerror}\n")
+        raise SystemExit(2) from error
+    if "x" in call.flags:
+        source = b"\n" + source.partition(b"\n")[2]
+    namespace |= {"__file__": path, "__cached__": None, "__loader__": SourceFileLoader("__main__", path)}
+    _insert_path(str(Path(path).resolve().parent))
+    _execute(read_code(BytesIO(source)) or source, path, namespace)
+
+
+def _execute(code: CodeType | bytes | str, path: str, namespace: dict[str, Any]) -> None:
+    from penstock.cli.scripts import errors_as_python
+
+    with errors_as_python(lambda: path):
+        code = code if isinstance(code, CodeType) else compile(code, path, "exec", dont_inherit=True)
+        exec(code, namespace)  # noqa: S102 - as Python does
+
+
+def _insert_path(folder: str, *, always: bool = False) -> None:
+    """Put the folder of the program where Python looks for modules first, unless its options forbid that."""
+    if always or not sys.flags.safe_path:
+        sys.path.insert(0, folder)

@@ -9,23 +9,20 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli.checks import check_log_folder
-from penstock.cli.flags import SPARK, Flag, takes
+from penstock.cli.flags import SPARK, Flag, program_command, takes, takes_program
 from penstock.cli.page import KEEP_OPEN, UI, serve_page, stay_open
 
 if TYPE_CHECKING:
     from penstock.cli.common import Common
 
 
-@click.command(
-    context_settings={"ignore_unknown_options": True}, short_help="Run a PySpark program, and print what was decided."
-)
+@program_command("Run a PySpark program, and print what was decided.")
 @takes(Flag.FORMAT, *SPARK)
 @click.option("--quiet", is_flag=True, help="Do not print the decisions.")
 @UI
 @KEEP_OPEN
 @click.option("--history", metavar="DIR", help="Write an event log of every job to this folder.")
-@click.argument("job", type=click.Path(exists=True, dir_okay=False))
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@takes_program
 def run(
     common: Common,
     quiet: bool,  # noqa: FBT001
@@ -37,7 +34,8 @@ def run(
 ) -> None:
     """Run the Python file JOB, any PySpark program, and print what was decided for its queries.
 
-    JOB runs as `python JOB ARGUMENTS` would, and the exit code is the one that it gives. It need not know of Penstock:
+    JOB runs as `python JOB ARGUMENTS` would, and the exit code is the one that it gives. Options of this command stand
+    before JOB; whatever follows it belongs to the program. It need not know of Penstock:
     the queries of every Spark session that it makes run as jobs, and its own settings of the session count. Jobs of an
     Environment are printed with their steps.
 

@@ -1,17 +1,18 @@
-"""Runs a Python file as `python FILE ARGUMENTS` would, its errors and exit code included."""
+"""Runs a Python file as `python FILE ARGUMENTS` does, its errors and exit code included."""
 
 from __future__ import annotations
 
 import runpy
 import sys
 import traceback
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 _OWN = str(Path(__file__).parent.parent)
 
@@ -26,10 +27,28 @@ def run_file(path: str, arguments: Sequence[str]) -> None:
     """
     sys.argv = [path, *arguments]
     sys.path.insert(0, str(Path(path).resolve().parent))
-    try:
+    with errors_as_python(lambda: path):
         runpy.run_path(path, run_name="__main__")
+
+
+@contextmanager
+def errors_as_python(path: Callable[[], str]) -> Iterator[None]:
+    """Let an error of the block end the process as Python does, with a traceback that begins in a file.
+
+    Parameters
+    ----------
+    path
+        Returns the file's path, which may not be known before the block runs.
+
+    Raises
+    ------
+    SystemExit
+        With the exit code 1.
+    """
+    try:
+        yield
     except Exception as error:
-        sys.stderr.write(traceback_of(error, path))
+        sys.stderr.write(traceback_of(error, path()))
         raise SystemExit(1) from error
 
 

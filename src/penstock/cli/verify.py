@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-import click
-
-from penstock.cli.flags import SPARK, Flag, takes
+from penstock.cli.flags import SPARK, Flag, program_command, takes, takes_program
 from penstock.cli.output import JsonOutput, Output
 from penstock.shadow.comparison import REPORTS, Verdict
 
@@ -21,12 +19,9 @@ NOTHING = 2
 """The exit code where there was nothing to compare."""
 
 
-@click.command(
-    context_settings={"ignore_unknown_options": True}, short_help="Run a program on Spark too, and compare the rows."
-)
+@program_command("Run a program on Spark too, and compare the rows.")
 @takes(Flag.FORMAT, *SPARK)
-@click.argument("job", type=click.Path(exists=True, dir_okay=False))
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@takes_program
 def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
     """Run the Python file JOB on Penstock and on plain Spark, and compare the rows.
 
