@@ -12,7 +12,7 @@ from penstock import Environment
 from penstock.connectors import FileSink, Sink
 from penstock.connectors.base import SinkJob
 from penstock.errors import ConfigError, JobCancelledError, JobError, PenstockError, RowsDifferError, SinkError
-from penstock.shadow.comparison import Comparison, Verdict
+from penstock.shadow.comparison import Comparison, Engine, Verdict
 from penstock.shadow.failures import error_class
 from penstock.shadow.sinks import ShadowedSinkJob
 from penstock.spark.dataframes import with_settings
@@ -343,8 +343,8 @@ def test_a_query_handed_to_spark_whole_is_said(spark: SparkSession) -> None:
         spark, progress=False, verify="rows", config={"execution.batch.adaptive.whole-query-threshold": "64 mb"}
     )
     assert len(env.collect(grouped(spark))) == 7
-    assert only(env).verdict is Verdict.NOT_COMPARED
-    assert "handed the query whole" in only(env).reason
+    assert (only(env).verdict, only(env).engine) == (Verdict.BY_SPARK, Engine.SPARK)
+    assert "Spark runs this query itself" in only(env).reason
 
 
 def test_asynchronously(shadow: Any, spark: SparkSession, broken: Any) -> None:

@@ -19,7 +19,7 @@ from penstock.arguments import (
 )
 from penstock.commit import Access
 from penstock.config import Configuration
-from penstock.config.options import SHADOW, SOURCES_TIMEOUT, WHOLE_QUERY_THRESHOLD
+from penstock.config.options import SHADOW, SOURCES_TIMEOUT
 from penstock.connectors.base import DataFrameSinkProvider, Sink, Source, SourceProvider, checked_parallelism
 from penstock.connectors.extras import secrets_of
 from penstock.connectors.tables import sink_of_statement
@@ -35,6 +35,7 @@ from penstock.planner.opening import check_places, open_sinks, recover_sinks
 from penstock.planner.outputs import Output, at_one_time
 from penstock.planner.planner import plan_job
 from penstock.planner.registered import Registered
+from penstock.planner.run_wishes import compares_small_queries
 from penstock.planner.whole_query import WholeQuery, plan_whole
 from penstock.progress import Progress
 from penstock.results import MaterializeSink, ResultSink, discard_rows
@@ -80,8 +81,8 @@ class Environment:
         Whether to serve the page and the REST API from this process; if None, what the option ``rest.enabled`` says.
     verify
         ``"rows"`` runs every query on plain Spark as well, and raises `RowsDifferError` where the rows differ; if None,
-        what the option ``execution.shadow`` says. Queries are not handed to Spark whole for their size then, unless
-        ``execution.batch.adaptive.whole-query-threshold`` is set.
+        what the option ``execution.shadow`` says. Queries run as they do without it, except that none is handed to
+        Spark whole for its size, unless ``execution.batch.adaptive.whole-query-threshold`` is set.
 
     Raises
     ------
@@ -129,17 +130,8 @@ class Environment:
             if verify != "rows":
                 raise ConfigError.bad_value("verify", verify, '"rows", or leave it out', "Environment(verify=...)")
             arguments[SHADOW.key] = verify
-
-        def load() -> Configuration:
-            settings = penstock_settings(self._bridge)
-            return Configuration.load(arguments, spark_conf=settings, file=file, environ=os.environ)
-
-        config = load()
-        if config.get(SHADOW) != "NO" and config.origin(WHOLE_QUERY_THRESHOLD) == "default":
-            # What Spark is handed whole is Spark's own answer: comparing that would prove nothing of larger inputs.
-            arguments[WHOLE_QUERY_THRESHOLD.key] = 0
-            return load()
-        return config
+        settings = penstock_settings(self._bridge)
+        return Configuration.load(arguments, spark_conf=settings, file=file, environ=os.environ)
 
     @property
     def ui_url(self) -> str | None:
@@ -409,6 +401,8 @@ class Environment:
         if isinstance(plan, WholeQuery):
             job.start_whole(self._bridge, outputs, opened, plan)
         else:
+            if shadowed is not None:
+                shadowed.planned(plan)
             if self._progress:
                 stop_sparks_own_bar(self._bridge)
                 job.watch(Progress(job.name, job.task_counts, job.called))
@@ -421,7 +415,9 @@ class Environment:
         has_own = bool(self._strategies)
         found = plan_whole(self._bridge, self.config, outputs, has_own_strategies=has_own)
         if isinstance(found, WholeQuery):
-            return found
+            if found.known_bytes is None or not compares_small_queries(self.config):
+                return found
+            found = None  # its rows would be Spark's own, which proves nothing of larger inputs
         return plan_job(self._bridge, self.config, outputs, name, found, has_own_strategies=has_own)
 
     def _shadowed_job(self, name: str) -> ShadowedJob | None:

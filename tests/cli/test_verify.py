@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from penstock.cli.main import main
 from penstock.cli.verify import _rows
+from penstock.extension import enabled
 from penstock.shadow.comparison import REPORTS, Comparison, ShadowReport, Verdict
 from penstock.shadow.sinks import ShadowedSinkJob
 from tests.cli.test_main import penstock
@@ -70,7 +71,8 @@ def here(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         file.write_text(job)
         return CliRunner().invoke(main, ["verify", str(file), str(tmp_path / "out")])
 
-    yield run
+    with enabled(spark):  # so that Penstock is off again afterwards
+        yield run
     REPORTS.clear()
 
 
@@ -112,6 +114,6 @@ def test_the_time_of_a_job_stands_at_its_first_output_only() -> None:
     one = Comparison("orders", Verdict.EQUAL, "bit by bit", 2000, 2000, seconds=3.0, plain_seconds=1.0)
     two = Comparison("users", Verdict.EQUAL, "bit by bit", 5, 5, seconds=3.0, plain_seconds=None)
     assert list(_rows(ShadowReport("nightly", [one, two]))) == [
-        ["nightly", "orders", "equal", "2,000", "2,000", "3.0", "1.0", "bit by bit"],
-        ["nightly", "users", "equal", "5", "5", "", "-", "bit by bit"],
+        ["nightly", "orders", "Penstock", "equal", "2,000", "2,000", "3.0", "1.0", "bit by bit"],
+        ["nightly", "users", "Penstock", "equal", "5", "5", "", "-", "bit by bit"],
     ]

@@ -12,7 +12,6 @@ FILTERING = "table.optimizer.dynamic-filtering"
 SKEW = "table.optimizer.skewed-join-optimization"
 
 NATIVE = "execution.native"
-VERIFY = "execution.verify"
 
 MOST = "execution.batch.adaptive.auto-parallelism.max-parallelism"
 
@@ -43,9 +42,9 @@ MODES: dict[str, dict[str, object]] = {
     "filtered": SHUFFLED | FILTERED | {VOLUME: "2 kb", MOST: 10},
     "skewed": SHUFFLED | SPLIT | TINY,
     "skew forced": SHUFFLED | SPLIT | TINY | {f"{SKEW}.strategy": "FORCED"},
-    "native, one task": {WHOLE: 1, NATIVE: True, VERIFY: False},
+    "native, one task": {WHOLE: 1, NATIVE: True},
     "native, many tasks": SHUFFLED | TINY | {NATIVE: True},
-    "native, broadcast": {WHOLE: 0, NATIVE: True, VERIFY: False, MOST: 8},
+    "native, broadcast": {WHOLE: 0, NATIVE: True, MOST: 8},
     "skew forced, planned": {WHOLE: 0, **TINY, **SPLIT, f"{SKEW}.strategy": "FORCED"},
 }
 _WEIGHTS = {

@@ -147,7 +147,7 @@ PIPELINES = [
     (
         "an aggregate over a join of exchanged columns, in DuckDB",
         exchanged.groupBy("k").agg(F.sum("d"), F.count("*")).groupBy("count(1)").count(),
-        {"execution.native": True, "execution.verify": False},
+        {"execution.native": True},
         "native DuckDB",
     ),
     ("a sort and a limit", facts.orderBy(F.desc("v")).limit(100).select("id", "v"), {}, "parallelism"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Environment
+from penstock.errors import VerificationError
 from penstock.native.worker import NativeStep
 from penstock.spark import exchange, filters, native_failures, native_parts
 from penstock.spark.dataframes import with_settings
@@ -24,12 +25,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-NATIVE = {"execution.native": True, "execution.verify": False}
+NATIVE = {"execution.native": True}
 
 
 @pytest.fixture(scope="module")
 def native(spark: SparkSession) -> Iterator[Environment]:
-    """What checks itself computes nothing of exchanged columns; see the last tests."""
     with pytest.MonkeyPatch.context() as patch:
         small_tables_too(patch)
         yield Environment(spark, config=OFF | NATIVE, progress=False)
@@ -301,11 +301,28 @@ def test_what_was_exchanged_as_columns(
 def test_columns_lie_where_they_are_said_to(spark: SparkSession, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row of what was exchanged is looked at; a side of columns meets one of rows, too."""
     all_that_can_be(monkeypatch)
-    env = Environment(spark, config=OFF | {"execution.native": True, "execution.verify": True}, progress=False)
+    env = Environment(spark, config=OFF | NATIVE, progress=False)
     for number in (3, 9, 13, 18, 21):
         df = tpch(spark, data, number)
         assert_same_rows(env.collect(df), df.collect())
         assert is_native(env)
+
+
+def test_exchanged_columns_that_are_not_read_are_noticed(
+    spark: SparkSession, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB reads the exchange itself, so its rows are counted before."""
+    all_that_can_be(monkeypatch)
+    env = Environment(spark, config=OFF | NATIVE, progress=False)
+    as_cut = exchange.as_cut
+
+    def without_the_last(result: exchange.StagedResult, ranges: Any) -> Any:
+        return as_cut(result, ranges and [*ranges[:-1], (ranges[-1][0], max(ranges[-1][1] - 1, ranges[-1][0]))])
+
+    df = tpch(spark, data, 3)
+    monkeypatch.setattr(exchange, "as_cut", without_the_last)
+    with pytest.raises(VerificationError, match="must have"):
+        env.collect(df)
 
 
 def counted(spark: SparkSession, folder: str) -> DataFrame:

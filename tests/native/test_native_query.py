@@ -12,9 +12,12 @@ from pyspark.sql import functions as F
 
 import penstock
 from penstock import Environment
+from penstock.errors import RowsDifferError, VerificationError
+from penstock.native import query as query_module
 from penstock.native.query import NativeQueryStep
 from penstock.optimizer import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
 from penstock.scheduler.job import RECENT
+from penstock.shadow.comparison import Engine, Verdict
 from penstock.spark import native_query
 from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
@@ -24,13 +27,16 @@ from tests.native.expressions import OTHER, OTHER_ROWS, is_native, outcome, quer
 from tests.native.queries import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-ONE_TASK = {"execution.batch.adaptive.whole-query-threshold": 1}
-"""Every query is large enough; that DuckDB computes it in local mode is the default."""
+    from penstock.spark.exchange import StagedResult
+    from penstock.spark.handles import PhysicalPlan
+
+ONE_TASK = {"execution.batch.adaptive.whole-query-threshold": 1, "execution.verify": True}
+"""Every query is large enough; that DuckDB computes it in local mode is the default. Every job checks itself."""
 
 
 @pytest.fixture
@@ -286,15 +292,56 @@ def test_small_queries(spark: SparkSession, text: str) -> None:
     assert ("one task of DuckDB computes" in str(env.explain(spark.sql(text)))) is SMALL[text]
 
 
-@pytest.mark.parametrize(
-    "config", [{"execution.native": False}, {"execution.verify": True}, {"execution.shadow": "ROWS"}], ids=str
-)
 @pytest.mark.usefixtures("rows")
-def test_small_queries_that_nobody_wants_of_duckdb(spark: SparkSession, config: dict[str, object]) -> None:
-    env = Environment(spark, config=config, progress=False)
+def test_a_small_query_where_duckdb_is_off(spark: SparkSession) -> None:
+    env = Environment(spark, config={"execution.native": False}, progress=False)
     df = spark.sql("SELECT b, count(*) FROM t GROUP BY b ORDER BY b")
     assert_same_rows(env.collect(df), df.collect())
     assert choices(env) == []
+
+
+@pytest.mark.parametrize(
+    "config", [{"execution.verify": True}, {"execution.shadow": "ROWS"}, {"execution.shadow": "REPORT"}], ids=str
+)
+@pytest.mark.parametrize("threshold", [None, 1], ids=["small", "large"])
+@pytest.mark.usefixtures("rows")
+def test_what_is_verified_is_what_runs(spark: SparkSession, config: dict[str, object], threshold: int | None) -> None:
+    size = {} if threshold is None else {"execution.batch.adaptive.whole-query-threshold": threshold}
+    df = spark.sql("SELECT b, count(*) FROM t GROUP BY b ORDER BY b")
+    expected = df.collect()
+    plain, verified = (Environment(spark, config=size | more, progress=False) for more in ({}, config))
+    for env in (plain, verified):
+        assert_same_rows(env.collect(df), expected)
+        assert choices(env) == [("DuckDB, in one task", "")]
+    told = [str(one.told) for one in verified.last_job.decisions if one.kind == "native" and one.told]
+    assert ("does not check what DuckDB computes" in told[0]) is ("execution.verify" in config)
+    if "execution.shadow" in config:
+        (comparison,) = verified.last_job.report.comparisons
+        assert (comparison.verdict, comparison.engine) == (Verdict.EQUAL, Engine.NATIVE)
+
+
+@pytest.mark.usefixtures("rows")
+def test_a_row_that_duckdb_loses_is_different(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed = query_module.computed
+    monkeypatch.setattr(query_module, "computed", lambda *given: (batch.slice(1) for batch in computed(*given)))
+    env = Environment(spark, progress=False, verify="rows")
+    df = spark.sql("SELECT b, count(*) FROM t GROUP BY b ORDER BY b")
+    with pytest.raises(RowsDifferError, match=f"{df.count() - 1} rows, plain Spark gives {df.count()}"):
+        env.collect(df)
+
+
+@pytest.mark.usefixtures("rows")
+def test_a_part_of_its_result_that_is_not_read_is_noticed(
+    spark: SparkSession, env: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_cut = native_query.exchange.as_cut
+
+    def without_the_last(result: StagedResult, ranges: Sequence[tuple[int, int]] | None) -> PhysicalPlan:
+        return as_cut(result, [(0, result.subpartitions - 1)] if ranges else ranges)
+
+    monkeypatch.setattr(native_query.exchange, "as_cut", without_the_last)
+    with pytest.raises(VerificationError, match="the result of DuckDB for t must have"):
+        env.collect(spark.sql("SELECT i32, i8, count(*) FROM t GROUP BY i32, i8"))
 
 
 # Queries that one task of DuckDB does not compute, and what is told of that.
@@ -365,9 +412,7 @@ OF_FOLDERS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "config", [ONE_TASK, OFF | {"execution.native": True, "execution.verify": False}], ids=["one task", "many tasks"]
-)
+@pytest.mark.parametrize("config", [ONE_TASK, OFF | {"execution.native": True}], ids=["one task", "many tasks"])
 @pytest.mark.parametrize("kind", FOLDERS)
 @pytest.mark.usefixtures("interpreted")
 def test_columns_of_folders(
@@ -420,9 +465,7 @@ def test_a_folder_of_two_partitions(spark: SparkSession, env: Environment, tmp_p
         spark.sql("DROP TABLE twice")
 
 
-@pytest.mark.parametrize(
-    "config", [ONE_TASK, OFF | {"execution.native": True, "execution.verify": False}], ids=["one task", "many tasks"]
-)
+@pytest.mark.parametrize("config", [ONE_TASK, OFF | {"execution.native": True}], ids=["one task", "many tasks"])
 def test_columns_whose_names_differ_in_case(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, object]
 ) -> None:
@@ -455,7 +498,6 @@ def test_looking_for_it_fails(
     "config",
     [
         {"execution.native": False},
-        {"execution.verify": True},
         {"parallelism.default": 2},
         {"execution.batch.adaptive.whole-query-threshold": 0},
     ],

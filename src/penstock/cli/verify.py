@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.flags import SPARK, Flag, program_command, takes, takes_program
 from penstock.cli.output import JsonOutput, Output
-from penstock.shadow.comparison import REPORTS, Verdict
+from penstock.extension.account import TAKEN
+from penstock.shadow.comparison import REPORTS, Engine, Verdict
+from penstock.units import show_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from penstock.cli.common import Common
     from penstock.shadow.comparison import Comparison, ShadowReport
@@ -25,10 +27,11 @@ NOTHING = 2
 def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
     """Run the Python file JOB on Penstock and on plain Spark, and compare the rows.
 
-    JOB makes an Environment, as for `penstock run`. Plain Spark runs everything that the job collects, counts or writes
-    a second time, without writing it, and the rows are compared by checksums: in any order, doubles to 1e-9. A query
-    that plain Spark answers differently in a second run cannot be compared. The job writes its outputs as usual, so
-    give it a separate target.
+    JOB runs as with `penstock run`, whether it makes an Environment or has never heard of Penstock. Plain Spark runs
+    every query that Penstock or DuckDB computes a second time, without writing it, and the rows are compared by
+    checksums: in any order, doubles to 1e-9. Of a write, these are the rows that go into it. Queries that Spark runs
+    itself are listed with the reason. A query that plain Spark answers differently in a second run cannot be compared.
+    The program writes its outputs as usual, so give it a separate target.
 
     \b
     Exit code: 0 no difference, 1 a difference (or the job failed), 2 nothing to compare.
@@ -42,38 +45,60 @@ def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
     with common.output() as output:
         common.check()
         from penstock.cli.scripts import run_file
+        from penstock.extension.program import all_sessions_enabled
 
         os.environ["PENSTOCK_EXECUTION_SHADOW"] = "REPORT"
-        try:
-            with common.spark(), output.of_program():
-                run_file(job, arguments)
-        except SystemExit as left:
-            if left.code:  # exit code 0 says nothing about the rows
-                raise
-        finally:
-            _tell(output, REPORTS)
+        with common.spark(), all_sessions_enabled() as program:
+            try:
+                with output.of_program():
+                    run_file(job, arguments)
+            except SystemExit as left:
+                if left.code:  # exit code 0 says nothing about the rows
+                    raise
+            finally:
+                _report(output, REPORTS, program.counts)
+        comparisons = [comparison for report in REPORTS for comparison in report.comparisons]
         if any(report.differences for report in REPORTS):
             raise SystemExit(1)
-        if not any(report.comparisons for report in REPORTS):
+        if all(comparison.verdict is Verdict.BY_SPARK for comparison in comparisons):
             raise SystemExit(NOTHING)
 
 
-def _tell(output: Output, reports: Iterable[ShadowReport]) -> None:
-    told = [report for report in reports if report.comparisons]
-    found = [one for report in told for one in report.comparisons]
-    if not found:
-        why = "no job came as far as its rows" if list(reports) else "the file ran no job of an Environment"
+def _report(output: Output, reports: Iterable[ShadowReport], planned: Mapping[str, int]) -> None:
+    """Print the comparisons, and what Spark computed itself.
+
+    Parameters
+    ----------
+    output, reports
+        The output, and what was compared.
+    planned
+        How many queries Penstock computed or left to Spark, by the reason.
+    """
+    compared = [report for report in reports if report.comparisons]
+    comparisons = [comparison for report in compared for comparison in report.comparisons]
+    of_spark = {why: count for why, count in planned.items() if why != TAKEN}
+    if all(comparison.verdict is Verdict.BY_SPARK for comparison in comparisons):
+        if of_spark or comparisons:
+            why = "Spark runs all queries of the program itself"
+        else:
+            why = "no job came as far as its rows" if list(reports) else "the program ran no query"
         output.note(f"nothing was compared: {why}")
     if isinstance(output, JsonOutput):
-        output.record("verify", {"jobs": [report.as_dict() for report in told]})
-    if isinstance(output, JsonOutput) or not found:
+        output.record("verify", {"jobs": [report.as_dict() for report in compared], "computed-by-spark": of_spark})
         return
-    columns = ("job", "output", "verdict", "rows", "Spark's rows", "job's seconds", "Spark's seconds", "why")
-    output.rows(columns, [row for report in told for row in _rows(report)], "Penstock and plain Spark")
-    for report in told:
-        for one in report.differences:
-            output.note(str(one))
-    output.note(_summary(found))
+    if not comparisons and not of_spark:
+        return
+    columns = ("job", "output", "engine", "verdict", "rows", "Spark's rows", "job's s", "Spark's s", "why")
+    rows = [row for report in compared for row in _rows(report)]
+    for why, count in of_spark.items():
+        queries = show_count(count, "query", "queries")
+        rows.append([queries, "", Engine.SPARK.value, Verdict.BY_SPARK.value, "-", "-", "", "", why])
+    output.rows(columns, rows, "Penstock and plain Spark")
+    for report in compared:
+        for difference in report.differences:
+            output.note(f"{report.job}: {difference}")
+    if comparisons:
+        output.note(_summary(comparisons))
 
 
 def _rows(report: ShadowReport) -> Iterator[Sequence[object]]:
@@ -81,9 +106,10 @@ def _rows(report: ShadowReport) -> Iterator[Sequence[object]]:
     for number, one in enumerate(report.comparisons):
         counts = ["-" if rows is None else f"{rows:,}" for rows in (one.rows, one.plain_rows)]
         own, plain = ("-" if seconds is None else f"{seconds:.1f}" for seconds in (one.seconds, one.plain_seconds))
-        yield [report.job, one.output, one.verdict.value, *counts, "" if number else own, plain, one.reason]
+        times = ["" if number else own, plain]
+        yield [report.job, one.output, one.engine.value, one.verdict.value, *counts, *times, one.reason]
 
 
-def _summary(found: Sequence[Comparison]) -> str:
-    counts = [(verdict, sum(one.verdict is verdict for one in found)) for verdict in Verdict]
+def _summary(comparisons: Sequence[Comparison]) -> str:
+    counts = [(verdict, sum(one.verdict is verdict for one in comparisons)) for verdict in Verdict]
     return ", ".join(f"{count} {verdict.value}" for verdict, count in counts if count)

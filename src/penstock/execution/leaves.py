@@ -10,6 +10,7 @@ from penstock.execution.reads import CoalescedRead, PulledRead, SlicedRead
 from penstock.graph import WindowOperator
 from penstock.optimizer.graphs import is_broadcast
 from penstock.planner.plan import WriteKind
+from penstock.sizing.coverage import check_rows
 from penstock.sizing.packing import SizeRow, pack_exactly
 from penstock.spark import exchange, fragment, pulled, verification
 from penstock.spark.exchange import BroadcastResult
@@ -89,6 +90,9 @@ class Leaves:
             rows, layout, told = self._whole(physical, output, shared=shared)
         if self._context.verify and told is not None:
             rows = verification.checked(rows, told, output, f"the input {edge.id}")
+            if self._context.native_memory is not None and physical is not None:
+                # DuckDB reads the exchange itself, so the tasks of these rows may never run.
+                check_rows(f"the input {edge.id}", self._written(read, result), verification.count(rows))
         self._batches.add_leaf(edge, rows)
         leaf = fragment.rdd_leaf(
             self._context.bridge.session,
@@ -97,9 +101,15 @@ class Leaves:
             layout=layout,
             ordering=result.above.ordering if is_operator else None,
             statistics=result.statistics if result.is_plain_exchange else None,
-            plan=None if self._context.verify or self._context.native_memory is None else physical,
+            plan=None if self._context.native_memory is None else physical,
         )
         return leaf if plan.consumer is None else plan.consumer.node.with_children([leaf])
+
+    @staticmethod
+    def _written(read: EdgeRead, result: StagedResult) -> int | None:
+        """Return how many rows an input has; None if operators above the exchange may change that."""
+        is_merged = isinstance(read, CoalescedRead) and bool(read.merged)
+        return result.exact_rows if result.is_plain_exchange and not is_merged else None
 
     def _pulled(self, plan: EdgePlan, read: PulledRead, result: StagedResult) -> LogicalPlan:
         """Return the rows of a result as tasks take them, piece by piece, or what a function makes of them."""

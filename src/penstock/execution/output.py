@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from penstock.graph import StreamEdge
     from penstock.spark.handles import Session
     from penstock.spark.logical_plan import LogicalPlan
+_CHECKED = (
+    "; execution.verify checks the rows that it exchanges, not what it computes, which execution.shadow compares with "
+    "plain Spark"
+)
 
 
 def write_output(
@@ -66,6 +70,7 @@ def _record(context: JobContext, edge: StreamEdge, native: NativeParts) -> None:
         what = f"{plain(part.table)} is read" if part.table else "what was exchanged as columns is computed"
         if why_not is None:
             chosen, told = "DuckDB", f"{what} by DuckDB, in Spark's Python workers"
+            told += _CHECKED * context.verify
             why = "all that is done to its rows before the exchange is known to give what Spark gives"
         else:
             chosen, why, told = "Spark", why_not, f"{what} by Spark, not by DuckDB: {why_not}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.config import Configuration
 from penstock.config.options import SHADOW, SOURCES_TIMEOUT
 from penstock.connectors.timeouts import timeout_of
-from penstock.errors import ConfigError, JobCancelledError
+from penstock.errors import ConfigError, JobCancelledError, RowsDifferError
 from penstock.events import ExecutionState
 from penstock.explain import Explanation
 from penstock.extension.written import WriterSink, options_for
@@ -21,11 +21,13 @@ from penstock.planner.planner import plan_query
 from penstock.progress import Progress
 from penstock.results import ResultSink
 from penstock.scheduler.job import Job
-from penstock.scheduler.origin import QueryOrigin
+from penstock.scheduler.origin import UNNAMED, QueryOrigin
+from penstock.shadow.job import ShadowedJob
 from penstock.spark.jobs import active_session
 from penstock.spark.query_hook import SparkError, executed_plan, spark_error
 from penstock.spark.session import penstock_settings
 from penstock.spark.task_counts import stop_sparks_own_bar
+from penstock.spark.waiting_call import waiting_call
 from penstock.threads import start_thread
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from penstock.connectors.base import Sink
     from penstock.observer import Observer
     from penstock.optimizer.given import GivenStrategy
     from penstock.planner.plan import JobPlan
@@ -54,14 +57,7 @@ def configuration(bridge: Bridge, arguments: Mapping[str, object], file: str | N
     ConfigError
         If an option is unknown or its value not allowed.
     """
-    config = Configuration.load(arguments, spark_conf=penstock_settings(bridge), file=file, environ=os.environ)
-    if config.get(SHADOW) != "NO":
-        raise ConfigError(
-            f"option {SHADOW.key!r} is set in {config.origin(SHADOW)}",
-            cause="queries of an enabled session are not run twice",
-            hint="compare a program's rows with `penstock verify`, or with Environment(verify=...)",
-        )
-    return config
+    return Configuration.load(arguments, spark_conf=penstock_settings(bridge), file=file, environ=os.environ)
 
 
 class JobRunner:
@@ -107,12 +103,13 @@ class JobRunner:
     def run(self, query: HandedQuery) -> None:
         """Start a query on a thread of its own."""
         origin = QueryOrigin.of(query.text, query.line, query.description, query.page, is_of_spark=True)
-        job = Job(origin.name, origin)
+        config = self._configuration(query)
+        job = _job(query, origin, config)
         self._running[query.number] = job
         self.jobs.append(job)
         self.asked += 1
         try:
-            start_thread(f"penstock-query-{query.number}", partial(self._run, query, job))
+            start_thread(f"penstock-query-{query.number}", partial(self._run, query, job, config))
         except RuntimeError as error:  # there are too many threads, or the program ends
             del self._running[query.number]
             job.hand_back(f"no thread could be started: {error}", error)
@@ -143,21 +140,30 @@ class JobRunner:
             plan = plan_query(bridge, config, output, name, has_own_strategies=bool(self._strategies))
             return str(Explanation.of(bridge, config, plan, strategies_of(config, self._strategies)))
 
-    def _run(self, query: HandedQuery, job: Job) -> None:
+    def _configuration(self, query: HandedQuery) -> Configuration | ConfigError:
+        """Return the options of a query, or why they are wrong, which the query's job reports."""
+        try:
+            return configuration(query.bridge, self._arguments, self._file)
+        except ConfigError as error:
+            return error
+
+    def _run(self, query: HandedQuery, job: Job, config: Configuration | ConfigError) -> None:
         try:
             try:
-                query.complete(self._rows(query, job))
+                query.complete(self._rows(query, job, config))
             except Exception as error:
                 # What fails before the job has begun is a plan of Penstock's; if it is the query's, Spark says so too.
                 failed = spark_error(query.bridge, error) if job.state is not ExecutionState.CREATED else None
                 if failed is not None:
                     query.fail(failed)
                     return
-                if isinstance(error, JobCancelledError):
+                if isinstance(error, JobCancelledError | RowsDifferError):
                     query.fail(SparkError.of(query.bridge, str(error)))
                     return
                 log.warning("Spark runs %s itself, as Penstock could not: %s", job.name, error, exc_info=True)
                 job.hand_back(f"Penstock failed: {error}", error)
+                if isinstance(job, ShadowedJob):
+                    job.handed_back(error)
                 query.leave()
         except BaseException as error:
             log.exception("a query has no answer")
@@ -165,16 +171,17 @@ class JobRunner:
         finally:
             del self._running[query.number]
 
-    def _rows(self, query: HandedQuery, job: Job) -> PhysicalPlan:
+    def _rows(self, query: HandedQuery, job: Job, config: Configuration | ConfigError) -> PhysicalPlan:
         """Run a query as a job but for its last stage; return a plan that gives the rows.
 
         Raises
         ------
         PenstockError
-            If the job does not finish.
+            If an option is wrong, or the job does not finish.
         """
-        bridge = query.bridge
-        config, written = configuration(bridge, self._arguments, self._file), query.written
+        if isinstance(config, ConfigError):
+            raise config
+        bridge, written = query.bridge, query.written
         if written is not None:
             config = options_for(written, config)
         plan: JobPlan
@@ -191,11 +198,24 @@ class JobRunner:
         with timeout_of(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
             output, has_own = PlannedOutput(query.plan, sink), bool(self._strategies)
             plan = plan_query(bridge, config, output, job.name, has_own_strategies=has_own)
-            sinks = {node_id: sink.open(bridge.spark) for node_id in plan.sinks}
+            target: Sink = sink
+            if isinstance(job, ShadowedJob):
+                target = job.watched_query(query.plan, sink, query.line or "")
+                job.planned(plan)
+            sinks = {node_id: target.open(bridge.spark) for node_id in plan.sinks}
             job.start(bridge, plan, config, sinks, strategies_of(config, self._strategies), query.properties)
         job.wait()
         rows: PhysicalPlan = sink.value
         return rows
+
+
+def _job(query: HandedQuery, origin: QueryOrigin, config: Configuration | ConfigError) -> Job:
+    """Return the job of a query; one whose rows are compared, if an option says so."""
+    mode = "NO" if isinstance(config, ConfigError) else config.get(SHADOW)
+    if mode == "NO":
+        return Job(origin.name, origin)
+    name = origin.name if origin.name != UNNAMED else waiting_call() or UNNAMED
+    return ShadowedJob(query.bridge, name, raises=mode == "ROWS", origin=origin, properties=query.properties)
 
 
 def _reads_what_is_open(job: Job, plan: JobPlan) -> bool:

@@ -15,7 +15,7 @@ from penstock.extension.runner import JobRunner, configuration
 from penstock.observer import Observer
 from penstock.optimizer.given import GivenStrategy, check_strategies
 from penstock.planner.native_query import computes_small_queries
-from penstock.planner.run_wishes import HOW_JOBS_RUN, options_say_how
+from penstock.planner.run_wishes import HOW_JOBS_RUN, compares_small_queries, options_say_how
 from penstock.sizing.one_task import FEWEST_EXCHANGES
 from penstock.spark import query_hook
 from penstock.spark.jvm import Bridge
@@ -108,7 +108,8 @@ def install(
     runner = JobRunner(config, file, strategies, Observer(bridge, options, ui), progress=progress)
     # Those of sessions are read where their queries are planned, as they are then.
     of_all = Configuration.load(config, file=file, environ=os.environ)
-    threshold, says_how = of_all.integer(WHOLE_QUERY_THRESHOLD), bool(strategies) or options_say_how(of_all)
+    threshold = 0 if compares_small_queries(of_all) else of_all.integer(WHOLE_QUERY_THRESHOLD)
+    says_how = bool(strategies) or options_say_how(of_all)
     of_sinks = any(of_all.origin(option) != "default" for option in (SINK_PARALLELISM, SINK_TARGET_FILE_SIZE))
     service = query_hook.service(
         bridge,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.config.options import NATIVE, NATIVE_MEMORY, SHADOW, VERIFY, WHOLE_QUERY_THRESHOLD
+from penstock.config.options import NATIVE, NATIVE_MEMORY, VERIFY, WHOLE_QUERY_THRESHOLD
 from penstock.decisions import DecisionKind, Told
 from penstock.native.memory import machine_memory
 from penstock.planner.draft import Note
-from penstock.planner.run_wishes import options_say_how, plan_says_how
+from penstock.planner.run_wishes import compares_small_queries, options_say_how, plan_says_how
 from penstock.planner.spark_query import SparkQuery
 from penstock.sizing.one_task import FEWEST_EXCHANGES, largest_for_one_task
 from penstock.spark import catalyst, jobs
@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from penstock.spark.logical_plan import LogicalPlan
 
 
+IN_ONE_TASK = "DuckDB, in one task"
+"""What is chosen for a query that DuckDB computes."""
 _SMALL = "it is small, and its joins, groups and sorts cost Spark more than a task of DuckDB does"
+_CHECKED = (
+    ". execution.verify checks that each row of its result is read once and where the plan says; it does not check "
+    "what DuckDB computes, which execution.shadow compares with plain Spark"
+)
 _OF_MACHINE = 4
 """The part of a machine's memory that DuckDB may use: Spark's heap has a part, and the system's cache of files."""
 
@@ -39,10 +45,13 @@ class OneTask:
         Bytes that DuckDB may use before it spills.
     threads
         The cores of its executor.
+    is_checked
+        Whether each row that DuckDB gives is checked to be read once, and where the plan says (``execution.verify``).
     """
 
     memory: int
     threads: int
+    is_checked: bool = False
 
 
 class NativeQuery(SparkQuery):
@@ -77,7 +86,7 @@ class NativeQuery(SparkQuery):
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:
         """Run the query but for its last stage; return that as a leaf."""
-        found = self._native.rows(self._task.memory, self._task.threads)
+        found = self._native.rows(self._task.memory, self._task.threads, is_checked=self._task.is_checked)
         if not isinstance(found, str):
             return found
         self._failure = found
@@ -87,9 +96,8 @@ class NativeQuery(SparkQuery):
         """Return what is recorded of the choice."""
         size = self._native.size_in_bytes
         above = f"; Spark does the rest ({', '.join(self._native.why)})" if self._native.why else ""
-        told = Told(f"one task of DuckDB computes {self.name}{above}", NATIVE.key)
-        chosen = "DuckDB, in one task"
-        return Note(self.name, chosen, self._why, DecisionKind.NATIVE, {"bytes in": size}, lambda *_: told)
+        told = Told(f"one task of DuckDB computes {self.name}{above}{_CHECKED * self._task.is_checked}", NATIVE.key)
+        return Note(self.name, IN_ONE_TASK, self._why, DecisionKind.NATIVE, {"bytes in": size}, lambda *_: told)
 
 
 def native_query(bridge: Bridge, config: Configuration, plan: LogicalPlan) -> NativeQuery | Note | None:
@@ -141,7 +149,10 @@ def query_of_session(bridge: Bridge, config: Configuration, plan: LogicalPlan) -
     is_small = catalyst.leaf_bytes(plan) < config.integer(WHOLE_QUERY_THRESHOLD)
     if is_small and not options_say_how(config) and not plan_says_how(plan):
         found = small_native_query(bridge, config, plan)
-        return SparkQuery(plan, f"it is small, and not for DuckDB: {found}") if isinstance(found, str) else found
+        if isinstance(found, NativeQuery):
+            return found
+        if not compares_small_queries(config):
+            return SparkQuery(plan, f"it is small, and not for DuckDB: {found}")
     return native_query(bridge, config, plan)
 
 
@@ -151,8 +162,7 @@ def computes_small_queries(bridge: Bridge, config: Configuration) -> bool:
 
 
 def _is_wanted(bridge: Bridge, config: Configuration) -> bool:
-    is_on = jobs.is_local(bridge) if config.get(NATIVE) is None else config.flag(NATIVE)
-    return is_on and not config.flag(VERIFY) and config.get(SHADOW) == "NO"
+    return jobs.is_local(bridge) if config.get(NATIVE) is None else config.flag(NATIVE)
 
 
 def _one_task(bridge: Bridge, config: Configuration) -> OneTask:
@@ -161,7 +171,7 @@ def _one_task(bridge: Bridge, config: Configuration) -> OneTask:
     memory = threads * config.integer(NATIVE_MEMORY)
     if config.origin(NATIVE_MEMORY) == "default" and jobs.is_local(bridge):
         memory = max(memory, machine_memory() // _OF_MACHINE)
-    return OneTask(memory, threads)
+    return OneTask(memory, threads, config.flag(VERIFY))
 
 
 def _too_large(plan: NativePlan, threshold: int, most: int | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.config.options import WHOLE_QUERY_THRESHOLD
+from penstock.config.options import SHADOW, WHOLE_QUERY_THRESHOLD
 from penstock.spark.dataframes import hints_and_options
 
 if TYPE_CHECKING:
@@ -21,6 +21,14 @@ def options_say_how(config: Configuration) -> bool:
         option.key.startswith(HOW_JOBS_RUN) and option is not WHOLE_QUERY_THRESHOLD and origin != "default"
         for option, _, origin in config.items()
     )
+
+
+def compares_small_queries(config: Configuration) -> bool:
+    """Whether a small query runs as a job although Spark would run it: its rows are compared with those of Spark.
+
+    The rows of a small sample then say something of larger inputs. A threshold that is set applies.
+    """
+    return config.get(SHADOW) != "NO" and config.origin(WHOLE_QUERY_THRESHOLD) == "default"
 
 
 def plan_says_how(plan: LogicalPlan) -> bool:

@@ -8,6 +8,8 @@ from penstock.masking import mask_sql
 
 _WHOLE, _SHORT = 8000, 120
 """Characters kept of a statement, and of a job's name; lists read the first 64 KiB of an event log."""
+UNNAMED = "query"
+"""What a job is called of which nothing is known."""
 _OF_CONNECT = "Spark Connect - "
 """How a Spark Connect server describes the request of a client, in place of the user's line."""
 
@@ -62,7 +64,7 @@ class QueryOrigin:
         if self.statement is not None:
             text = " ".join(self.statement.split())
             return text if len(text) <= _SHORT else f"{_cut(text)} …"
-        return self.line or "query"
+        return self.line or UNNAMED
 
 
 def _cut(text: str) -> str:

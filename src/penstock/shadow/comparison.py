@@ -14,6 +14,16 @@ class Verdict(StrEnum):
     EQUAL = "equal"
     DIFFERENT = "different"
     NOT_COMPARED = "cannot be compared"
+    BY_SPARK = "computed by Spark"
+
+
+class Engine(StrEnum):
+    """The engine that computed an output."""
+
+    NATIVE = "native"
+    PENSTOCK = "Penstock"
+    BOTH = "Penstock, native steps"
+    SPARK = "Spark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,8 @@ class Comparison:
         How long the whole job took on Penstock, until its rows were there, and this output's query on plain Spark.
     location
         The user's line.
+    engine
+        The engine that computed it.
     """
 
     output: str
@@ -54,12 +66,14 @@ class Comparison:
     seconds: float | None = None
     plain_seconds: float | None = None
     location: str = ""
+    engine: Engine = Engine.PENSTOCK
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
             "output": self.output,
             "location": self.location,
+            "engine": self.engine.value,
             "verdict": self.verdict.value,
             "reason": self.reason,
             "rows": {"penstock": self.rows, "spark": self.plain_rows},

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from penstock.decisions import DecisionKind
 from penstock.errors import JobCancelledError, PenstockError, RowsDifferError
 from penstock.events import ExecutionState
+from penstock.planner.native_query import IN_ONE_TASK, NativeQuery
 from penstock.planner.outputs import Output
+from penstock.planner.spark_query import SparkQuery
 from penstock.scheduler.job import Job
 from penstock.shadow.compare import NotComparableError, PlainRun, compare_rows, run_plain
-from penstock.shadow.comparison import REPORTS, Comparison, ShadowReport, Verdict
+from penstock.shadow.comparison import REPORTS, Comparison, Engine, ShadowReport, Verdict
 from penstock.shadow.failures import error_class, first_line
+from penstock.shadow.plain import PlainDataFrame, PlainPlan
 from penstock.shadow.sinks import ShadowedSink, Watched
 from penstock.spark import jobs
 from penstock.spark.fingerprint import fingerprint
-from penstock.spark.plain_runs import partitioned_otherwise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
+    from penstock.connectors.base import Sink
+    from penstock.planner.plan import JobPlan
+    from penstock.scheduler.origin import QueryOrigin
+    from penstock.spark.handles import LocalProperties
     from penstock.spark.jvm import Bridge
+    from penstock.spark.logical_plan import LogicalPlan
 
 
 class ShadowedJob(Job):
@@ -38,6 +47,10 @@ class ShadowedJob(Job):
         The job's name.
     raises
         Whether `wait` raises where rows differ.
+    origin
+        Where its query comes from, if Spark handed it over.
+    properties
+        What the user's thread tells its Spark jobs; if None, those of this thread.
 
     Attributes
     ----------
@@ -45,11 +58,19 @@ class ShadowedJob(Job):
         What was found.
     """
 
-    def __init__(self, bridge: Bridge, name: str, *, raises: bool) -> None:
-        super().__init__(name)
+    def __init__(
+        self,
+        bridge: Bridge,
+        name: str,
+        *,
+        raises: bool,
+        origin: QueryOrigin | None = None,
+        properties: LocalProperties | None = None,
+    ) -> None:
+        super().__init__(name, origin)
         self.report = ShadowReport(name)
         self._shadow_bridge = bridge
-        self._properties = jobs.user_properties(bridge)
+        self._properties = jobs.user_properties(bridge) if properties is None else properties
         self._raises = raises
         self._watched: list[Watched] = []
         self._compared: dict[int, Comparison] = {}
@@ -64,10 +85,38 @@ class ShadowedJob(Job):
 
     def _watch(self, output: Output) -> Output:
         line = "" if output.location is None else str(output.location)
-        watched = Watched(self._shadow_bridge, output.sink.name, output.df, line, output.sink.materialised)
+        plain = PlainDataFrame(self._shadow_bridge, output.df)
+        watched = Watched(self._shadow_bridge, output.sink.name, plain, line, output.sink.materialised, output.df)
         self._watched.append(watched)
         sink = ShadowedSink(output.sink, watched)
         return Output(output.df, sink, output.parallelism, output.location)
+
+    def watched_query(self, plan: LogicalPlan, sink: Sink, line: str) -> Sink:
+        """Return a sink that is watched, for a query that Spark has optimised already.
+
+        The rows leave the job after its end, so they are not counted on their way: the last stage runs once more.
+        """
+        REPORTS.append(self.report)
+        watched = Watched(self._shadow_bridge, sink.name, PlainPlan(self._shadow_bridge, plan), line, materialised=True)
+        self._watched.append(watched)
+        return ShadowedSink(sink, watched)
+
+    def planned(self, plan: JobPlan) -> None:
+        """Take what the plan says of the engines: queries that Spark computes itself need no comparison."""
+        queries = [source.scan for source in plan.sources.values() if isinstance(source.scan, SparkQuery)]
+        if len(self._watched) == 1 and any(not isinstance(query, NativeQuery) for query in queries):
+            self._watched[0].runs_on_spark = True
+
+    def handed_back(self, error: BaseException) -> None:
+        """Record that Spark runs the query instead, as Penstock failed; what was compared before does not count."""
+        with self._comparing:
+            self._is_over = True
+            self._compared.clear()
+            reason = f"Penstock failed, so Spark runs this query itself: {first_line(error)}"
+            for watched in self._watched:
+                watched.runs_on_spark = True
+                self._say(watched, Verdict.BY_SPARK, reason)
+            self._finish_report()
 
     def cancel(self, reason: str = "cancelled by the user") -> None:
         """Stop the job, and its shadow."""
@@ -118,7 +167,7 @@ class ShadowedJob(Job):
                 self._add(watched, compare_rows(watched, seconds))
                 rest.remove(watched)
             for watched in [one for one in rest if one.is_whole]:
-                self._say(watched, Verdict.NOT_COMPARED, "Spark was handed the query whole, and failed itself")
+                self._say(watched, Verdict.BY_SPARK, "Spark runs this query itself, and it failed")
                 rest.remove(watched)
             self._compare_failures(rest, error)
             self._finish_report()
@@ -161,7 +210,7 @@ class ShadowedJob(Job):
     def _say_failure(self, watched: Watched, run: PlainRun, ours: str, error: BaseException) -> None:
         theirs = error_class(run.error) if run.error is not None else ""
         try:
-            second = run_plain(watched, partitioned_otherwise(watched.bridge, watched.plain))
+            second = run_plain(watched, otherwise=True)
             again = error_class(second.error) if second.error is not None else ""
         except NotComparableError:
             again = ""
@@ -193,7 +242,7 @@ class ShadowedJob(Job):
         plain_rows: int | None = None,
         plain_seconds: float | None = None,
     ) -> None:
-        names = tuple(watched.plain.columns)
+        names = tuple(watched.plain.schema.names)
         self._add(
             watched,
             Comparison(
@@ -208,7 +257,17 @@ class ShadowedJob(Job):
         )
 
     def _add(self, watched: Watched, comparison: Comparison) -> None:
-        self._compared[id(watched)] = comparison
+        self._compared[id(watched)] = replace(comparison, engine=self._engine(watched))
+
+    def _engine(self, watched: Watched) -> Engine:
+        """Return the engine that computed an output; a job shares its decisions among its outputs."""
+        if watched.is_whole:
+            return Engine.SPARK
+        native = [one for one in self.decisions if one.kind is DecisionKind.NATIVE and "DuckDB" in str(one.chosen)]
+        chosen = {str(one.chosen): "instead" in one.outcome for one in native}
+        if IN_ONE_TASK in chosen:
+            return Engine.SPARK if chosen[IN_ONE_TASK] else Engine.NATIVE
+        return Engine.BOTH if "DuckDB" in chosen else Engine.PENSTOCK
 
     def _finish_report(self) -> None:
         known = [self._compared.get(id(watched)) for watched in self._watched]

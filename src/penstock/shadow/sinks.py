@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from penstock.commit import Access, Prepared
     from penstock.connectors.base import SinkOptions, StageReport, TargetOptions, TasksWorth
+    from penstock.shadow.plain import PlainQuery
     from penstock.spark.jvm import Bridge
 
 log = logging.getLogger("penstock")
@@ -34,18 +35,28 @@ class Watched:
     name
         The sink's name.
     plain
-        The user's DataFrame.
+        The query, for plain Spark.
     location
         The user's line.
     materialised
         Whether the sink keeps the rows, which are then read where they lie.
+    given
+        The user's DataFrame, which is handed to the sink as it is where Spark runs the query whole; None of a query
+        that Spark has optimised already.
+
+    Attributes
+    ----------
+    runs_on_spark
+        Whether the job lets Spark plan the whole query.
     """
 
     bridge: Bridge
     name: str
-    plain: DataFrame
+    plain: PlainQuery
     location: str = ""
     materialised: bool = False
+    given: DataFrame | None = None
+    runs_on_spark: bool = field(default=False, init=False)
     offered: DataFrame | None = field(default=None, init=False)
     counted: Counted | None = field(default=None, init=False)
     problem: str = field(default="", init=False)
@@ -53,7 +64,7 @@ class Watched:
     @property
     def is_whole(self) -> bool:
         """Whether Spark was handed the query as it is."""
-        return self.offered is self.plain
+        return self.runs_on_spark or (self.given is not None and self.offered is self.given)
 
     @property
     def taken(self) -> DataFrame:

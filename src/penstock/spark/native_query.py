@@ -15,7 +15,8 @@ from penstock.native.columns import Column
 from penstock.native.errors import NOT_NATIVE, NotNativeError
 from penstock.native.files import FileRange, Files
 from penstock.native.query import NamedResult, NativeQueryStep, Table
-from penstock.spark import answers, exchange
+from penstock.sizing.coverage import check_rows
+from penstock.spark import answers, exchange, verification
 from penstock.spark.expressions import Expression
 from penstock.spark.fragment import rdd_leaf
 from penstock.spark.logical_plan import LogicalPlan
@@ -72,7 +73,7 @@ class NativePlan:
         """The names of the tables that they read."""
         return sorted({table.name for part in self.parts for table in part.tables})
 
-    def rows(self, memory: int, threads: int) -> LogicalPlan | str:
+    def rows(self, memory: int, threads: int, *, is_checked: bool = False) -> LogicalPlan | str:
         """Compute the parts; return a leaf of the rows of the whole query, whose last stage has not run.
 
         Where DuckDB fails, the reason is returned.
@@ -83,6 +84,13 @@ class NativePlan:
             Bytes that DuckDB may use before it spills.
         threads
             How many threads compute.
+        is_checked
+            Whether the exchanged rows of each part are counted, and looked for where they should be.
+
+        Raises
+        ------
+        VerificationError
+            If a check fails.
         """
         bridge = self.plan._bridge
         places = [LogicalPlan(bridge, place) for place in self._places]
@@ -90,7 +98,7 @@ class NativePlan:
         leaves = []
         for part, place in zip(self.parts, places, strict=True):
             try:
-                leaves.append(_computed(bridge, part, place, memory, threads, most))
+                leaves.append(_computed(bridge, part, place, memory, threads, most, is_checked=is_checked))
             except Exception as error:
                 why = why_failed(bridge, error)
                 if why is None:
@@ -143,7 +151,16 @@ def native_plan(plan: LogicalPlan) -> NativePlan | str:
     return NativePlan(plan, parts, why, facts["rest"], answer.handle(0), places)
 
 
-def _computed(bridge: Bridge, part: NativeQueryPart, place: LogicalPlan, memory: int, threads: int, most: int) -> Any:
+def _computed(
+    bridge: Bridge,
+    part: NativeQueryPart,
+    place: LogicalPlan,
+    memory: int,
+    threads: int,
+    most: int,
+    *,
+    is_checked: bool = False,
+) -> Any:
     """Compute a part; return its rows, which lie ready, as a leaf. One task reads them, of so many bytes at most."""
     session = bridge.session
     step = NativeQueryStep(part.sql, part.results, part.columns, part.tables, memory, threads)
@@ -155,8 +172,13 @@ def _computed(bridge: Bridge, part: NativeQueryPart, place: LogicalPlan, memory:
     result = exchange.write(session, written.rebalanced(1) if None in keys else spread)
     is_small = (result.size_in_bytes or 0) <= most
     physical = exchange.as_cut(result, [(0, result.subpartitions)] if is_small else None)
-    layout = exchange.shareable(exchange.layout(physical, place.output))
-    leaf = rdd_leaf(session, place.output, physical.rows(), layout=layout, statistics=result.statistics)
+    told, rows = exchange.layout(physical, place.output), physical.rows()
+    if is_checked:
+        who = f"the result of DuckDB for {', '.join(sorted(table.name for table in part.tables))}"
+        rows = rows if told is None else verification.checked(rows, told, place.output, who)
+        check_rows(who, result.exact_rows, verification.count(rows))
+    layout = exchange.shareable(told)
+    leaf = rdd_leaf(session, place.output, rows, layout=layout, statistics=result.statistics)
     return leaf._handle
 
 

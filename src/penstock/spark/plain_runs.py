@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
+    from penstock.spark.logical_plan import LogicalPlan
 
 _LIMITS = {"GlobalLimit", "LocalLimit", "Limit", "Offset", "Tail"}
 _FEW = 9
@@ -30,6 +32,11 @@ def partitioned_otherwise(bridge: Bridge, df: DataFrame) -> DataFrame:
 
     An answer that is determined does not depend on them.
     """
+    return dataframe(other_session(bridge), analyzed_plan(bridge, df))
+
+
+def other_session(bridge: Bridge) -> Session:
+    """Return a clone of the user's session whose shuffles have other numbers of partitions."""
     session = bridge.session.clone()
     partitions = int(bridge.spark.conf.get("spark.sql.shuffle.partitions", "200") or 200)
     others = partitions // 2 + 1 if partitions > _FEW else partitions + 1
@@ -38,7 +45,7 @@ def partitioned_otherwise(bridge: Bridge, df: DataFrame) -> DataFrame:
         "spark.sql.adaptive.coalescePartitions.enabled": "false",
     }
     change_settings(session, settings)
-    return dataframe(session, analyzed_plan(bridge, df))
+    return session
 
 
 def run_without_rows(df: DataFrame) -> None:
@@ -49,9 +56,18 @@ def run_without_rows(df: DataFrame) -> None:
 def why_undetermined(df: DataFrame) -> str:
     """Return what in a plan lets Spark choose its rows, such as ``rand``; empty if nothing is seen."""
     query = df._jdf.queryExecution()
-    if not query.optimizedPlan().deterministic():
+    return _why_undetermined(query.optimizedPlan(), query.analyzed())
+
+
+def why_plan_undetermined(plan: LogicalPlan) -> str:
+    """Return the same of an optimised plan."""
+    return _why_undetermined(plan._handle, plan._handle)
+
+
+def _why_undetermined(optimized: Any, shown: Any) -> str:
+    if not optimized.deterministic():
         return "it holds an expression that is not deterministic, such as rand, uuid or a function marked so"
-    if any(class_name(node) in _LIMITS and not _has_order(node) for node in _walk(query.analyzed())):
+    if any(class_name(node) in _LIMITS and not _has_order(node) for node in _walk(shown)):
         return "it takes a part of rows that have no order (LIMIT or OFFSET without ORDER BY)"
     return ""
 

@@ -61,6 +61,11 @@ def ruled_out(keys: Sequence[Expression], found: KeySet) -> Expression:
     return Expression(bridge, both(there, bridge.find(EXPRESSIONS + "Not")(reduce(both, kept))))
 
 
+def count(rows: InternalRows) -> int:
+    """Read all rows, so that those that are `checked` are looked at; return how many there are."""
+    return int(rows._handle.count())
+
+
 def is_met(session: Session, rows: LogicalPlan, condition: Expression) -> bool:
     """Whether a row of a plan meets a condition."""
     met = rows.filtered_by([condition])

@@ -10,15 +10,23 @@ from penstock.spark.jobs import active_session
 from penstock.spark.limits import split_limits, with_limits
 
 if TYPE_CHECKING:
+    from penstock.spark.handles import Session
     from penstock.spark.logical_plan import LogicalPlan
 
 
-def spark_rows(plan: LogicalPlan) -> LogicalPlan:
-    """Run an optimised plan in the user's session but for its last stage; return that as a leaf.
+def spark_rows(plan: LogicalPlan, session: Session | None = None) -> LogicalPlan:
+    """Run an optimised plan but for its last stage; return that as a leaf.
 
     Limits at its end stay on top of the leaf: whoever collects the rows carries them out.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    session
+        The session whose settings apply; if None, the user's.
     """
-    session = plan._bridge.session
+    session = plan._bridge.session if session is None else session
     limits, below = split_limits(plan)
     with active_session(session):
         leaf = rdd_leaf(session, below.output, run_to_rows(session, below).rows)

@@ -57,8 +57,7 @@ public final class NativeQueries {
     static boolean takeSmall(LogicalPlan plan, double fewestExchanges) {
         Option<?> active = SparkSession.getActiveSession();
         SparkSession session = (SparkSession) active.get();
-        boolean isOff = !"true".equalsIgnoreCase(SQLConf.get().getConfString(EXECUTION + "native", "true"))
-                || SQLConf.get().contains(EXECUTION + "verify") || SQLConf.get().contains(EXECUTION + "shadow");
+        boolean isOff = !"true".equalsIgnoreCase(SQLConf.get().getConfString(EXECUTION + "native", "true"));
         if (isOff || fewestExchanges == 0 || new ExchangeCount().of(plan, session) < fewestExchanges) {
             return false;
         }
