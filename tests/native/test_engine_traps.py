@@ -1,0 +1,253 @@
+"""Expressions in which Spark and DuckDB differ: values, nulls and errors are plain Spark's, whoever computes them.
+
+What DuckDB does not compute proves nothing of it: such runs are counted as vacuous, and what must be computed by DuckDB
+is named in `engine_traps.json`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from penstock import Environment
+from penstock.spark.dataframes import with_settings
+from tests.conftest import OFF
+from tests.native.bounds import all_that_can_be
+from tests.native.expressions import is_native
+from tests.native.traps import (
+    TRAPS,
+    Trap,
+    computed_files,
+    group_rows,
+    operand_rows,
+    spelled,
+    traps,
+    write_by_number,
+)
+from tests.outcomes import outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+ONE_TASK = {"execution.batch.adaptive.whole-query-threshold": 1}
+MANY_TASKS = OFF | {"execution.native": True, "execution.verify": False}
+JOINED = "select n, {} from t join keys on n = m"
+WAYS = {
+    "one task": (ONE_TASK, JOINED, "DuckDB, in one task"),
+    "files in many tasks": (MANY_TASKS, "select n, {} from t", "t is read by DuckDB"),
+    "exchanged columns": (MANY_TASKS, JOINED, "what was exchanged as columns is computed by DuckDB"),
+}
+"""How a query is run natively: the configuration, the query, and what its decisions say."""
+QUERIES = {name: query for group in TRAPS["queries"].values() for name, query in group.items()}
+
+
+@pytest.fixture(scope="module")
+def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The operands of all expressions, a file for each row."""
+    place = tmp_path_factory.mktemp("traps")
+    with with_settings(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
+        rows = operand_rows(spark, traps())
+    write_by_number(rows, place / "rows")
+    pq.write_table(rows.select(["n"]).rename_columns(["m"]), place / "keys.parquet")
+    with pytest.MonkeyPatch.context() as patch:
+        all_that_can_be(patch)
+        yield place
+    for name in ("t", "keys"):
+        spark.catalog.dropTempView(name)
+
+
+@pytest.fixture(params=[True, False], ids=["ansi", "not ansi"])
+def mode(request: pytest.FixtureRequest, spark: SparkSession, folder: Path) -> Iterator[bool]:
+    settings = {
+        "spark.sql.ansi.enabled": str(request.param).lower(),
+        "spark.sql.session.timeZone": "Europe/Berlin",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+    }
+    with with_settings(spark, settings):
+        read(spark, folder / "rows")
+        spark.read.parquet(str(folder / "keys.parquet")).createOrReplaceTempView("keys")
+        yield request.param
+
+
+@dataclass
+class Computed:
+    """What DuckDB computes in an ANSI mode: for each expression, of which rows; and why it does not compute others."""
+
+    rows: dict[str, list[int]]
+    declined: dict[str, str]
+
+
+_COMPUTED: dict[bool, Computed] = {}
+
+
+@pytest.fixture
+def computed(spark: SparkSession, mode: bool) -> Computed:
+    if mode not in _COMPUTED:
+        result = Computed({}, {})
+        for trap in (each for each in traps() if each.name in TRAPS["native"]):
+            df = analyzed(spark, JOINED.format(f"{trap.sql} as r"))
+            plan = df if isinstance(df, str) else spelled(spark, df)
+            if isinstance(plan, str):
+                result.declined[trap.name] = plan
+            else:
+                result.rows[trap.name] = computed_files(plan)
+        _COMPUTED[mode] = result
+    return _COMPUTED[mode]
+
+
+def analyzed(spark: SparkSession, text: str) -> DataFrame | str:
+    """Return a query, or the condition of its error."""
+    frames: list[DataFrame] = []
+    error = outcome(lambda: frames.append(spark.sql(text)))
+    return frames[0] if frames else str(error)
+
+
+def read(spark: SparkSession, path: Path) -> None:
+    """Let the name ``t`` be the rows of files."""
+    spark.read.parquet(str(path)).createOrReplaceTempView("t")
+
+
+def exact(result: Any) -> Any:
+    """Return rows as texts in order, of which negative zeros and NaN are part; or the condition of an error."""
+    return result if isinstance(result, str) else sorted(map(repr, result))
+
+
+def sentences(env: Environment) -> list[str]:
+    """Return what the decisions of the last job say of DuckDB, as far as it has computed."""
+    assert env.last_job is not None
+    decisions = [each for each in env.last_job.decisions if each.kind == "native" and "instead" not in each.outcome]
+    return [f"{each.chosen}: {each.told and each.told.sentence}" for each in decisions if "DuckDB" in str(each.chosen)]
+
+
+def test_what_must_be_computed_by_duckdb(computed: Computed) -> None:
+    print(f"{len(computed.rows)} of {len(traps())} expressions are computed by DuckDB; the others are vacuous here")
+    assert computed.declined == {}
+    assert [name for name, rows in computed.rows.items() if not rows] == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("mode")
+def test_what_must_be_is_all_that_is(spark: SparkSession) -> None:
+    native = []
+    for trap in traps():
+        df = analyzed(spark, JOINED.format(f"{trap.sql} as r"))
+        if not isinstance(df, str) and not isinstance(spelled(spark, df), str):
+            native.append(trap.name)
+    assert native == TRAPS["native"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_values_and_nulls(
+    spark: SparkSession, mode: bool, computed: Computed, folder: Path, tmp_path: Path, way: str
+) -> None:
+    """All expressions in one query, each over those of its rows which DuckDB computes without an error."""
+    config, query, says = WAYS[way]
+    natives = [trap for trap in traps() if computed.rows.get(trap.name)]
+    write_calm(folder / "rows", natives, computed, tmp_path / "calm.parquet")
+    read(spark, tmp_path / "calm.parquet")
+    text = query.format(", ".join(f"{trap.sql} as r{number}" for number, trap in enumerate(natives)))
+    df = spark.sql(text)
+    expected = outcome(df.collect)
+    assert not isinstance(expected, str), failing(spark, natives, query)
+    env = Environment(spark, config=config, progress=False)
+    rows = outcome(lambda: env.collect(df if config is ONE_TASK else df.repartition(3, "n")))
+    assert not isinstance(rows, str), rows
+    for number, trap in enumerate(natives):
+        assert exact((row.n, row[f"r{number}"]) for row in rows) == exact(
+            (row.n, row[f"r{number}"]) for row in expected
+        ), (trap, mode)
+    assert any(says in each for each in sentences(env)), "DuckDB has not computed them"
+
+
+def write_calm(source: Path, natives: list[Trap], computed: Computed, path: Path) -> None:
+    """Write the rows of which DuckDB computes the expressions: others have the operands of one which it computes."""
+    rows = pa.concat_tables([pq.read_table(file) for file in sorted(source.glob("*.parquet"))])
+    columns = {"n": rows["n"]}
+    for trap in natives:
+        there = computed.rows[trap.name]
+        taken = [number if number in there else there[number % len(there)] for number in range(rows.num_rows)]
+        columns |= {name: rows[name].take(pa.array(taken)) for name in trap.columns}
+    pq.write_table(pa.table(columns), path)
+
+
+def failing(spark: SparkSession, natives: list[Trap], query: str) -> dict[str, str]:
+    """Return the expressions that fail on plain Spark, though DuckDB computes them, and how they fail."""
+    results = {trap.name: outcome(spark.sql(query.format(f"{trap.sql} as r")).collect) for trap in natives}
+    return {name: result for name, result in results.items() if isinstance(result, str)}
+
+
+def test_errors(spark: SparkSession, mode: bool, computed: Computed, folder: Path) -> None:
+    """Of operands for which DuckDB has an error, the result is Spark's: its own error, a null or a value.
+
+    Every third of them: `test_each_alone` has all.
+    """
+    read(spark, folder / "rows" / "000.parquet")
+    env = Environment(spark, config=ONE_TASK, progress=False)
+    failed = [trap for trap in traps() if 0 not in computed.rows.get(trap.name, [0])]
+    for trap in failed[::3]:
+        assert_as_spark(env, spark.sql(JOINED.format(f"{trap.sql} as r")))
+        assert not sentences(env)
+    assert len(failed) >= (12 if mode else 5)
+
+
+@pytest.mark.parametrize("name", TRAPS["native_queries"])
+def test_aggregates_and_windows(spark: SparkSession, mode: bool, tmp_path: Path, name: str) -> None:
+    query = QUERIES[name]
+    rows = group_rows(spark, query)
+    write_by_number(rows, tmp_path / "groups")
+    read(spark, tmp_path / "groups")
+    plan = spelled(spark, spark.sql(query["query"]))
+    assert not isinstance(plan, str), plan
+    there = computed_files(plan)
+    pq.write_table(rows.filter(pc.is_in(rows["n"], pa.array(there))), tmp_path / "calm.parquet")
+    read(spark, tmp_path / "calm.parquet")
+    df = spark.sql(query["query"])
+    expected = exact(outcome(df.collect))
+    assert not isinstance(expected, str), (expected, mode)
+    for config in (ONE_TASK, MANY_TASKS):
+        env = Environment(spark, config=config, progress=False)
+        assert exact(outcome(lambda env=env: env.collect(df))) == expected, config
+        assert is_native(env) or config is MANY_TASKS
+    if 0 not in there:
+        read(spark, tmp_path / "groups" / "000.parquet")
+        assert_as_spark(Environment(spark, config=ONE_TASK, progress=False), spark.sql(query["query"]))
+
+
+def assert_as_spark(env: Environment, df: DataFrame | str) -> None:
+    """Check the rows of a query, or the condition of its error."""
+    if not isinstance(df, str):  # else it is no query for Spark, either
+        assert exact(outcome(lambda: env.collect(df))) == exact(outcome(df.collect))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [ONE_TASK, MANY_TASKS], ids=["one task", "many tasks"])
+@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.usefixtures("mode")
+def test_each_query_over_all_groups(spark: SparkSession, tmp_path: Path, name: str, config: dict[str, object]) -> None:
+    write_by_number(group_rows(spark, QUERIES[name]), tmp_path / "groups")
+    env = Environment(spark, config=config, progress=False)
+    for files in ("groups/000.parquet", "groups"):
+        read(spark, tmp_path / files)
+        assert_as_spark(env, analyzed(spark, QUERIES[name]["query"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [ONE_TASK, MANY_TASKS], ids=["one task", "many tasks"])
+@pytest.mark.parametrize("trap", traps(), ids=lambda trap: trap.name)
+@pytest.mark.usefixtures("mode")
+def test_each_alone(spark: SparkSession, folder: Path, trap: Trap, config: dict[str, object]) -> None:
+    """Every expression over its operands, and over all rows, whether DuckDB computes it or not."""
+    env = Environment(spark, config=config, progress=False)
+    for files in ("rows/000.parquet", "rows"):
+        read(spark, folder / files)
+        assert_as_spark(env, analyzed(spark, JOINED.format(f"{trap.sql} as r")))

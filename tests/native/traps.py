@@ -1,0 +1,188 @@
+"""Expressions in which Spark and DuckDB differ, over columns: their operands and values beside these, in Parquet files.
+
+Spark computes an expression of constants before DuckDB could, so each operand is a column. The first row has the operands
+of `engine_traps.json`, the others also nulls, NaN, negative zeros, empty texts and the extremes of the types.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock.native.errors import NotNativeError
+from penstock.native.query import NativeQueryStep
+from penstock.spark.jvm import Bridge
+from penstock.spark.logical_plan import LogicalPlan
+from penstock.spark.native_query import NativePlan, native_plan
+from tests.native.expressions import VALUES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.spark.native_query import NativeQueryPart
+
+TRAPS: dict[str, Any] = json.loads((Path(__file__).parent / "engine_traps.json").read_text())
+_OPERAND = re.compile(r"""'(?:[^'\\]|\\.)*'|\{((?:'(?:[^'\\]|\\.)*'|"[^"]*"|[^{}'"])+)\}""")
+"""A text, which is left as it is, or an operand in braces."""
+ROWS = 16
+"""So many rows have the operands and their neighbours."""
+_MEMORY = 1 << 28
+_EXTREMES = {
+    "float": ["cast(0 as float)", "float('NaN')", "float('-Infinity')", "cast(-1.5 as float)", "float('3.4e38')"],
+    "double": [
+        *VALUES["double"],
+        "double('1.7976931348623157E308')",
+        "4.9E-324D",
+        "1e15D",
+        "0.005D",
+        "-2.5D",
+        "2147483648D",
+    ],
+    "timestamp": ["timestamp'1970-01-01 00:00:00Z'", "timestamp'9999-12-31 23:59:59.999999Z'"],
+    "timestamp_ntz": ["timestamp_ntz'0001-01-01 00:00:00'", "timestamp_ntz'2024-03-31 02:30:00.000001'"],
+    "binary": ["X''", "X'ff00'"],
+    "string": [*VALUES["string"], "'1'", "'ǅ'", "'ΌΣΟΣ'", r"'a\n\r\t\\'", "'\u00a0x\u00a0'", "'e\u0301'"],
+}
+
+
+@dataclass(frozen=True)
+class Trap:
+    """An expression over columns, and the operands that are their values."""
+
+    name: str
+    sql: str
+    operands: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+def traps() -> list[Trap]:
+    """Return the expressions of all groups."""
+    expressions = {name: text for group in TRAPS["expressions"].values() for name, text in group.items()}
+    return [_trap(number, name, text) for number, (name, text) in enumerate(expressions.items())]
+
+
+def _trap(number: int, name: str, text: str) -> Trap:
+    operands: list[str] = []
+
+    def column(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
+        operands.append(match[1])
+        return f"x{number}_{len(operands) - 1}"
+
+    sql = _OPERAND.sub(column, text)
+    return Trap(name, sql, tuple(operands), tuple(f"x{number}_{i}" for i in range(len(operands))))
+
+
+def neighbours(kind: str) -> list[str]:
+    """Return values of a type, as SQL: null and the extremes among them."""
+    values = _EXTREMES.get(kind) or VALUES.get(kind) or []
+    decimal = re.fullmatch(r"decimal\((\d+),(\d+)\)", kind)
+    if decimal:
+        precision, scale = int(decimal[1]), int(decimal[2])
+        digits = ["0", "1", "-1", "5", "-25", "149", "9" * precision, "-" + "9" * precision]
+        values = [f"{digit}E-{scale}BD" for digit in digits if len(digit.lstrip("-")) <= precision]
+    return [f"cast({value} as {kind})" for value in ["null", *values]]
+
+
+def operand_rows(spark: SparkSession, all_traps: Sequence[Trap]) -> pa.Table:
+    """Return a table with the columns of all traps; its first row has their operands."""
+    operands = {name: sql for trap in all_traps for name, sql in zip(trap.columns, trap.operands, strict=True)}
+    df = spark.sql("select " + ", ".join(f"{sql} as {name}" for name, sql in operands.items()))
+    first = df.toArrow()
+    kinds = {field.name: field.dataType.simpleString() for field in df.schema}
+    others = {kind: neighbours(kind) for kind in set(kinds.values())}
+    shown = [f"{sql} as `{kind} {number}`" for kind, values in others.items() for number, sql in enumerate(values)]
+    extremes = spark.sql("select " + ", ".join(shown)).toArrow()
+    columns = {"n": pa.array(range(ROWS), pa.int32())}
+    for trap in all_traps:
+        for place, name in enumerate(trap.columns):
+            kind = kinds[name]
+            values = [first[name], *(extremes[f"{kind} {number}"] for number in range(len(others[kind])))]
+            if kind.startswith("struct"):  # Arrow has no null of one whose fields are not null
+                del values[1:]
+            parts = [values[_choice(trap, place, row, len(values))] for row in range(ROWS)]
+            kind_of_all = first[name].type
+            columns[name] = pa.concat_arrays(
+                [
+                    part.combine_chunks().cast(kind_of_all) if part.null_count == 0 else pa.nulls(1, kind_of_all)
+                    for part in parts
+                ]
+            )
+    return pa.table(columns)
+
+
+def _choice(trap: Trap, place: int, row: int, count: int) -> int:
+    """Return the number of an operand's value: zero is the operand itself, the others are its neighbours."""
+    chosen = random.Random(f"{trap.name} {place} {row}")
+    if row == 0 or count == 1 or (chosen.random() < 0.5 and place != row % len(trap.columns)):
+        return 0
+    return 1 + row // len(trap.columns) % (count - 1) if place == row % len(trap.columns) else chosen.randrange(count)
+
+
+def group_rows(spark: SparkSession, query: Mapping[str, str]) -> pa.Table:
+    """Return the rows of a query's table: the first group is as it is given, each other has one more row."""
+    given = spark.sql(f"select * from values {query['rows']} as t({query['columns']})")
+    kinds = [field.dataType.simpleString() for field in given.schema]
+    groups = [f"select 0, * from values {query['rows']}"]
+    for number, value in enumerate(neighbours(kinds[0]), 1):
+        others = [
+            f"cast(null as {kind})" if number % 2 else f"(select first({name}) from given)"
+            for name, kind in zip(given.columns[1:], kinds[1:], strict=True)
+        ]
+        groups += [
+            f"select {number}, * from values {query['rows']}",
+            f"select {', '.join([str(number), value, *others])}",
+        ]
+    given.createOrReplaceTempView("given")
+    columns = ", ".join(["n", *given.columns])
+    return spark.sql(f"select {columns} from ({' union all '.join(groups)}) as t({columns})").toArrow()
+
+
+def write_by_number(rows: pa.Table, folder: Path) -> None:
+    """Write a file for each value of the column ``n``."""
+    folder.mkdir(parents=True)
+    for number in sorted(set(rows["n"].to_pylist())):
+        pq.write_table(rows.filter(pc.equal(rows["n"], number)), folder / f"{number:03}.parquet")
+
+
+def spelled(spark: SparkSession, df: DataFrame) -> NativePlan | str:
+    """Return a query of DuckDB's that computes all of a query, or why there is none."""
+    plan = native_plan(LogicalPlan(Bridge(spark), df._jdf.queryExecution().optimizedPlan()))
+    if isinstance(plan, str):
+        return plan
+    return "; ".join(plan.why) if plan.why or len(plan.parts) != 1 else plan
+
+
+def computed_files(plan: NativePlan) -> list[int]:
+    """Return the numbers of the files for which DuckDB computes a query without an error.
+
+    Each is computed by itself, unless there is no error in any: else one would hide that another is missing.
+    """
+    (part,) = plan.parts
+    files = sorted({Path(table.local).name for table in part.tables[0].ranges})
+    computes_all = _is_computed(part, files)
+    return [int(name[:3]) for name in files if computes_all or _is_computed(part, [name])]
+
+
+def _is_computed(part: NativeQueryPart, names: Sequence[str]) -> bool:
+    """Compute a query over files of its first table, in this process, as a worker would; return whether that works."""
+    first, *others = part.tables
+    ranges = tuple(file for file in first.ranges if Path(file.local).name in names)
+    tables = (replace(first, ranges=ranges), *others)
+    try:
+        for _ in NativeQueryStep(part.sql, part.results, part.columns, tables, _MEMORY, 1)(iter(())):
+            pass
+    except NotNativeError:
+        return False
+    return True
