@@ -28,8 +28,9 @@ test: $(STAMP)  ## Run the tests that are quick enough for every change (TESTS=t
 	@$(BIN)/python tools/make_data.py $(DATA)
 	@tools/test.sh $(BIN)/python "not slow" $(TESTS)
 
-smoke: $(STAMP)  ## Run pipelines on each release of PySpark that is supported; downloads three of them, once.
+smoke: $(STAMP)  ## Run pipelines on each supported release of PySpark, and native execution on both ends of DuckDB's; downloads them once.
 	@$(BIN)/python tools/spark_versions.py 4.0 4.1 4.2 4.3
+	@$(BIN)/python tools/duckdb_versions.py 1.5.0 '2.0.*'
 
 test-full: $(STAMP)  ## Run all tests, all 99 TPC-DS queries and the cluster among them (TESTS=tests/state runs a part).
 	@tools/services.sh

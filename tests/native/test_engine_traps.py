@@ -7,7 +7,7 @@ is named in `engine_traps.json`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ from tests.native.traps import (
     TRAPS,
     Trap,
     computed_files,
+    exact,
     group_rows,
     operand_rows,
     spelled,
@@ -54,14 +55,14 @@ QUERIES = {name: query for group in TRAPS["queries"].values() for name, query in
 @pytest.fixture(scope="module")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The operands of all expressions, a file for each row."""
-    place = tmp_path_factory.mktemp("traps")
+    target = tmp_path_factory.mktemp("traps")
     with with_settings(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
         rows = operand_rows(spark, traps())
-    write_by_number(rows, place / "rows")
-    pq.write_table(rows.select(["n"]).rename_columns(["m"]), place / "keys.parquet")
+    write_by_number(rows, target / "rows")
+    pq.write_table(rows.select(["n"]).rename_columns(["m"]), target / "keys.parquet")
     with pytest.MonkeyPatch.context() as patch:
         all_that_can_be(patch)
-        yield place
+        yield target
     for name in ("t", "keys"):
         spark.catalog.dropTempView(name)
 
@@ -115,11 +116,6 @@ def analyzed(spark: SparkSession, text: str) -> DataFrame | str:
 def read(spark: SparkSession, path: Path) -> None:
     """Let the name ``t`` be the rows of files."""
     spark.read.parquet(str(path)).createOrReplaceTempView("t")
-
-
-def exact(result: Any) -> Any:
-    """Return rows as texts in order, of which negative zeros and NaN are part; or the condition of an error."""
-    return result if isinstance(result, str) else sorted(map(repr, result))
 
 
 def sentences(env: Environment) -> list[str]:

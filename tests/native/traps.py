@@ -106,12 +106,12 @@ def operand_rows(spark: SparkSession, all_traps: Sequence[Trap]) -> pa.Table:
     extremes = spark.sql("select " + ", ".join(shown)).toArrow()
     columns = {"n": pa.array(range(ROWS), pa.int32())}
     for trap in all_traps:
-        for place, name in enumerate(trap.columns):
+        for position, name in enumerate(trap.columns):
             kind = kinds[name]
             values = [first[name], *(extremes[f"{kind} {number}"] for number in range(len(others[kind])))]
             if kind.startswith("struct"):  # Arrow has no null of one whose fields are not null
                 del values[1:]
-            parts = [values[_choice(trap, place, row, len(values))] for row in range(ROWS)]
+            parts = [values[_choice(trap, position, row, len(values))] for row in range(ROWS)]
             kind_of_all = first[name].type
             columns[name] = pa.concat_arrays(
                 [
@@ -122,30 +122,32 @@ def operand_rows(spark: SparkSession, all_traps: Sequence[Trap]) -> pa.Table:
     return pa.table(columns)
 
 
-def _choice(trap: Trap, place: int, row: int, count: int) -> int:
+def _choice(trap: Trap, position: int, row: int, count: int) -> int:
     """Return the number of an operand's value: zero is the operand itself, the others are its neighbours."""
-    chosen = random.Random(f"{trap.name} {place} {row}")
-    if row == 0 or count == 1 or (chosen.random() < 0.5 and place != row % len(trap.columns)):
+    chosen = random.Random(f"{trap.name} {position} {row}")
+    if row == 0 or count == 1 or (chosen.random() < 0.5 and position != row % len(trap.columns)):
         return 0
-    return 1 + row // len(trap.columns) % (count - 1) if place == row % len(trap.columns) else chosen.randrange(count)
+    return (
+        1 + row // len(trap.columns) % (count - 1) if position == row % len(trap.columns) else chosen.randrange(count)
+    )
 
 
 def group_rows(spark: SparkSession, query: Mapping[str, str]) -> pa.Table:
-    """Return the rows of a query's table: the first group is as it is given, each other has one more row."""
-    given = spark.sql(f"select * from values {query['rows']} as t({query['columns']})")
-    kinds = [field.dataType.simpleString() for field in given.schema]
+    """Return the rows of a query's table: the first group is the original, each of the others has one more row."""
+    original = spark.sql(f"select * from values {query['rows']} as t({query['columns']})")
+    kinds = [field.dataType.simpleString() for field in original.schema]
     groups = [f"select 0, * from values {query['rows']}"]
     for number, value in enumerate(neighbours(kinds[0]), 1):
         others = [
-            f"cast(null as {kind})" if number % 2 else f"(select first({name}) from given)"
-            for name, kind in zip(given.columns[1:], kinds[1:], strict=True)
+            f"cast(null as {kind})" if number % 2 else f"(select first({name}) from original)"
+            for name, kind in zip(original.columns[1:], kinds[1:], strict=True)
         ]
         groups += [
             f"select {number}, * from values {query['rows']}",
             f"select {', '.join([str(number), value, *others])}",
         ]
-    given.createOrReplaceTempView("given")
-    columns = ", ".join(["n", *given.columns])
+    original.createOrReplaceTempView("original")
+    columns = ", ".join(["n", *original.columns])
     return spark.sql(f"select {columns} from ({' union all '.join(groups)}) as t({columns})").toArrow()
 
 
@@ -186,3 +188,10 @@ def _is_computed(part: NativeQueryPart, names: Sequence[str]) -> bool:
     except NotNativeError:
         return False
     return True
+
+
+def exact(result: Any) -> Any:
+    """Return rows as texts in order, of which negative zeros and NaN are part; or the condition of an error."""
+    if isinstance(result, str):
+        return result if re.fullmatch(r"[A-Z0-9_.]+", result) else "an error without a condition"
+    return sorted(map(repr, result))

@@ -1,0 +1,89 @@
+"""Run tests of native execution on other releases of DuckDB than the installed one.
+
+Each release is installed once, from the package index that pip is set up with, into a folder of its own. It comes first
+in PYTHONPATH, which the Python workers of Spark inherit. Both the driver and a worker must report that release.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+TESTS = ["tests/native/test_engine_traps.py", "tests/native/test_foreign_files.py"]
+"""What differs between releases is an expression, or how a file is read."""
+REPORT = """
+import sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+
+def release(_):
+    import duckdb
+    return f"{duckdb.__version__} {Path(duckdb.__file__).parent.parent}"
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+print(release(None))
+print(spark.sparkContext.parallelize([0], 1).map(release).first())
+spark.stop()
+"""
+"""Prints the release and its folder, as the driver and then as a Python worker has them."""
+
+
+def install(version: str, folder: Path) -> Path:
+    """Return the folder of a release, such as 1.5.0 or 2.0.*, the newest of those that match; install it if needed."""
+    target = folder / version.replace("*", "newest")
+    if (target / ".done").exists():
+        return target
+    shutil.rmtree(target, ignore_errors=True)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    installed = subprocess.run(
+        [*pip, "--target", str(target), f"duckdb=={version}"], capture_output=True, text=True, check=False
+    )
+    if installed.returncode:
+        raise SystemExit(f"duckdb {version} cannot be installed:\n{installed.stderr[-2000:]}")
+    (target / ".done").touch()
+    return target
+
+
+def check_release(version: str, home: Path, environ: dict[str, str]) -> str:
+    """Return the release that the driver and a worker import.
+
+    Raises
+    ------
+    SystemExit
+        If either of them imports another one than that in the folder.
+    """
+    answer = subprocess.run(
+        [sys.executable, "-c", REPORT], env=environ, capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    lines = answer.stdout.splitlines()
+    release = lines[0].split(" ", 1)[0] if lines else ""
+    is_right = f"{release}.".startswith(version.removesuffix("*").rstrip(".") + ".")
+    if lines != [f"{release} {home}"] * 2 or not is_right:
+        raise SystemExit(f"DuckDB {version} in {home} is not what is imported: {lines}\n{answer.stderr[-2000:]}")
+    return release
+
+
+def run(version: str, folder: Path, arguments: list[str]) -> bool:
+    """Run tests on a release; return whether all pass."""
+    home = install(version, folder).resolve()
+    environ = dict(os.environ, PYTHONPATH=os.pathsep.join([str(home), str(ROOT / "src"), str(ROOT)]))
+    environ["PYSPARK_PYTHON"] = sys.executable
+    release = check_release(version, home, environ)
+    print(f"DuckDB {release}, in the driver and in a worker:", flush=True)
+    pytest = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-p", "no:cacheprovider", *arguments]
+    return subprocess.run(pytest, env=environ, check=False, cwd=ROOT).returncode == 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, epilog="What follows -- are arguments of pytest.")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".venv" / "duckdb", help="the folder of the releases")
+    parser.add_argument("versions", nargs="+", help="such as 1.5.0 or '2.0.*'")
+    split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    options = parser.parse_args(sys.argv[1:split])
+    chosen = sys.argv[split + 1 :] or ["-m", "not slow", *TESTS]
+    options.folder.mkdir(parents=True, exist_ok=True)
+    results = [run(version, options.folder, chosen) for version in options.versions]
+    sys.exit(not all(results))
