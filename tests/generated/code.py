@@ -8,7 +8,7 @@ A specification is plain JSON data::
                 "columns": ["k", "sum(v) as v1"], "keys": ["k"]}],
      "results": [{"of": 1, "kind": "rows"}]}
 
-`{a}`, `{b}` ... stand for the steps in `of`; any other name for a field of the step. A list of texts is joined by
+`{a}`, `{b}` ... stand for the steps in `of`, also in fields of SQL; any other name for a field of the step. A list of texts is joined by
 commas, ``on`` and ``where`` by AND; so it can be shortened without knowing what it means.
 """
 
@@ -41,8 +41,8 @@ def code_of(step: Step) -> str:
     names = {LETTERS[i]: f"d{number}" for i, number in enumerate(step["of"])}
     if "sql" in step:
         fields = _Fields({key: _text(key, value, sql=True) for key, value in step.items() if key not in FIXED})
-        fields |= {letter: f"{{{name}}}" for letter, name in names.items()}
-        arguments = "".join(f", {name}={name}" for name in dict.fromkeys(names.values()))
+        fields |= {letter: f"{{{letter}}}" for letter in names}
+        arguments = "".join(f", {letter}={name}" for letter, name in names.items())
         return f"spark.sql({step['sql'].format_map(fields)!r}{arguments})"
     fields = _Fields({key: _text(key, value, sql=False) for key, value in step.items() if key not in FIXED})
     return step["python"].format_map(fields | names)

@@ -17,11 +17,14 @@ from pathlib import Path
 
 from tests.generated.code import program
 from tests.generated.modes import MODES
-from tests.generated.pipelines import random_spec
+from tests.generated.native_queries import QUERIES
+from tests.generated.pipelines import random_native_spec, random_spec
 from tests.generated.templates import TEMPLATES
 
 SILENCE = 400
 """Seconds without a word after which a worker is given up."""
+LEAST_NATIVE = 0.5
+"""The share of runs without an error that DuckDB must have computed, of pipelines that are meant for it."""
 CHUNK = 1500
 """Pipelines after which a worker is replaced: Spark's driver keeps a little of everything."""
 
@@ -34,6 +37,7 @@ class Tally:
         self.done = 0
         self.runs = 0
         self.errors = 0
+        self.native = 0
         self.dropped: Counter[str] = Counter()
         self.used: Counter[str] = Counter()
         self.modes: Counter[str] = Counter()
@@ -52,6 +56,7 @@ class Tally:
                     return
                 self.runs += len(event["modes"])
                 self.errors += bool(event["error"])
+                self.native += event["native"]
                 self.used.update([*event["used"], f"template: {event['template']}"])
                 self.modes.update(map(str, event["modes"]))
             case "difference" | "shrunk":
@@ -76,7 +81,7 @@ class Tally:
         dropped = sum(n for name, n in self.dropped.items() if ":" not in name)
         return (
             f"{self.done} pipelines ({self.runs} runs compared, {self.errors} with errors, {dropped} dropped) in {seconds:.0f} s, "
-            f"{self.done / max(seconds, 1):.2f} a second: {len(self.found)} differences"
+            f"{self.done / max(seconds, 1):.2f} a second, {self.native} runs by DuckDB: {len(self.found)} differences"
         )
 
     def summary(self) -> str:
@@ -130,7 +135,7 @@ def main(arguments: list[str] | None = None) -> int:
     seed = random.SystemRandom().randrange(1 << 40) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
     if options.show:
-        spec = random_spec(seed, options.template, options.mode)
+        spec = (random_native_spec if options.native else random_spec)(seed, options.template, options.mode)
         print(json.dumps(spec), program(spec), sep="\n")
         return 0
     tally = Tally(options.out)
@@ -139,6 +144,7 @@ def main(arguments: list[str] | None = None) -> int:
     order = {
         "template": options.template,
         "modes": options.mode,
+        "native": options.native,
         "verify": options.verify,
         "limit": options.limit,
         "shrink": options.shrink,
@@ -182,11 +188,14 @@ def main(arguments: list[str] | None = None) -> int:
         for worker in workers:
             worker.close()
     print(tally.summary(), flush=True)
+    if options.native and tally.runs and tally.native < LEAST_NATIVE * (tally.runs - tally.errors):
+        print("DuckDB has computed so little that the comparison says nothing", flush=True)
+        return 1
     return 1 if tally.found else 0
 
 
 def _silent(worker: Watched, order: dict) -> dict:
-    spec = random_spec(worker.seed, order["template"], order["modes"])
+    spec = (random_native_spec if order["native"] else random_spec)(worker.seed, order["template"], order["modes"])
     return {
         "event": "difference",
         "seed": worker.seed,
@@ -207,11 +216,12 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--template",
         action="append",
-        choices=["uniform", *TEMPLATES],
+        choices=["uniform", *TEMPLATES, *QUERIES],
         help="only pipelines of this shape; may be repeated",
     )
+    parser.add_argument("--native", action="store_true", help="queries of Parquet files that DuckDB computes")
     parser.add_argument("--verify", action="store_true", help="let Penstock check its own claims (execution.verify)")
-    parser.add_argument("--workers", type=int, default=1, help="processes side by side, each with two cores (1)")
+    parser.add_argument("--workers", "--processes", type=int, default=1, help="processes side by side, each with two cores (1)")
     parser.add_argument("--limit", type=float, default=25, help="seconds after which a run is a hang (25)")
     parser.add_argument(
         "--shrink", type=float, default=60, help="seconds to make a failing pipeline smaller, 0 for not (60)"

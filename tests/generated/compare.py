@@ -8,8 +8,13 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from penstock.errors import PenstockError
+
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:\.[A-Z0-9_]+)*)\]")
 _CAUSE = re.compile(r"cause: (\w+(?:\.\w+)*(?:Error|Exception))\b")
+_PASSED_ON = ("Job aborted due to stage failure", "Exception thrown in awaitResult")
+_VALUES = re.compile(r"""['"`\d/]""")
+"""Where a message begins to tell of values, tasks or files."""
 _RAISED = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception|Interrupt|Exit))\b", re.MULTILINE)
 
 
@@ -17,7 +22,9 @@ _RAISED = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception|Interrupt|Exit))\b", re
 class Outcome:
     """Rows with names and types for each result, or an error, or neither within the time.
 
-    `errors` has those of all results, each run by itself: of a job, any of them may be the first.
+    `errors` has those of all results, each run by itself: of a job, any of them may be the first. `causes` tells of the
+    error's causes, if these are compared, `warning` of an exception that was only logged, and `is_native` whether DuckDB
+    has computed a part of the rows.
     """
 
     rows: tuple[list[tuple], ...] = ()
@@ -27,12 +34,15 @@ class Outcome:
     text: str = field(default="", compare=False)
     hung: bool = False
     errors: frozenset[str] = field(default=frozenset(), compare=False)
+    causes: tuple[str, ...] = ()
+    warning: str = ""
+    is_native: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         if self.hung:
             return "no end"
         if self.error:
-            return f"error {self.error}: {self.text[:300]}"
+            return f"error {self.error}: {self.text[:300]} {self.causes}"
         return "; ".join(f"{len(rows)} rows {rows[:3]}" for rows in self.rows)
 
 
@@ -48,6 +58,21 @@ def condition_of(error: BaseException) -> str:
         return found[1]
     raised = _CAUSE.search(text) or _RAISED.search(text)
     return raised[1].rpartition(".")[2] if raised else type(error).__name__
+
+
+def causes_of(error: BaseException) -> tuple[str, ...]:
+    """Return the classes and the beginnings of the messages of Java's errors, without those that only pass on others."""
+    while isinstance(error, PenstockError) and error.__cause__ is not None:
+        error = error.__cause__
+    java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    found: list[str] = []
+    while java is not None:
+        name = java.getClass().getSimpleName().removeprefix("Spark")
+        message = str(java.getMessage() or "")
+        if not message.startswith(_PASSED_ON):
+            found.append(f"{name}: {_VALUES.split(message)[0][:80]}")
+        java = java.getCause()
+    return tuple(found) or (type(error).__name__,)
 
 
 def plain(value: Any) -> Any:
@@ -86,9 +111,11 @@ def difference(expected: Outcome, found: Outcome) -> str:
     """Return the kind of difference in a few words, an empty text if there is none."""
     if found.hung:
         return "hang"
+    if found.warning:
+        return f"logged: {found.warning}"
     if expected.error or found.error:
         if expected.error == found.error or found.error in expected.errors:
-            return ""
+            return "" if expected.causes == found.causes else f"other causes of {expected.error}"
         if not expected.error:
             return f"error only here: {found.error}"
         return (

@@ -86,6 +86,22 @@ def _whole(value):
     return None if value is None or pd.isna(value) else int(value)
 
 
+_SHOWN = {
+    "date": "unix_date({})",
+    "timestamp": "unix_micros({})",
+    "string": "if(is_valid_utf8({0}), {0}, hex({0}))",
+    "timestamp_ntz": "cast({} as string)",
+    "binary": "hex({})",
+}
+"""How values are shown that Python has not, or not all of them."""
+
+
+def shown(df):
+    """Return the rows of a DataFrame with values that Python has."""
+    texts = [_SHOWN.get(field.dataType.simpleString(), "{}").format(f"`{field.name}`") for field in df.schema]
+    return df.selectExpr(*[f"{text} as `{field.name}`" for text, field in zip(texts, df.schema, strict=True)])
+
+
 class Spread:
     """A table function: a few rows per argument."""
 

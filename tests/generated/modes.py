@@ -47,6 +47,8 @@ MODES: dict[str, dict[str, object]] = {
     "native, broadcast": {WHOLE: 0, NATIVE: True, MOST: 8},
     "skew forced, planned": {WHOLE: 0, **TINY, **SPLIT, f"{SKEW}.strategy": "FORCED"},
 }
+NATIVE_MODES = ["native, one task", "native, many tasks"]
+"""The modes of pipelines that DuckDB shall compute."""
 _WEIGHTS = {
     "default": 0.2,
     "planned": 1.5,

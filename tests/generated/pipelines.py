@@ -7,7 +7,8 @@ import random
 from tests.generated import joins, python_operators  # noqa: F401
 from tests.generated.builder import Builder
 from tests.generated.code import Spec, pruned
-from tests.generated.modes import drawn
+from tests.generated.modes import NATIVE_MODES, drawn
+from tests.generated.native_queries import native_spec
 from tests.generated.operators import OPERATORS
 from tests.generated.results import finish
 from tests.generated.templates import TEMPLATES
@@ -62,6 +63,25 @@ def random_spec(seed: int, templates: list[str] | None = None, modes: list[str] 
     spec["template"] = template
     spec["modes"] = drawn(rng, 2) if modes is None else modes
     return spec
+
+
+def random_native_spec(seed: int, templates: list[str] | None = None, modes: list[str] | None = None) -> Spec:
+    """Return the specification of a seed that DuckDB computes, if it can.
+
+    Parameters
+    ----------
+    templates
+        Names of `QUERIES` to draw from; if None, all of them.
+    modes
+        The modes to run in; if None, one is drawn.
+    """
+    rng = random.Random(seed)
+    b = Builder(rng)
+    name = native_spec(b, seed, rng.choice(templates) if templates else None)
+    if rng.random() < INTERPRETED:
+        b.settings.update(INTERPRETER)
+    spec = pruned(b.spec(seed))
+    return {**spec, "template": f"native: {name}", "modes": [rng.choice(NATIVE_MODES)] if modes is None else modes}
 
 
 def _uniform(b: Builder) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import shutil
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -15,11 +17,12 @@ from penstock import Environment
 from penstock.errors import JobCancelledError
 from tests.generated import sinks
 from tests.generated.code import Spec, code_of
-from tests.generated.compare import Outcome, condition_of, difference
+from tests.generated.compare import Outcome, causes_of, condition_of, difference
 from tests.generated.modes import MODES
 from tests.generated.tables import Tables
 from tests.native.bounds import all_that_can_be
 
+_LINE = re.compile(r"\n: |\n\tat ")
 PATIENCE = 20
 """How many times as long as plain Spark a run may take, on a busy machine, before it counts as a hang."""
 OTHERWISE = [
@@ -56,6 +59,27 @@ class Report:
     dropped: str = ""
     stuck: bool = False
     error: str = ""
+    native: int = 0
+    """In how many modes DuckDB has computed."""
+
+
+class Logged(logging.Handler):
+    """Collects the exceptions that Penstock only logs, as Spark can run a query all the same."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.exceptions: list[str] = []
+        logging.getLogger("penstock").addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            self.exceptions.append(f"{record.getMessage()}: {_LINE.split(str(record.exc_info[1]))[-1][:200]}")
+
+    def take(self) -> str:
+        """Return what was logged last, and forget all."""
+        text = self.exceptions[-1] if self.exceptions else ""
+        self.exceptions.clear()
+        return text
 
 
 class Runner:
@@ -75,11 +99,12 @@ class Runner:
         self.spark = spark
         self.limit = limit
         self._folder = folder
+        self._logged = Logged()
         self._extra = {"execution.verify": True} if verify else {}
         self._context = sinks.Context(spark, folder / "out")
         (folder / "out").mkdir(parents=True, exist_ok=True)
         spark.sparkContext.setCheckpointDir(str(folder / "checkpoints"))
-        self.tables = Tables(spark)
+        self.tables = Tables(spark, folder / "odd")
         all_that_can_be(pytest.MonkeyPatch())  # of the pipelines in which DuckDB computes
         from tests.generated import functions  # its types need a session
 
@@ -99,9 +124,10 @@ class Runner:
                 return Report(dropped="too large")
             limit = max(self.limit, min(PATIENCE * (time.monotonic() - started), 4 * self.limit))
             found: list[Difference] = []
-            stuck = False
+            stuck, native = False, 0
             for mode in spec["modes"]:
                 outcome, stuck = self.penstock(spec, frames, MODES[mode] if isinstance(mode, str) else mode, limit)
+                native += outcome.is_native
                 kind = difference(expected, outcome)
                 if kind:
                     found.append(Difference(str(mode), kind, expected, outcome))
@@ -109,7 +135,7 @@ class Runner:
                     break
         if found and not stuck and not self.is_determined(spec, expected):
             return Report(dropped="not determined")
-        return Report(tuple(found), stuck=stuck, error=expected.error)
+        return Report(tuple(found), stuck=stuck, error=expected.error, native=native)
 
     def is_determined(self, spec: Spec, expected: Outcome) -> bool:
         """Whether plain Spark gives the same again, and under settings that must not matter."""
@@ -140,12 +166,13 @@ class Runner:
             if overdue.is_set():
                 return Outcome(hung=True)
             errors = self._context.errors(spec, frames) if len(spec["results"]) > 1 else frozenset()
-            return Outcome(error=condition_of(error), text=str(error), errors=errors)
+            return Outcome(error=condition_of(error), text=str(error), errors=errors, causes=_causes(spec, error))
         finally:
             timer.cancel()
 
     def penstock(self, spec: Spec, frames: list, config: dict, limit: float) -> tuple[Outcome, bool]:
         """Run with Penstock; also return whether it hangs so that the process had better end."""
+        self._logged.take()
         env = Environment(self.spark, config=self._extra | config, progress=False)
         try:
             outcome = self._context.penstock(spec, frames, env, limit)
@@ -163,8 +190,8 @@ class Runner:
                 return Outcome(hung=True, text=str(error)), False
             return Outcome(hung=True), False
         except Exception as error:
-            return Outcome(error=condition_of(error), text=str(error)), False
-        return outcome, False
+            outcome = Outcome(error=condition_of(error), text=str(error), causes=_causes(spec, error))
+        return replace(outcome, warning=self._logged.take(), is_native=_is_native(env)), False
 
     def _frames(self, spec: Spec) -> list:
         from pyspark.sql import Window
@@ -195,3 +222,13 @@ class Runner:
                 self.spark.catalog.clearCache()
             shutil.rmtree(self._folder / "out", ignore_errors=True)
             (self._folder / "out").mkdir()
+
+
+def _causes(spec: Spec, error: Exception) -> tuple[str, ...]:
+    return causes_of(error) if spec.get("template", "").startswith("native") else ()
+
+
+def _is_native(env: Environment) -> bool:
+    """Whether DuckDB has computed a part of the last job's rows, and Spark did not have to compute it again."""
+    decisions = env.last_job.decisions if env.last_job is not None else []
+    return any(d.kind == "native" and str(d.chosen).startswith("DuckDB") and "instead" not in d.outcome for d in decisions)

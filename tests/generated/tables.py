@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.generated.parquet import write
 
 KINDS = {
     "long": "bigint",
@@ -100,10 +103,17 @@ SQLITE_NAMES = ("rowid", "oid", "_rowid_", "key")
 
 
 class Tables:
-    """The tables of one Spark session. Their files are written once on a machine, as that takes longer than most pipelines."""
+    """The tables of one Spark session. Their files are written once on a machine, as that takes longer than most pipelines.
 
-    def __init__(self, spark) -> None:
+    Parameters
+    ----------
+    spark, scratch
+        The session, and a folder for the tables that a specification describes itself.
+    """
+
+    def __init__(self, spark, scratch: Path) -> None:
         self.spark = spark
+        self._scratch = scratch
         version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
         kept = Path(tempfile.gettempdir()) / f"generated-tables-{version}"
         if not kept.exists():
@@ -165,6 +175,19 @@ class Tables:
     def fresh(self, name: str):
         """Return a table by a reader of its own, as two readers in a program are."""
         return self.spark.read.parquet(str(self.folder / name))
+
+    def odd(self, *, columns: list[str], files: list[str], schema: list[str], options: list[str], folder: str, seed: int):
+        """Return a table of Parquet files that are written as they are described; see `odd_tables`."""
+        described = json.dumps([columns, files, folder, seed])
+        path = self._scratch / hashlib.sha256(described.encode()).hexdigest()[:16] / folder
+        if not path.exists():
+            write(self.spark, path, columns, files, seed)
+        key = json.dumps([described, schema, options, self.spark.conf.get("spark.sql.caseSensitive")])
+        if key not in self._read:
+            reader = self.spark.read.options(**dict.fromkeys(options, "true"))
+            reader = reader.schema(", ".join(schema)) if schema else reader
+            self._read[key] = reader.parquet(str(path))
+        return self._read[key]
 
     def lite(self, name: str):
         """Return a table of a SQLite database, with a column of that name."""

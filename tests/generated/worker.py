@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tests.generated.compare import figures
-from tests.generated.pipelines import random_spec
+from tests.generated.pipelines import random_native_spec, random_spec
 from tests.generated.shrink import shrunk
 
 
@@ -30,7 +30,7 @@ def work(order: dict) -> None:
     for seed in order["seeds"]:
         tell(event="start", seed=seed)
         started = time.monotonic()
-        spec = random_spec(seed, order["template"], order["modes"])
+        spec = (random_native_spec if order["native"] else random_spec)(seed, order["template"], order["modes"])
         report = runner.run(spec)
         used = [step["op"] for step in spec["steps"]] + [
             *spec["settings"],
@@ -44,6 +44,7 @@ def work(order: dict) -> None:
             used=sorted(set(used)),
             dropped=report.dropped,
             error=report.error,
+            native=report.native,
             seconds=time.monotonic() - started,
             text=report.error if report.dropped.startswith("invalid") else "",
         )

@@ -30,9 +30,6 @@ WAYS = {
 }
 
 
-SKIPPED = (
-    "Spark's own filter of Parquet skips a row group whose statistics know no NaN; a scan of DuckDB's below it does not"
-)
 RUNS = [
     pytest.param(name, way, id=f"{name}, {way}", marks=() if case.native or way == "one task" else pytest.mark.slow)
     for name, case in CASES.items()
@@ -54,15 +51,12 @@ def keys(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.mark.parametrize(("name", "way"), RUNS)
 @pytest.mark.usefixtures("keys")
 def test_files(
-    request: pytest.FixtureRequest,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     name: str,
     way: str,
 ) -> None:
-    if (name, way) == ("NaN that is compared", "many tasks"):
-        request.applymarker(pytest.mark.xfail(strict=True, reason=SKIPPED))
     all_that_can_be(monkeypatch)
     env, case = Environment(spark, config=WAYS[way], progress=False), CASES[name]
     with with_settings(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):

@@ -16,8 +16,10 @@ import org.apache.hadoop.fs.Path;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.In;
 import org.apache.spark.sql.catalyst.expressions.InSet;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
@@ -73,7 +75,7 @@ final class NativeScan {
             }
         }
         for (Object filter : Catalyst.each(scan.dataFilters())) {
-            checkDays((Expression) filter);
+            checkFilter((Expression) filter);
         }
         List<Object> stored = new ArrayList<>(Arrays.asList(relation.dataSchema().fieldNames()));
         // A column that is in the files and in the names of their folders has the folder's value.
@@ -99,8 +101,8 @@ final class NativeScan {
         return '"' + name.replace("\"", "\"\"") + '"';
     }
 
-    /** Checks the days that a filter of the files names: Spark's filters of Parquet take some for others. */
-    private static void checkDays(Expression one) throws NativeSql.Declined {
+    /** Checks a filter of the files: Spark's filters of Parquet take some days for others, and drop NaN. */
+    private static void checkFilter(Expression one) throws NativeSql.Declined {
         boolean isDay = one.dataType().catalogString().equals("date");
         if (isDay && one instanceof Literal) {
             NativeTypes.literal(((Literal) one).value(), one.dataType());
@@ -114,8 +116,12 @@ final class NativeScan {
                 NativeTypes.literal(days.next(), ((InSet) one).child().dataType());
             }
         }
+        boolean compares = one instanceof BinaryComparison || one instanceof In || one instanceof InSet;
+        if (compares && NativeTypes.isFloating(Catalyst.first(one).dataType())) { // statistics of files know no NaN
+            throw new NativeSql.Declined("a filter of files by floating-point numbers");
+        }
         for (Object part : Catalyst.each(one.children())) {
-            checkDays((Expression) part);
+            checkFilter((Expression) part);
         }
     }
 
