@@ -123,7 +123,7 @@ def _file(rng: random.Random, writer: str, rows: int) -> str:
         if rng.random() < share:
             words.append(rng.choice(more))
 
-    codecs = CODECS[:-1] if rng.random() < 0.93 else CODECS[-1:]
+    codecs = CODECS[:-1] if rng.random() < 0.98 else CODECS[-1:]
     codecs = [codec for codec in codecs if writer == "arrow" or (codec != "none" and codec != "lz4")]
     perhaps(0.5, *(f"codec={codec}" for codec in codecs or ["snappy"]))
     if writer == "arrow":

@@ -150,7 +150,7 @@ def write(spark: Any, folder: Path, columns: list[str], files: list[str], seed: 
         into = folder / file.words.get("in", "")
         into.mkdir(parents=True, exist_ok=True)
         path = into / f"part-{number}.parquet"
-        table = _table(columns, file, rng)
+        table = _table(columns, file, f"{seed} {number}")
         if file.writer == "spark":
             _by_spark(spark, table, path, file)
         elif file.writer == "duckdb":
@@ -160,12 +160,12 @@ def write(spark: Any, folder: Path, columns: list[str], files: list[str], seed: 
         _damage(path, file, rng)
 
 
-def _table(columns: list[str], file: File, rng: random.Random) -> pa.Table:
+def _table(columns: list[str], file: File, seed: str) -> pa.Table:
     rows = file.number("rows", 40)
     fields, arrays = [], []
     for number, column in enumerate(columns):
         kind, flavour, name = parsed(column)
-        own = random.Random(f"{rng.random()} {column}")
+        own = random.Random(f"{seed} {column}")  # whatever other columns there are
         if file.has("drop") and number == file.number("drop", 0) % len(columns):
             continue
         if file.has("other") and number == file.number("other", 0) % len(columns):

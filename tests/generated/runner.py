@@ -22,7 +22,8 @@ from tests.generated.modes import MODES
 from tests.generated.tables import Tables
 from tests.native.bounds import all_that_can_be
 
-_LINE = re.compile(r"\n: |\n\tat ")
+_JAVA = re.compile(r"^: (?:[a-z]\w*\.)*(.*?)(?: \(|$)", re.MULTILINE)
+"""The class and the message of a Java error, in the text of Python's."""
 PATIENCE = 20
 """How many times as long as plain Spark a run may take, on a busy machine, before it counts as a hang."""
 OTHERWISE = [
@@ -73,7 +74,9 @@ class Logged(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and record.exc_info[1] is not None:
-            self.exceptions.append(f"{record.getMessage()}: {_LINE.split(str(record.exc_info[1]))[-1][:200]}")
+            told = _JAVA.search(str(record.exc_info[1]))
+            cause = told[1] if told else repr(record.exc_info[1])
+            self.exceptions.append(f"{record.getMessage()}: {cause[:160]}")
 
     def take(self) -> str:
         """Return what was logged last, and forget all."""

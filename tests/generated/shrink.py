@@ -6,8 +6,12 @@ import json
 import time
 from collections.abc import Callable, Iterator
 
-from tests.generated.code import FIXED, Spec, pruned
+from tests.generated.code import FIXED, LETTERS, Spec, pruned
 from tests.generated.modes import MODES
+from tests.generated.odd_tables import quoted
+
+_SINGLY = 5
+"""Up to so many parts of a list are left out one by one at once."""
 
 
 def shrunk(
@@ -47,6 +51,7 @@ def shrunk(
 
 
 def _candidates(spec: Spec, columns: list[dict[str, str]]) -> Iterator[Spec]:
+    yield from _read_alone(spec)
     if len(spec["results"]) > 1:
         for i in range(len(spec["results"])):
             yield pruned({**spec, "results": spec["results"][:i] + spec["results"][i + 1 :]})
@@ -93,13 +98,35 @@ def _simpler(step: dict) -> Iterator[dict]:
     for key, value in step.items():
         if key in FIXED:
             continue
-        if isinstance(value, list) and len(value) > 1:
+        least = 0 if key in {"schema", "options"} else 1
+        if isinstance(value, list) and len(value) > least:
+            if len(value) > _SINGLY:
+                yield from ({**step, key: part} for part in (value[: len(value) // 2], value[len(value) // 2 :]))
             for j in range(len(value)):
                 yield {**step, key: value[:j] + value[j + 1 :]}
         if key == "hint" and value and "sql" in step:
             yield {**step, key: ""}
         if key == "name" and value in {"facts", "large", "pairs"}:
             yield {**step, key: "small"}
+
+
+def _read_alone(spec: Spec) -> Iterator[Spec]:
+    """Leave out inputs that a text does not name, and columns of described tables that no text names."""
+    texts = "".join(json.dumps(step, ensure_ascii=False) for step in spec["steps"] if "files" not in step)
+    steps = []
+    for step in spec["steps"]:
+        if "sql" in step and len(step["of"]) > 1 and f"{{{LETTERS[len(step['of']) - 1]}}}" not in json.dumps(step):
+            steps.append({**step, "of": step["of"][:-1]})
+        elif "files" in step and "schema" in step:
+            names = {json.dumps(quoted(column.split(" ", 2)[2]), ensure_ascii=False)[1:-1] for column in step["columns"]}
+            unread = [name for name in names if name not in texts]
+            columns = [c for c in step["columns"] if json.dumps(quoted(c.split(" ", 2)[2]), ensure_ascii=False)[1:-1] not in unread]
+            schema = [c for c in step["schema"] if json.dumps(c, ensure_ascii=False)[1:-1].rpartition(" ")[0] not in unread]
+            steps.append({**step, "columns": columns or step["columns"][:1], "schema": schema})
+        else:
+            steps.append(step)
+    if steps != spec["steps"]:
+        yield pruned({**spec, "steps": steps})
 
 
 def _simpler_mode(spec: Spec) -> Iterator[Spec]:
