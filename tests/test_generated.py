@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent / "generated"
 ROOT = FOLDER.parent.parent
-SECONDS = os.environ.get("GENERATED_SECONDS", "30")
+SECONDS = float(os.environ.get("GENERATED_SECONDS", "30"))
+FAMILIES = {"pipelines": (0.6, ["--verify"]), "native": (0.4, ["--native"])}
+"""What is generated: its share of the time, and its arguments."""
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +39,19 @@ def test_what_failed_once(runner: Any, file: Any) -> None:
 
 
 def test_one_seed_is_one_pipeline() -> None:
-    from tests.generated.pipelines import random_spec
+    from tests.generated.pipelines import random_native_spec, random_spec
 
-    assert [random_spec(seed) for seed in range(50)] == [random_spec(seed) for seed in range(50)]
+    for make in (random_spec, random_native_spec):
+        assert [make(seed) for seed in range(50)] == [make(seed) for seed in range(50)]
 
 
-def test_fresh_pipelines(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fresh_pipelines(capsys: pytest.CaptureFixture[str], family: str) -> None:
     """The seed is printed; `python -m tests.generated --seed N --count 1` runs one of them again."""
-    command = [sys.executable, "-m", "tests.generated", "--seconds", SECONDS, "--shrink", "30", "--verify"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=float(SECONDS) + 600, check=False)
+    share, arguments = FAMILIES[family]
+    seconds = share * SECONDS
+    command = [sys.executable, "-m", "tests.generated", "--seconds", str(seconds), "--shrink", "30", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds + 600, check=False)
     with capsys.disabled():
-        print(f"\nfresh pipelines: {done.stdout.splitlines()[0]}, {done.stdout.splitlines()[-1]}")
+        print(f"\nfresh {family}: {done.stdout.splitlines()[0]}, {done.stdout.splitlines()[-1]}")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

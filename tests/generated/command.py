@@ -221,7 +221,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--native", action="store_true", help="queries of Parquet files that DuckDB computes")
     parser.add_argument("--verify", action="store_true", help="let Penstock check its own claims (execution.verify)")
-    parser.add_argument("--workers", "--processes", type=int, default=1, help="processes side by side, each with two cores (1)")
+    parser.add_argument(
+        "--workers", "--processes", type=int, default=1, help="processes side by side, each with two cores (1)"
+    )
     parser.add_argument("--limit", type=float, default=25, help="seconds after which a run is a hang (25)")
     parser.add_argument(
         "--shrink", type=float, default=60, help="seconds to make a failing pipeline smaller, 0 for not (60)"

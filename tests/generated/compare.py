@@ -69,7 +69,7 @@ def causes_of(error: BaseException) -> tuple[str, ...]:
     while java is not None:
         name = java.getClass().getSimpleName().removeprefix("Spark")
         message = str(java.getMessage() or "")
-        if not message.startswith(_PASSED_ON):
+        if not message.startswith(_PASSED_ON) and name != "ExecutionException":
             found.append(f"{name}: {_VALUES.split(message)[0][:80]}")
         java = java.getCause()
     return tuple(found) or (type(error).__name__,)

@@ -22,7 +22,20 @@ LITERALS = VALUES | {
         *["date'1582-10-04'", "date'1582-10-15'", "date'1582-10-10'", "date'+5881580-07-11'", "date'9999-12-31'"],
     ],
     "string": [
-        *["''", "'a'", "'x, y'", "'it''s'", "'\"q\"'", "'é'", "'😀'", "'%'", "'\\\\'", "'null'", "'a) THEN b'", "'scan_0'"],
+        *[
+            "''",
+            "'a'",
+            "'x, y'",
+            "'it''s'",
+            "'\"q\"'",
+            "'é'",
+            "'😀'",
+            "'%'",
+            "'\\\\'",
+            "'null'",
+            "'a) THEN b'",
+            "'scan_0'",
+        ],
         *["'A'", "' a '", "'ab'", "'b'", "'c1'"],
     ],
 }
@@ -73,7 +86,9 @@ class Source:
         column = self.rng.choice(self.other.of(*KEYS))
         kind = self.other.columns[column]
         operator = self.rng.choice(["<", ">", "<>", "="])
-        return self.rng.choice(["", f" where z.{column} is not null", f" where z.{column} {operator} {self.literal(kind)}"])
+        return self.rng.choice(
+            ["", f" where z.{column} is not null", f" where z.{column} {operator} {self.literal(kind)}"]
+        )
 
     def listed(self) -> str:
         """Return a condition with IN or EXISTS."""
@@ -109,7 +124,12 @@ class Source:
             pattern = rng.choice(["%", "a%", "%b", "_", "%x, y%", "%''%", '%"%', ""])
             return f"{column} like '{pattern}'"
         return rng.choices(
-            [f"{column} {operator} {value}", f"{column} is null", f"{column} in ({value}, {self.literal(kind)})", f"{column} between {self.literal(kind)} and {value}"],
+            [
+                f"{column} {operator} {value}",
+                f"{column} is null",
+                f"{column} in ({value}, {self.literal(kind)})",
+                f"{column} between {self.literal(kind)} and {value}",
+            ],
             [5, 1, 1, 1],
         )[0]
 
@@ -161,15 +181,36 @@ class Source:
         """Return an aggregate."""
         rng = self.rng
         value, kind = self.value()
-        calls = [f"count({value})", f"count(distinct {value})", f"min({value})", f"max({value})", f"max({value})", "count(*)"]
+        calls = [
+            f"count({value})",
+            f"count(distinct {value})",
+            f"min({value})",
+            f"max({value})",
+            f"max({value})",
+            "count(*)",
+        ]
         whole, exact = self.column(*WHOLE, small=True), self.column(*EXACT, small=rng.random() < 0.9)
         if exact:
-            calls += [f"sum({exact})", f"avg({exact})", f"sum(distinct {exact})", f"sum(if({self.simple()}, {exact}, null))"]
+            calls += [
+                f"sum({exact})",
+                f"avg({exact})",
+                f"sum(distinct {exact})",
+                f"sum(if({self.simple()}, {exact}, null))",
+            ]
         if whole:
-            calls += [f"sum({whole} + 1)", f"avg({whole}) + 1", f"sum({whole} * {whole})", f"sum({whole}) / count({whole})"]
+            calls += [
+                f"sum({whole} + 1)",
+                f"avg({whole}) + 1",
+                f"sum({whole} * {whole})",
+                f"sum({whole}) / count({whole})",
+            ]
         if kind == "date":
             calls += [f"max(year({value}))", f"min(day({value}))", f"year(max({value}))"]
-        calls += [f"sum(if({self.condition()}, 1, 0))", f"count_if({self.simple()})", f"count(*) filter (where {self.simple()})"]
+        calls += [
+            f"sum(if({self.condition()}, 1, 0))",
+            f"count_if({self.simple()})",
+            f"count(*) filter (where {self.simple()})",
+        ]
         return rng.choice(calls)
 
     def alike(self, count: int) -> list[str]:
@@ -177,9 +218,19 @@ class Source:
         rng = self.rng
         hole, isnt_condition = self._hole(count)
         if isnt_condition:
-            around = rng.choice(["max({})", "min({})", "count(distinct {})", "sum(if({} = 'ax', 1, 0))", "max(upper({}))"])
+            around = rng.choice(
+                ["max({})", "min({})", "count(distinct {})", "sum(if({} = 'ax', 1, 0))", "max(upper({}))"]
+            )
         else:
-            around = rng.choice(["sum(if({}, 1, 0))", "count(case when {} then 1 end)", "count_if({})", "max(if({}, 2, 1))", "count(*) filter (where {})"])
+            around = rng.choice(
+                [
+                    "sum(if({}, 1, 0))",
+                    "count(case when {} then 1 end)",
+                    "count_if({})",
+                    "max(if({}, 2, 1))",
+                    "count(*) filter (where {})",
+                ]
+            )
         return [around.replace("{}", one, 1) for one in hole]
 
     def _hole(self, count: int) -> tuple[list[str], bool]:
@@ -197,9 +248,13 @@ class Source:
             lists = rng.sample([one for one in _TEXTS if "cast" not in one], count)
             return [f"{text} in ({one})" for one in lists], False
         place = rng.randrange(26, _ARGUMENTS)
-        arguments = [[f"'a{n}'" if n != place else f"'b{number}'" for n in range(_ARGUMENTS)] for number in range(count)]
+        arguments = [
+            [f"'a{n}'" if n != place else f"'b{number}'" for n in range(_ARGUMENTS)] for number in range(count)
+        ]
         if draw < 0.9:
             return [f"concat({text}, {', '.join(one)})" for one in arguments], True
         column = self.column(*EXACT) or text
         numbers = [[str(100 + n) if n != place else str(number) for n in range(_ARGUMENTS)] for number in range(count)]
-        return [f"{column} in ({', '.join(one)})" for one in numbers] if column != text else [f"{text} in ({', '.join(one)})" for one in arguments], False
+        return [f"{column} in ({', '.join(one)})" for one in numbers] if column != text else [
+            f"{text} in ({', '.join(one)})" for one in arguments
+        ], False

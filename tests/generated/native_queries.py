@@ -71,7 +71,12 @@ def _source(rng: random.Random, a: OddTable, other: OddTable) -> tuple[Source, s
     columns = {f"l.{name}": kind for name, kind in a.columns.items()}
     flavours = {f"l.{name}": flavour for name, flavour in a.flavours.items()}
     text = "{a} l"
-    pairs = [(x, y) for x, kind in a.columns.items() for y, there in other.columns.items() if kind == there and kind.partition("(")[0] in KEYS]
+    pairs = [
+        (x, y)
+        for x, kind in a.columns.items()
+        for y, there in other.columns.items()
+        if kind == there and kind.partition("(")[0] in KEYS
+    ]
     if pairs and rng.random() < 0.4:
         how = rng.choice(JOINS)
         on = [f"l.{x} = r.{y}" for x, y in rng.sample(pairs, min(len(pairs), rng.choice([1, 1, 2])))]
@@ -89,7 +94,9 @@ def _keys(source: Source, most: int = 2) -> list[str]:
 
 
 def _where(source: Source, share: float = 0.6) -> list[str]:
-    return [source.condition() for _ in range(source.rng.choice([1, 1, 2]))] if source.rng.random() < share else ["true"]
+    return (
+        [source.condition() for _ in range(source.rng.choice([1, 1, 2]))] if source.rng.random() < share else ["true"]
+    )
 
 
 def _grouped(source: Source, aggregates: list[str], keys: list[str] | None = None, **more) -> dict:
@@ -118,7 +125,9 @@ def alike(b: Builder, source: Source, _) -> dict:
 def constants(b: Builder, source: Source, _) -> dict:
     """Return groups by constants, alone or not."""
     rng = b.rng
-    keys = rng.sample(["'a'", "1 + 1", "date'2024-01-01'", "cast(null as string)", "true", "1.5", "'x, y'"], rng.choice([1, 1, 2]))
+    keys = rng.sample(
+        ["'a'", "1 + 1", "date'2024-01-01'", "cast(null as string)", "true", "1.5", "'x, y'"], rng.choice([1, 1, 2])
+    )
     keys += _keys(source, 1) if rng.random() < 0.3 else []
     made = _grouped(source, [source.aggregate() for _ in range(2)], keys)
     if rng.random() < 0.5:
@@ -130,7 +139,15 @@ def days(b: Builder, source: Source, _) -> dict:
     """Return what days are, of files and of other queries."""
     rng = b.rng
     day = source.column("date") or "date'1582-10-10'"
-    calls = [f"max(year({day}))", f"min(year({day}))", f"max(month({day}))", f"min(day({day}))", f"max({day})", f"min({day})", f"count(distinct {day})"]
+    calls = [
+        f"max(year({day}))",
+        f"min(year({day}))",
+        f"max(month({day}))",
+        f"min(day({day}))",
+        f"max({day})",
+        f"min({day})",
+        f"count(distinct {day})",
+    ]
     calls += [f"max(year(date_add({day}, {n})))" for n in (1, -1)] + [f"count_if({source.day()})" for _ in range(2)]
     made = _grouped(source, rng.sample(calls, rng.randint(1, 4)))
     made["where"] = [source.day()] if rng.random() < 0.5 else made["where"]
@@ -140,7 +157,14 @@ def days(b: Builder, source: Source, _) -> dict:
 def sums(b: Builder, source: Source, _) -> dict:
     """Return sums and averages that may not fit."""
     column = source.column("bigint", "int", "decimal") or "1L"
-    calls = [f"sum({column})", f"avg({column})", f"sum({column}) + 1", f"sum({column} + {column})", f"sum(distinct {column})", f"sum(-{column})"]
+    calls = [
+        f"sum({column})",
+        f"avg({column})",
+        f"sum({column}) + 1",
+        f"sum({column} + {column})",
+        f"sum(distinct {column})",
+        f"sum(-{column})",
+    ]
     return _grouped(source, b.rng.sample(calls, b.rng.randint(1, 2)))
 
 
@@ -157,7 +181,7 @@ def errors(b: Builder, source: Source, _) -> dict:
             f"(select max(1 div (z.{whole} - z.{whole})) from {{b}} z)",
             f"(select raise_error('no, ' || max(z.{text})) from {{b}} z)",
             f"(select max(cast(z.{whole} as tinyint)) from {{b}} z)",
-            f"(select max(element_at(array(1), 5)) from {{b}} z)",
+            "(select max(element_at(array(1), 5)) from {b} z)",
         ]
     )
     column = source.column("bigint", "int") or "1"
@@ -167,7 +191,12 @@ def errors(b: Builder, source: Source, _) -> dict:
         if rng.random() < 0.3:
             return {**made, "columns": [*made["columns"], f"sum(if({made['where'][0]}, 1, 0)) as y"], "where": ["true"]}
         return made
-    own = [f"max({column} * {column})", f"sum(cast({column} as tinyint))", f"max({column} div ({column} - {column}))", f"max({column} + 2147483647)"]
+    own = [
+        f"max({column} * {column})",
+        f"sum(cast({column} as tinyint))",
+        f"max({column} div ({column} - {column}))",
+        f"max({column} + 2147483647)",
+    ]
     return _grouped(source, [rng.choice(own)])
 
 
@@ -175,7 +204,13 @@ def windows(b: Builder, source: Source, _) -> dict:
     """Return ranks and sums over groups."""
     rng = b.rng
     inner = _grouped(source, [source.aggregate() for _ in range(2)], _keys(source, 2) or [source.value()[0]])
-    calls = ["rank() over (partition by g0 order by n)", "sum(n) over (partition by g0)", "max(n) over (order by g0)", "dense_rank() over (order by n desc)", "count(*) over (partition by n)"]
+    calls = [
+        "rank() over (partition by g0 order by n)",
+        "sum(n) over (partition by g0)",
+        "max(n) over (order by g0)",
+        "dense_rank() over (order by n desc)",
+        "count(*) over (partition by n)",
+    ]
     outer = [f"{one} as w{n}" for n, one in enumerate(rng.sample(calls, 2))]
     text = "select {outer} from (select {columns}, count(*) as n from {from} where {where} group by {keys})"
     return {**inner, "sql": text, "outer": ["g0", "n", "x0", *outer]}
@@ -183,7 +218,9 @@ def windows(b: Builder, source: Source, _) -> dict:
 
 def having(b: Builder, source: Source, _) -> dict:
     made = _grouped(source, [source.aggregate(), source.aggregate()], _keys(source, 2) or [source.value()[0]])
-    condition = b.rng.choice(["count(*) > 1", f"count(*) > (select count(*) from {{b}} z{source.inner()})", "count(*) between 2 and 30"])
+    condition = b.rng.choice(
+        ["count(*) > 1", f"count(*) > (select count(*) from {{b}} z{source.inner()})", "count(*) between 2 and 30"]
+    )
     return {**made, "sql": made["sql"] + " having {having}", "having": [condition]}
 
 
@@ -191,7 +228,10 @@ def top(b: Builder, source: Source, _) -> dict:
     """Return the first rows of all."""
     rng = b.rng
     made = _grouped(source, ["count(*)", f"max({source.value()[0]})"], _keys(source, 2) or [source.value()[0]])
-    order = [f"{one.rpartition(' as ')[2]}{rng.choice(['', ' desc', ' nulls last', ' desc nulls first'])}" for one in made["columns"]]
+    order = [
+        f"{one.rpartition(' as ')[2]}{rng.choice(['', ' desc', ' nulls last', ' desc nulls first'])}"
+        for one in made["columns"]
+    ]
     text = f"{made['sql']} order by {{order}} limit {rng.choice([1, 3, 10])}"
     return {**made, "sql": text, "order": order}
 
@@ -205,7 +245,11 @@ def sets(b: Builder, source: Source, _) -> dict:
     if way in {"rollup", "cube"}:
         return {**made, "sql": made["sql"].replace("{keys}", f"{way} ({{keys}})")}
     if way == "distinct":
-        return {**made, "sql": "select distinct {columns} from {from} where {where}", "columns": [f"{k} as g{n}" for n, k in enumerate(keys)]}
+        return {
+            **made,
+            "sql": "select distinct {columns} from {from} where {where}",
+            "columns": [f"{k} as g{n}" for n, k in enumerate(keys)],
+        }
     if way == "union":
         return {**made, "sql": f"{made['sql']} union all {made['sql']}"}
     text = "with x as (" + made["sql"] + ") select p.g0, p.x1, q.x0 from x p join x q on p.g0 = q.g0 and p.g1 = q.g1"

@@ -8,9 +8,44 @@ from dataclasses import dataclass, field
 from tests.generated.parquet import KINDS
 
 NAMES = [
-    *["a", "A", "a_1", "A_1", "a_2", "b", "a b", "a.b", "é", "É", "😀", "it's", '"', 'q"q', "scan", "scan_0", "input_0"],
+    *[
+        "a",
+        "A",
+        "a_1",
+        "A_1",
+        "a_2",
+        "b",
+        "a b",
+        "a.b",
+        "é",
+        "É",
+        "😀",
+        "it's",
+        '"',
+        'q"q',
+        "scan",
+        "scan_0",
+        "input_0",
+    ],
     *["result_0", "build_0", "keys_0", "side_0", "file_row_number", "filename", "file_index", "rowid", "nothing", "c0"],
-    *["c1", "c12", "n", "select", "k=v", "a,b", "(x)", "%41", "column0", "NULL", "1", "value", "__x", "_metadata", "t", "*"],
+    *[
+        "c1",
+        "c12",
+        "n",
+        "select",
+        "k=v",
+        "a,b",
+        "(x)",
+        "%41",
+        "column0",
+        "NULL",
+        "1",
+        "value",
+        "__x",
+        "_metadata",
+        "t",
+        "*",
+    ],
 ]
 CASES = [["a", "A", "a_1"], ["A", "a", "A_1"], ["a", "A", "A_1", "a_1"], ["é", "É", "é_1"], ["b", "B", "b_1", "b_2"]]
 """Names of which DuckDB renames some."""
@@ -26,7 +61,20 @@ FOLDER_TYPES = {
     "bigint": ["1", "007", "9223372036854775807", "-9223372036854775808"],
     "smallint": ["1", "-32768", "32767"],
     "tinyint": ["1", "-128"],
-    "string": ["1", "01", "a", "A", "a%20b", "x%27y", "%22", "é", "1.0", "__HIVE_DEFAULT_PARTITION__", "%25", "%5Ba%5D"],
+    "string": [
+        "1",
+        "01",
+        "a",
+        "A",
+        "a%20b",
+        "x%27y",
+        "%22",
+        "é",
+        "1.0",
+        "__HIVE_DEFAULT_PARTITION__",
+        "%25",
+        "%5Ba%5D",
+    ],
     "date": ["2024-01-01", "0001-01-01", "1582-10-04", "1582-10-10", "1582-10-15", "9999-12-31", "2024-2-3"],
     "boolean": ["true", "false", "TRUE", "False", "__HIVE_DEFAULT_PARTITION__"],
     "double": ["1.5", "-0.0", "NaN", "1e3", "Infinity"],
@@ -110,7 +158,9 @@ def _flavour(rng: random.Random, kind: str, writer: str) -> str:
     if kind == "date":
         return rng.choice(["plain", "plain", "plain", "old", "infinite", "extreme", "nonull"])
     if kind in {"text", "dict"}:
-        return rng.choices(["plain", "nonull", "extreme", "broken" if writer == "arrow" else "plain"], [8, 3, 1.5, 0.5])[0]
+        return rng.choices(
+            ["plain", "nonull", "extreme", "broken" if writer == "arrow" else "plain"], [8, 3, 1.5, 0.5]
+        )[0]
     if kind in {"list", "struct", "null", "bool", "bytes", "ts", "ntz"}:
         return "plain"
     return rng.choices(["plain", "nonull", "extreme", "empty", "constant", "sorted"], [8, 3, 2, 0.3, 0.5, 1])[0]
@@ -124,7 +174,7 @@ def _file(rng: random.Random, writer: str, rows: int) -> str:
             words.append(rng.choice(more))
 
     codecs = CODECS[:-1] if rng.random() < 0.98 else CODECS[-1:]
-    codecs = [codec for codec in codecs if writer == "arrow" or (codec != "none" and codec != "lz4")]
+    codecs = [codec for codec in codecs if writer == "arrow" or codec not in {"none", "lz4"}]
     perhaps(0.5, *(f"codec={codec}" for codec in codecs or ["snappy"]))
     if writer == "arrow":
         perhaps(0.35, "groups=3", "groups=2", "groups=7")

@@ -6,6 +6,7 @@ and further words, such as ``arrow rows=40 codec=zstd groups=3``; `tests.generat
 
 from __future__ import annotations
 
+import math
 import random
 import struct
 from datetime import date
@@ -117,8 +118,10 @@ def _array(kind: str, given: list) -> pa.Array:
     if kind == "date":
         return pa.array(given, pa.int32()).view(wanted)
     if kind == "f64":
-        bits = [0 if v is None else struct.unpack("<Q", struct.pack("<d", v))[0] for v in given]
-        bits = [_NANS[n % 3] if v is not None and v != v else one for n, (v, one) in enumerate(zip(given, bits, strict=True))]  # noqa: PLR0124
+        bits = [
+            0 if v is None else _NANS[n % 3] if math.isnan(v) else struct.unpack("<Q", struct.pack("<d", v))[0]
+            for n, v in enumerate(given)
+        ]
         return pa.array(np.array(bits, np.uint64).view(np.float64), mask=np.array([v is None for v in given]))
     if kind in {"text", "dict"} and any(isinstance(v, bytes) for v in given):
         plain = pa.array(given, pa.binary()).view(pa.string())
@@ -169,7 +172,9 @@ def _table(columns: list[str], file: File, seed: str) -> pa.Table:
         if file.has("drop") and number == file.number("drop", 0) % len(columns):
             continue
         if file.has("other") and number == file.number("other", 0) % len(columns):
-            kind = {"i32": "i64", "i64": "i32", "d15": "d38", "text": "bytes", "i8": "i32", "date": "ts"}.get(kind, kind)
+            kind = {"i32": "i64", "i64": "i32", "d15": "d38", "text": "bytes", "i8": "i32", "date": "ts"}.get(
+                kind, kind
+            )
             flavour = flavour if kind in {"i32", "i64"} else "plain"
         array = _array(kind, values(kind, flavour, rows, own))
         shown = name.upper() if file.has("upper") else name
@@ -190,13 +195,10 @@ def _by_arrow(table: pa.Table, path: Path, file: File, columns: list[tuple[str, 
     options: dict[str, Any] = {"compression": file.words.get("codec", "snappy")}
     encoding = ENCODINGS.get(file.words.get("encoding", ""))
     if encoding is not None:
-        found = {
-            (name.upper() if file.has("upper") else name): encoding.get(kind) or encoding.get(kind.rstrip("0123456789"))
-            for kind, _, name in columns
-            if "." not in name
-        }
-        found = {name: one for name, one in found.items() if one and name in table.column_names}
-        found = {n: "PLAIN" if n in found and one == "BYTE_STREAM_SPLIT" and file.has("upper") else one for n, one in found.items()}
+        shown = {name.upper() if file.has("upper") else name: kind for kind, _, name in columns if "." not in name}
+        found = {name: encoding.get(kind, encoding.get(kind.rstrip("0123456789"))) for name, kind in shown.items()}
+        there = {field.name: str(field.type) for field in table.schema if str(field.type) != "binary"}
+        found = {name: one for name, one in found.items() if one is not None and name in there}
         options |= {"use_dictionary": False, "column_encoding": found}
     pq.write_table(
         table,

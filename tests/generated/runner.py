@@ -234,4 +234,6 @@ def _causes(spec: Spec, error: Exception) -> tuple[str, ...]:
 def _is_native(env: Environment) -> bool:
     """Whether DuckDB has computed a part of the last job's rows, and Spark did not have to compute it again."""
     decisions = env.last_job.decisions if env.last_job is not None else []
-    return any(d.kind == "native" and str(d.chosen).startswith("DuckDB") and "instead" not in d.outcome for d in decisions)
+    return any(
+        d.kind == "native" and str(d.chosen).startswith("DuckDB") and "instead" not in d.outcome for d in decisions
+    )

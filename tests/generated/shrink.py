@@ -118,10 +118,18 @@ def _read_alone(spec: Spec) -> Iterator[Spec]:
         if "sql" in step and len(step["of"]) > 1 and f"{{{LETTERS[len(step['of']) - 1]}}}" not in json.dumps(step):
             steps.append({**step, "of": step["of"][:-1]})
         elif "files" in step and "schema" in step:
-            names = {json.dumps(quoted(column.split(" ", 2)[2]), ensure_ascii=False)[1:-1] for column in step["columns"]}
+            names = {
+                json.dumps(quoted(column.split(" ", 2)[2]), ensure_ascii=False)[1:-1] for column in step["columns"]
+            }
             unread = [name for name in names if name not in texts]
-            columns = [c for c in step["columns"] if json.dumps(quoted(c.split(" ", 2)[2]), ensure_ascii=False)[1:-1] not in unread]
-            schema = [c for c in step["schema"] if json.dumps(c, ensure_ascii=False)[1:-1].rpartition(" ")[0] not in unread]
+            columns = [
+                c
+                for c in step["columns"]
+                if json.dumps(quoted(c.split(" ", 2)[2]), ensure_ascii=False)[1:-1] not in unread
+            ]
+            schema = [
+                c for c in step["schema"] if json.dumps(c, ensure_ascii=False)[1:-1].rpartition(" ")[0] not in unread
+            ]
             steps.append({**step, "columns": columns or step["columns"][:1], "schema": schema})
         else:
             steps.append(step)

@@ -176,7 +176,9 @@ class Tables:
         """Return a table by a reader of its own, as two readers in a program are."""
         return self.spark.read.parquet(str(self.folder / name))
 
-    def odd(self, *, columns: list[str], files: list[str], schema: list[str], options: list[str], folder: str, seed: int):
+    def odd(
+        self, *, columns: list[str], files: list[str], schema: list[str], options: list[str], folder: str, seed: int
+    ):
         """Return a table of Parquet files that are written as they are described; see `odd_tables`."""
         described = json.dumps([columns, files, folder, seed])
         path = self._scratch / hashlib.sha256(described.encode()).hexdigest()[:16] / folder
