@@ -140,7 +140,7 @@ def odd_table(rng: random.Random, *, small: bool = False) -> OddTable:
     is_told = bool(cases or odd or (folders and any(" " in folder for folder in folders)) or rng.random() < 0.5)
     types |= {f"p{n}": folder.partition(" ")[2] or "int" for n, folder in enumerate(folders)}
     if is_told and folders:
-        schema += folders
+        schema += [folder for folder in folders if " " in folder]
     options = ["ignoreCorruptFiles"] if odd and rng.random() < 0.5 else []
     fields: dict[str, object] = {
         "columns": described,

@@ -155,7 +155,7 @@ def write(spark: Any, folder: Path, columns: list[str], files: list[str], seed: 
         path = into / f"part-{number}.parquet"
         table = _table(columns, file, f"{seed} {number}")
         if file.writer == "spark":
-            _by_spark(spark, table, path, file)
+            _by_spark(spark, table, path, file, folder.parent / f"staged-{number}")
         elif file.writer == "duckdb":
             _by_duckdb(table, path, file)
         else:
@@ -227,13 +227,12 @@ def _by_duckdb(table: pa.Table, path: Path, file: File) -> None:
         )
 
 
-def _by_spark(spark: Any, table: pa.Table, path: Path, file: File) -> None:
-    staged = path.with_name(f".{path.stem}-staged")
-    pq.write_table(table, staged)
-    target = path.with_name(f".{path.stem}-written")
-    frame = spark.read.parquet(str(staged)).coalesce(1)
-    frame.write.option("compression", file.words.get("codec", "snappy")).parquet(str(target))
-    (written,) = target.glob("*.parquet")
+def _by_spark(spark: Any, table: pa.Table, path: Path, file: File, staged: Path) -> None:
+    staged.mkdir()
+    pq.write_table(table, staged / "read.parquet")
+    frame = spark.read.parquet(str(staged / "read.parquet")).coalesce(1)
+    frame.write.option("compression", file.words.get("codec", "snappy")).parquet(str(staged / "written"))
+    (written,) = (staged / "written").glob("*.parquet")
     written.rename(path)
 
 
