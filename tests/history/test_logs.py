@@ -186,3 +186,35 @@ def test_one_that_seemed_to_be_interrupted_may_go_on(tmp_path: Path) -> None:
         log.write(json.dumps({"type": "decision", "index": 0, "at": 14.0}) + "\n")
     found = history.record(ID)
     assert (found.state, found.ended) == ("INTERRUPTED", 14.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pid": "x"},
+        {"pid": 1 << 40},
+        {"pid": None},
+        {"host": 7},
+        {"started": None},
+        {"started": "now"},
+        {"started": 1e300},
+        {"started": -1},
+        {"started": [1]},
+        {"name": None},
+        {"name": {"a": 1}},
+    ],
+    ids=str,
+)
+def test_a_line_with_values_of_other_types_costs_its_own_log_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, changes: dict[str, Any]
+) -> None:
+    bad = events(job_id=OTHER)
+    bad[0].update(changes)
+    for number, job_events in enumerate((bad, events())):
+        log = EventLog(LocalFolder(tmp_path).create(f"2026112{number}T120000-{job_events[0]['id']}.jsonl"))
+        log.write(job_events)
+        log.close()
+    history = History(LocalFolder(tmp_path))
+    assert [summary.id for summary in history.summaries()] == [ID]
+    assert history.unread == 1
+    assert f"1 event log cannot be read: 20261120T120000-{OTHER}.jsonl" in caplog.text

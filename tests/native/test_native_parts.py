@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Environment
-from penstock.errors import VerificationError
+from penstock.errors import JobError
 from penstock.native.worker import NativeStep
 from penstock.spark import exchange, filters, native_failures, native_parts
 from penstock.spark.dataframes import with_settings
@@ -321,7 +321,7 @@ def test_exchanged_columns_that_are_not_read_are_noticed(
 
     df = tpch(spark, data, 3)
     monkeypatch.setattr(exchange, "as_cut", without_the_last)
-    with pytest.raises(VerificationError, match="must have"):
+    with pytest.raises(JobError, match=r"VerificationError: the input .* must have"):
         env.collect(df)
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 import penstock
 from penstock import Environment
-from penstock.errors import RowsDifferError, VerificationError
+from penstock.errors import JobError, RowsDifferError
 from penstock.native import query as query_module
 from penstock.native.query import NativeQueryStep
 from penstock.optimizer import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
@@ -340,7 +340,7 @@ def test_a_part_of_its_result_that_is_not_read_is_noticed(
         return as_cut(result, [(0, result.subpartitions - 1)] if ranges else ranges)
 
     monkeypatch.setattr(native_query.exchange, "as_cut", without_the_last)
-    with pytest.raises(VerificationError, match="the result of DuckDB for t must have"):
+    with pytest.raises(JobError, match="VerificationError: the result of DuckDB for t must have"):
         env.collect(spark.sql("SELECT i32, i8, count(*) FROM t GROUP BY i32, i8"))
 
 

@@ -122,7 +122,14 @@ def test_exact_on_a_standalone_cluster(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["spark.network.crypto.enabled", "spark.io.encryption.enabled", "spark.dynamicAllocation.enabled"]
+    "key",
+    [
+        "spark.network.crypto.enabled",
+        "spark.io.encryption.enabled",
+        "spark.authenticate.enableSaslEncryption",
+        "spark.ssl.rpc.enabled",
+        "spark.dynamicAllocation.enabled",
+    ],
 )
 def test_sessions_that_cannot_have_one(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     """The setting is only pretended here: it could not be changed in the session that the tests share."""

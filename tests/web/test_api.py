@@ -162,7 +162,8 @@ def test_a_wrong_address_has_a_way_back_in_a_browser_and_json_elsewhere(
     assert told in page.text
     assert '<a class="button" href="/">Show all jobs</a>' in page.text
     assert "<script>alert" not in page.text
-    assert "script-src 'self'" in page.headers["Content-Security-Policy"]
+    for rule in ("script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"):
+        assert rule in page.headers["Content-Security-Policy"]
     assert client.get(path).json()["detail"]
 
 

@@ -92,7 +92,7 @@ class Leaves:
             rows = verification.checked(rows, told, output, f"the input {edge.id}")
             if self._context.native_memory is not None and physical is not None:
                 # DuckDB reads the exchange itself, so the tasks of these rows may never run.
-                check_rows(f"the input {edge.id}", self._written(read, result), verification.count(rows))
+                self._check_exchange(edge, read, result, physical, rows)
         self._batches.add_leaf(edge, rows)
         leaf = fragment.rdd_leaf(
             self._context.bridge.session,
@@ -106,10 +106,21 @@ class Leaves:
         return leaf if plan.consumer is None else plan.consumer.node.with_children([leaf])
 
     @staticmethod
-    def _written(read: EdgeRead, result: StagedResult) -> int | None:
-        """Return how many rows an input has; None if operators above the exchange may change that."""
+    def _check_exchange(
+        edge: StreamEdge, read: EdgeRead, result: StagedResult, physical: PhysicalPlan, rows: InternalRows
+    ) -> None:
+        """Read checked rows once, and check that what is read of the exchange below them is all that was written.
+
+        Raises
+        ------
+        VerificationError
+            If rows are missing, or too many.
+        """
+        count = verification.count(rows)
         is_merged = isinstance(read, CoalescedRead) and bool(read.merged)
-        return result.exact_rows if result.is_plain_exchange and not is_merged else None
+        if result.can_be_cut and not is_merged:
+            count = count if result.is_plain_exchange else exchange.count_exchanged(physical)
+            check_rows(f"the input {edge.id}", result.exact_rows, count)
 
     def _pulled(self, plan: EdgePlan, read: PulledRead, result: StagedResult) -> LogicalPlan:
         """Return the rows of a result as tasks take them, piece by piece, or what a function makes of them."""

@@ -19,6 +19,12 @@ _MORE = 4
 """So many times as much is read where they do not."""
 
 
+_LAST_TIME = 253_402_300_800.0
+"""Seconds since 1970 of the year 10000, behind which no time can be shown."""
+_LAST_PID = 1 << 31
+"""Process ids are smaller on every system."""
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """A job in a list."""
@@ -65,7 +71,30 @@ class Written:
                 counts = event.get("counts", counts)
         if not record.is_ended:
             record.state = "RUNNING"
-        return cls(replace(Summary.of(record), counts=counts), record.host, record.pid)
+        written = cls(replace(Summary.of(record), counts=counts), record.host, record.pid)
+        written.check()
+        return written
+
+    def check(self) -> None:
+        """Check the types of all values: a log is a file that anybody may have written.
+
+        Raises
+        ------
+        ValueError
+            If a value is not what a log of a job says.
+        """
+        job = self.summary
+        times = [job.started, job.changed, *([] if job.ended is None else [job.ended])]
+        is_valid = {
+            "text": all(isinstance(text, str) for text in (job.id, job.name, job.state, self.host)),
+            "time": all(isinstance(at, (int, float)) and 0 <= at < _LAST_TIME for at in times),
+            "process id": isinstance(self.pid, int) and 0 <= self.pid < _LAST_PID,
+            "number of steps": isinstance(job.counts, dict)
+            and all(isinstance(state, str) and isinstance(count, int) for state, count in job.counts.items()),
+        }
+        wrong = [what for what, is_right in is_valid.items() if not is_right]
+        if wrong:
+            raise ValueError(f"its first or last lines have a {wrong[0]} of another type or size")
 
     def now(self, modified: float) -> Summary:
         """Return the job as it is now; one without an end is interrupted if its driver does not live any more.

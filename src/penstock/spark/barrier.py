@@ -49,7 +49,16 @@ _CHECKSUMS = (
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
 )
 _FUNCTIONS: KeptByPlans[object] = KeptByPlans()
-_ENCRYPTED = ("spark.network.crypto.enabled", "spark.io.encryption.enabled", "spark.authenticate.enableSaslEncryption")
+_ENCRYPTED = (
+    "spark.network.crypto.enabled",
+    "spark.io.encryption.enabled",
+    "spark.authenticate.enableSaslEncryption",
+    "spark.ssl.rpc.enabled",
+)
+"""Settings with which Spark encrypts rows on the network or on disks.
+
+TLS for RPC does not follow ``spark.ssl.enabled``: Spark wants it set by itself.
+"""
 
 
 def task_slots(bridge: Bridge, wanted: int = 1) -> int:
@@ -64,7 +73,7 @@ def task_slots(bridge: Bridge, wanted: int = 1) -> int:
     """
     settings = read_settings(bridge.session, "spark.")
     for key in _ENCRYPTED:
-        if settings.get(key, "false").lower() == "true":
+        if settings.get(key, "false").strip().lower() == "true":
             raise NoBarrierError(f"{key} is on, and a barrier stage would send rows unencrypted")
     if settings.get("spark.dynamicAllocation.enabled", "false").lower() == "true":
         raise NoBarrierError("spark.dynamicAllocation.enabled is on, and Spark runs no barrier stage with it")

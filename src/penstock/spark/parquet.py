@@ -23,6 +23,8 @@ _SAMPLE = 4
 """Files whose footers are looked at; more would keep the driver busy for longer than it could win."""
 _rows: dict[tuple[str, int], int] = {}
 """Rows by path and bytes of what was looked at before in this process."""
+_MOST_ROWS = 10_000
+"""Files whose rows are kept; the oldest are forgotten."""
 _PARQUET = "org.apache.parquet."
 
 
@@ -37,6 +39,8 @@ def estimate_rows(session: Session, files: Sequence[tuple[str, int]]) -> int | N
             return None
         _rows[path, size] = int(reader.getRecordCount())
         reader.close()
+        if len(_rows) > _MOST_ROWS:
+            del _rows[next(key for key in _rows if key != (path, size))]
     return _rows[path, size] * sum(size for _, size in files) // max(size, 1)
 
 

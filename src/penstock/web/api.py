@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from penstock.web.store import JobStore
 
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
 )
 _HEADERS = [
     (b"content-security-policy", _POLICY.encode()),
