@@ -119,7 +119,7 @@ class Leaves:
         count = verification.count(rows)
         is_merged = isinstance(read, CoalescedRead) and bool(read.merged)
         if result.can_be_cut and not is_merged:
-            count = count if result.is_plain_exchange else exchange.count_exchanged(physical)
+            count = count if result.is_plain_exchange else verification.count_exchanged(physical)
             check_rows(f"the input {edge.id}", result.exact_rows, count)
 
     def _pulled(self, plan: EdgePlan, read: PulledRead, result: StagedResult) -> LogicalPlan:

@@ -273,14 +273,6 @@ def count_rows(result: StagedResult) -> int:
     return int(result.above.rows()._handle.count())
 
 
-def count_exchanged(plan: PhysicalPlan) -> int:
-    """Return how many rows a plan reads of the one exchange below it, by reading them."""
-    node = plan._handle
-    while class_name(node) not in {_STAGE, _READ, "NativeRows"}:
-        (node,) = children(node)
-    return int(PhysicalPlan(plan._bridge, node).rows()._handle.count())
-
-
 def broadcast_mode(session: Session, join: LogicalNode, build: Side, keys: Sequence[Expression]) -> BroadcastMode:
     """Return how Spark wants a side of a join broadcast.
 

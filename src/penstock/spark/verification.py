@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from penstock.spark import filters
 from penstock.spark.exchange import physical_plan
 from penstock.spark.expressions import Expression
-from penstock.spark.handles import InternalRows, Partitioning
-from penstock.spark.jvm import EXPRESSIONS, PHYSICAL, class_name
+from penstock.spark.handles import InternalRows, Partitioning, PhysicalPlan
+from penstock.spark.jvm import EXPRESSIONS, PHYSICAL, children, class_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from penstock.spark.filters import KeySet
     from penstock.spark.handles import Session
     from penstock.spark.logical_plan import LogicalPlan
+
+_EXCHANGED = frozenset({"ShuffleQueryStageExec", "AQEShuffleReadExec", "NativeRows"})
+"""Operators that read an exchange."""
 
 
 def checked(rows: InternalRows, layout: Partitioning, output: Attributes, who: str) -> InternalRows:
@@ -71,3 +74,11 @@ def is_met(session: Session, rows: LogicalPlan, condition: Expression) -> bool:
     met = rows.filtered_by([condition])
     nothing = met.projected(met.output.take([]))
     return not physical_plan(session, nothing).rows()._handle.isEmpty()
+
+
+def count_exchanged(plan: PhysicalPlan) -> int:
+    """Return how many rows a plan reads of the one exchange below it, by reading them."""
+    node = plan._handle
+    while class_name(node) not in _EXCHANGED:
+        (node,) = children(node)
+    return count(PhysicalPlan(plan._bridge, node).rows())

@@ -33,7 +33,6 @@ public final class HandoverRule {
     private static final String PREFIX = "spark.penstock.";
     private static final String ENABLED = PREFIX + "enabled";
     private static final String[] OF_SINKS = {PREFIX + "sink.parallelism", PREFIX + "sink.target-file-size"};
-    private static final String SHADOW = PREFIX + "execution.shadow";
     private static final String THRESHOLD = PREFIX + "execution.batch.adaptive.whole-query-threshold";
 
     private static final TreeNodeTag<Object> LEFT_TO_SPARK = new TreeNodeTag<Object>("penstock.left-to-spark");
@@ -211,7 +210,7 @@ public final class HandoverRule {
 
     private long threshold() {
         String given = SQLConf.get().getConfString(THRESHOLD, null);
-        if (given == null && !"NO".equalsIgnoreCase(SQLConf.get().getConfString(SHADOW, "NO"))) {
+        if (given == null && !"NO".equalsIgnoreCase(SQLConf.get().getConfString(PREFIX + "execution.shadow", "NO"))) {
             return 0; // small queries are compared too
         }
         return given == null ? threshold : SourceBytes.parsed(given);
