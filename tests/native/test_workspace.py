@@ -1,0 +1,131 @@
+"""Spill directories and memory of tasks that run at a time, and what DuckDB may reach."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.native.engine import connected
+from penstock.native.errors import NotNativeError
+from penstock.native.workspace import granted, workspace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIB = 1 << 20
+TASK = """
+import json, sys, time
+from penstock.native.workspace import workspace
+with workspace(int(sys.argv[1]), int(sys.argv[2])) as space:
+    begin = time.time()
+    print(space.directory, flush=True)
+    time.sleep(float(sys.argv[3]))
+    print(json.dumps([begin, time.time(), space.memory]), flush=True)
+"""
+
+
+@pytest.fixture
+def local_dirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "blockmgr"
+    folder.mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{folder},{tmp_path / 'other'}")
+    return folder
+
+
+def task(wanted: int, budget: int, seconds: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", TASK, str(wanted), str(budget), str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "budget", "reserved", "free", "expected"),
+    [
+        (100, 300, 0, 1000, 100),
+        (100, 300, 200, 1000, 100),
+        (100, 300, 240, 1000, 60),
+        (100, 300, 250, 1000, 50),
+        (100, 300, 251, 1000, None),
+        (100, 300, 300, 1000, None),
+        (500, 300, 0, 1000, 300),
+        (100, 300, 0, 120, 60),
+        (100, 300, 100, 120, None),
+        (100, 300, 0, 0, 100),  # alone, a task begins with little memory
+    ],
+)
+def test_granted(wanted: int, budget: int, reserved: int, free: int, expected: int | None) -> None:
+    assert granted(wanted, budget, reserved, free) == expected
+
+
+def test_what_a_killed_task_leaves_is_removed_by_the_next(local_dirs: Path) -> None:
+    killed = task(MIB, 10 * MIB, 60)
+    assert killed.stdout is not None
+    left = killed.stdout.readline().strip()
+    killed.kill()
+    killed.wait()
+    killed.stdout.close()
+    assert left in {str(path) for path in local_dirs.iterdir()}
+    with workspace(MIB, MIB) as space:
+        assert space.directory.startswith(str(local_dirs))
+        assert left not in {str(path) for path in local_dirs.iterdir()}
+    assert [path.name for path in local_dirs.iterdir()] == ["penstock-duckdb.ledger"]
+
+
+@pytest.mark.usefixtures("local_dirs")
+def test_eight_tasks_stay_within_the_budget() -> None:
+    budget = 300 * MIB
+    tasks = [task(100 * MIB, budget, 0.3) for _ in range(8)]
+    spans = [json.loads(one.communicate()[0].splitlines()[1]) for one in tasks]
+    changes = sorted(change for begin, end, memory in spans for change in ((begin, memory), (end, -memory)))
+    used, most = 0, 0
+    for (_, memory), _ in pairwise([*changes, (time.time(), 0)]):
+        used += memory
+        most = max(most, used)
+    assert len(spans) == 8
+    assert 200 * MIB <= most <= budget
+
+
+STATEMENTS = {
+    "another file": "SELECT * FROM read_parquet('{other}')",
+    "a pattern": "SELECT * FROM glob('{folder}/*')",
+    "a written file": "COPY (SELECT 1) TO '{folder}/written.csv'",
+    "a database": "ATTACH '{folder}/new.db'",
+    "a setting": "SET memory_limit = '1GB'",
+    "external access": "SET enable_external_access = true",
+    "an extension": "INSTALL httpfs",
+}
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+@pytest.mark.usefixtures("local_dirs")
+def test_duckdb_reaches_the_files_of_its_query_only(tmp_path: Path, name: str) -> None:
+    for file in ("it's mine", "other"):
+        pq.write_table(pa.table({"a": [1, 2]}), tmp_path / f"{file}.parquet")
+    mine = str(tmp_path / "it's mine.parquet")
+    quoted = mine.replace("'", "''")
+    with connected(64 * MIB, files=[mine]) as connection:
+        assert connection.execute(f"SELECT sum(a) FROM read_parquet('{quoted}')").fetchone() == (3,)
+    statement = STATEMENTS[name].format(other=tmp_path / "other.parquet", folder=tmp_path)
+    with pytest.raises(NotNativeError), connected(64 * MIB, files=[mine]) as connection:
+        connection.execute(statement)
+
+
+@pytest.mark.usefixtures("local_dirs")
+def test_pyarrow_of_the_process_keeps_its_threads() -> None:
+    before = pa.cpu_count()
+    with connected(64 * MIB, 1):
+        assert pa.cpu_count() == before
+
+
+@pytest.mark.usefixtures("local_dirs")
+def test_the_disk_is_not_filled() -> None:
+    with connected(64 * MIB) as connection:
+        (limit,) = connection.execute("SELECT current_setting('max_temp_directory_size')").fetchone()
+        assert limit != "90% of available disk space"

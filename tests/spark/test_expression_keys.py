@@ -1,0 +1,100 @@
+"""Keys of expressions are equal if and only if the expressions are, whatever their texts say."""
+
+from __future__ import annotations
+
+import random
+import re
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.spark.expressions import Expression
+from penstock.spark.jvm import Bridge, children, items
+from tests.native.expressions import COLUMNS, Generator
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SOURCE = Path(__file__).parents[2] / "src" / "penstock"
+ARGUMENTS = ", ".join(["s"] * 30)
+LOOK_ALIKE = [
+    "concat(s, 'x, y')",
+    "concat(s, 'x', 'y')",
+    f"concat({ARGUMENTS}, 'q')",
+    f"concat({ARGUMENTS}, 'r')",
+    "i32 > (SELECT max(id) FROM range(3))",
+    "i32 > (SELECT max(id) FROM range(4))",
+    "i32 > (SELECT max(id) FROM range(3) WHERE id > 0)",
+    "'none#1'",
+    "i32 + 1",
+    "1 + i32",
+]
+SAME = [("i32 + 1", "1 + i32"), ("i32 > (SELECT max(id) FROM range(3))",) * 2, ("s = 'x'", "'x' = s")]
+
+
+def expressions(spark: SparkSession, texts: list[str]) -> list[Expression]:
+    """Return analysed expressions over a table with one column of each type."""
+    columns = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in COLUMNS.items())
+    spark.sql(f"SELECT {columns}").createOrReplaceTempView("columns_of_keys")
+    aliased = ", ".join(f"{text} AS e{number}" for number, text in enumerate(texts))
+    plan = spark.sql(f"SELECT {aliased} FROM columns_of_keys")._jdf.queryExecution().analyzed()
+    bridge = Bridge(spark)
+    return [Expression(bridge, children(alias)[0]) for alias in items(plan.projectList())]
+
+
+def compared(pairs: Any) -> tuple[int, int]:
+    """Check pairs of expressions; return how many are equal, and how many differ though their texts do not."""
+    equal = same_text = 0
+    for one, other in pairs:
+        is_same = bool(one._handle.semanticEquals(other._handle))
+        assert (one.key == other.key) == is_same, (one.text, other.text)
+        equal += is_same
+        same_text += not is_same and one._handle.canonicalized().toString() == other._handle.canonicalized().toString()
+    return equal, same_text
+
+
+def test_expressions_that_look_alike(spark: SparkSession) -> None:
+    equal, same_text = compared(combinations(expressions(spark, LOOK_ALIKE), 2))
+    assert equal >= 1
+    assert same_text >= 2
+
+
+@pytest.mark.parametrize("texts", SAME, ids=str)
+def test_equal_expressions(spark: SparkSession, texts: tuple[str, str]) -> None:
+    one, other = expressions(spark, list(texts))
+    assert one.key == other.key
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_generated_expressions(spark: SparkSession, seed: int) -> None:
+    make = Generator(random.Random(seed), COLUMNS)
+    texts = [make.of(make.chosen.choice(["boolean", "int", "string", "date"]), 1) for _ in range(40)]
+    compared(combinations(expressions(spark, texts), 2))
+
+
+def test_nondeterministic_expressions_are_equal_to_none(spark: SparkSession) -> None:
+    one, other = expressions(spark, ["rand(1)", "rand(1)"])
+    assert one.key != other.key
+
+
+TEXT_AS_IDENTITY = {
+    ".java": re.compile(
+        r"canonicalized\(\)\s*\.toString\(|(?:put|get|containsKey|remove|add)\(\w+\.(?:sql|toString)\(\)[,)]"
+    ),
+    ".py": re.compile(r"canonicalized\(\)\.toString\(|semanticHash\(\)\s*=="),
+}
+"""Texts of expressions and plans as the keys of maps and sets."""
+PLAIN_TEXTS = ("spark/java/PlanReader.java: add(one.toString()", "spark/java/FileRelations.java: add(path.toString()")
+"""Lists of texts for people, and of paths."""
+
+
+@pytest.mark.parametrize("suffix", TEXT_AS_IDENTITY)
+def test_no_text_is_an_identity(suffix: str) -> None:
+    uses = [
+        f"{path.relative_to(SOURCE)}: {match[0]}"
+        for path in SOURCE.rglob(f"*{suffix}")
+        for match in TEXT_AS_IDENTITY[suffix].finditer(path.read_text())
+    ]
+    assert [use for use in uses if not use.startswith(PLAIN_TEXTS)] == []
