@@ -69,7 +69,7 @@ class Server:
 def server(command: Sequence[str]) -> Iterator[Server]:
     """Start a server, and stop it at the end."""
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    address = next(found[0] for found in (re.search(r"sc://\w+:\d+", line) for line in running.stderr) if found)
+    address = next(found[0] for found in (re.search(r"sc://\S+", line) for line in running.stderr) if found)
     try:
         yield Server(address, running.pid)
     finally:

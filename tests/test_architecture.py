@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "penstock"
 MODULES = sorted(SOURCE.rglob("*.py"))
 # From the bottom to the top: a room may import itself and what stands before it.
 LEVELS = [
-    {"errors", "units", "hashing", "masking", "threads"},
+    {"errors", "units", "hashing", "masking", "threads", "addresses"},
     {"tables", "estimates", "told"},
     {"location", "decisions", "summary", "config"},
     {"arguments"},
@@ -78,6 +78,7 @@ PURE = (
     "rebalance/protocol",
     "hashing",
     "masking",
+    "addresses",
     "native",
     "state/key_groups",
     "state/assignment",

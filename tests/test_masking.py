@@ -29,9 +29,44 @@ from penstock.masking import MASK, mask, mask_sql, mask_value
         ("sessionid=hunter2; path=/", f"sessionid={MASK}; path=/"),
         ("jdbc:postgresql://me:hunter2@h1:5432,h2/shop", f"jdbc:postgresql://me:{MASK}@h1:5432,h2/shop"),
         ("jdbc:mysql://me:hunter2@h1,you:hunter2@h2/shop", f"jdbc:mysql://me:{MASK}@h2/shop"),
+        ("redis://:hunter2@cache:6379/0", f"redis://:{MASK}@cache:6379/0"),
+        ("amqps://me:hunter2/+x@queue/shop", f"amqps://me:{MASK}@queue/shop"),
+        ("s3a://AKIA123:hunter2/ab+c@bucket/path", f"s3a://AKIA123:{MASK}@bucket/path"),
+        ("https://hunter2_0123456789abcdefghij@github.com/a/b", f"https://{MASK}@github.com/a/b"),
+        ("jdbc:oracle:thin:scott/hunter2@//db:1521/shop", f"jdbc:oracle:thin:scott/{MASK}@//db:1521/shop"),
+        ('jdbc:oracle:oci:"scott"/"hunter2"@shop', f'jdbc:oracle:oci:"scott"/{MASK}@shop'),
+        ("jdbc:sqlserver://db;password={hunter2;b};ssl=true", f"jdbc:sqlserver://db;password={MASK};ssl=true"),
+        ("jdbc:sqlserver://db;password={hunt}}er2;hunter2}", f"jdbc:sqlserver://db;password={MASK}"),
+        ("https://a.blob.core/c?sv=1&sig=hunter2%3D&se=2", f"https://a.blob.core/c?sv=1&sig={MASK}&se=2"),
+        ("SharedAccessSignature=sv=1&sig=hunter2", f"SharedAccessSignature={MASK}&sig={MASK}"),
+        ("https://b/k?X-Amz-Signature=hunter2&x=1", f"https://b/k?X-Amz-Signature={MASK}&x=1"),
+        ("https://b/k?X-Goog-Signature=hunter2&Key-Pair-Id=1", f"https://b/k?X-Goog-Signature={MASK}&Key-Pair-Id=1"),
+        ("user=me pass=hunter2 db_pass=hunter2 dbpass=hunter2", f"user=me pass={MASK} db_pass={MASK} dbpass={MASK}"),
+        ("redis.pw: hunter2, n: 1", f"redis.pw: {MASK}, n: 1"),
+        ("PrivateKey=hunter2;encryption-key=hunter2", f"PrivateKey={MASK};encryption-key={MASK}"),
+        ("Cookie: a=hunter2; b=hunter2\nHost: db", f"Cookie: {MASK}\nHost: db"),
+        ("Set-Cookie: a=hunter2; Path=/", f"Set-Cookie: {MASK}"),
+        ("{'Cookie': 'a=1; b=hunter2', 'n': 1}", f"{{'Cookie': '{MASK}', 'n': 1}}"),
+        ('Authorization: Digest user="me", response="hunter2"', f"Authorization: {MASK}"),
+        ("Authorization: AWS4-HMAC-SHA256 Signature=hunter2\nHost: db", f"Authorization: {MASK}\nHost: db"),
+        ("url%3Dx%26password%3Dhunter2&n=1", f"url%3Dx%26password%3D{MASK}&n=1"),
+        ('{\\"password\\": \\"hunter2\\", \\"n\\": 1}', f'{{\\"password\\": \\"{MASK}\\", \\"n\\": 1}}'),
+        ("Map(url -> u, password -> hunter2)", f"Map(url -> u, password -> {MASK})"),
+        ("(('password', 'hunter2'), ('n', '1'))", f"(('password', '{MASK}'), ('n', '1'))"),
+        (
+            "penstock run --token hunter2 --rest-password hunter2 job.py",
+            f"penstock run --token {MASK} --rest-password {MASK} job.py",
+        ),
+        ("sent eyJhbGciOiJI.hunter2.c2lnbmVk to it", f"sent {MASK} to it"),
+        ("curl -H 'Bearer hunter2hunter2hunter2'", f"curl -H 'Bearer {MASK}'"),
+        ("-----BEGIN PRIVATE KEY-----\nhunter2\n-----END", f"-----BEGIN PRIVATE KEY-----{MASK}-----END"),
+        ("http://host:8080/a@b", "http://host:8080/a@b"),
+        ("abfss://data@account.dfs.core/x", "abfss://data@account.dfs.core/x"),
+        ("bypass=1, compass=2, passes: 3, design = 4", "bypass=1, compass=2, passes: 3, design = 4"),
         ("join on sessionid#12 = id", "join on sessionid#12 = id"),
         ("HASH(customer#12), 4 tokens of words", "HASH(customer#12), 4 tokens of words"),
         ("join on pass_id = id", "join on pass_id = id"),
+        ("SORT(sig#3 ASC), pass 2 of 3", "SORT(sig#3 ASC), pass 2 of 3"),
     ],
 )
 def test_texts(text: str, expected: str) -> None:
@@ -51,6 +86,7 @@ def test_texts(text: str, expected: str) -> None:
         ("map('fs.secret.key', 'hunter2', 'a', 'b')", f"map('fs.secret.key', '{MASK}', 'a', 'b')"),
         ("SELECT f(password'hunter2", f"SELECT f(password'{MASK}'"),
         ("SELECT aes_decrypt(c, 'hunter2'), 'b'", f"SELECT aes_decrypt(c, '{MASK}'), '{MASK}'"),
+        ("OPTIONS (user 'me', pass 'hunter2')", f"OPTIONS (user 'me', pass '{MASK}')"),
         ("url 'jdbc:postgresql://me:hunter2@db/shop'", f"url 'jdbc:postgresql://me:{MASK}@db/shop'"),
     ],
 )
@@ -61,8 +97,21 @@ def test_statements(text: str, expected: str) -> None:
 
 def test_a_long_word_takes_no_longer_than_many_short_ones() -> None:
     begun = time.process_time()
-    for word in ("x", "password", "a:", "password="):
-        mask(word * 200_000)
+    words = (
+        "x",
+        "password",
+        "a:",
+        "password=",
+        "://a:",
+        "password={",
+        "--token ",
+        "oracle:a:b/",
+        "cookie: ",
+        "eyJ",
+        "a.",
+    )
+    for word in words:
+        mask(word * (400_000 // len(word)))
     for word in ("password ", "password'", " ", "password like "):
         mask_sql("password" + word * 2_000)
         mask_sql("password" + " " * 100_000)
@@ -75,6 +124,11 @@ def test_a_long_word_takes_no_longer_than_many_short_ones() -> None:
         ("rest.token", "abc", MASK),
         ("db.password", "hunter2", MASK),
         ("fs.s3a.secret.key", "x", MASK),
+        ("db.pass", "hunter2", MASK),
+        ("sig", "hunter2", MASK),
+        ("cookie", "hunter2", MASK),
+        ("signature", "hunter2", MASK),
+        ("execution.pass_count", "4", "4"),
         ("scan.parallelism", 4, "4"),
         ("url", "http://a:b@c", f"http://a:{MASK}@c"),
     ],

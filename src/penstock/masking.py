@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 MASK = "******"
 _TELLING = (
-    r"password|passwd|passphrase|pwd|secret|token|credential|authorization|cipher|connection[._-]?string|key[._-]pem"
-    r"|sessionid"
-    r"|(?:access|account|api|shared|sas|service[._-]account)[._-]?key"
+    r"password|passwd|passphrase|passcode|pwd|secret|token|credential|authorization|cookie|cipher|signature"
+    r"|connection[._-]?string|key[._-]pem|sessionid"
+    r"|(?:access|account|api|shared|sas|private|encryption|signing|service[._-]account)[._-]?key"
 )
-_SECRET_KEY = re.compile(rf"{_TELLING}|private|(?:^|[._-])sas(?:[._-]|$)", re.IGNORECASE)
+_LAST_WORD = r"(?:(?<![a-z0-9])(?:sas|sig|pw|jwt)|(?<!by)(?<!com)pass)(?![\w.-])"
+"""Short names of secrets, which mean that only at the end of a name: not in ``pass_id``."""
+_SECRET_KEY = re.compile(rf"{_TELLING}|{_LAST_WORD}|private|(?:^|[._-])sas(?:[._-]|$)", re.IGNORECASE)
 _PLAIN_KEY = re.compile(
     "(?:"
     "access[._-]delegation|acks|addressing|algorithm|anonymous|arn|attempts|audience|behavior|bucket|bytes|ca"
@@ -25,19 +28,39 @@ _PLAIN_KEY = re.compile(
 )
 """How the names of properties end that hold no secret, in the words of the clients that are known."""
 _FLAGS = {"", "true", "false"}
-_USER_INFO = re.compile(r"(?<=://)([^\s/@:]+):([^\s/?#]+)(?=@)")
-_ASSIGNED = re.compile(
-    rf"(?<![\w.-])(?=[\w.-]*?(?:{_TELLING}))(?P<key>[\w.-]+)(?P<between>[\"']?\s*[=:]\s*)"
-    r"(?:(?P<quote>[\"'])(?:\\.|(?!(?P=quote))[^\\\n])+(?P=quote)"
-    r"|(?P<open>[\"']?)(?:(?:bearer|basic)\s+)?[^\s&;,\"'<>)}]+)",
+_LOGIN = re.compile(
+    r"(?<=://)(?P<user>[^\s/@:]*):(?:[^\s/?#]+|(?!\d+[/?#])[^\s@?#\"'<>]{1,256})(?=@)"
+    r"|(?<=\boracle:)(?P<oracle>\w+:[^\s/@:]*)/[^\s]{1,256}(?=@)",
     re.IGNORECASE,
 )
-"""A word and a value behind it, which ends with its quote if it begins with one."""
+"""The user and the password of a URL. A password may have a slash, as secret keys of S3 do; a port has only digits."""
+_LONG_USER = re.compile(r"(?<=://)[\w.~%+-]{20,}(?=@[\w.-]+(?:[:/]|$))")
+"""A token in the position of the user, as for repositories of source code."""
+_SECRET_NAME = rf"(?=[\w.-]*?(?:{_TELLING}|{_LAST_WORD}))[\w.-]+"
+_ASSIGNED = re.compile(
+    rf"(?<![\w.-])(?P<key>{_SECRET_NAME})(?P<between>\\*[\"']?\s*(?:->|[=:]|%3[ad])\s*|[\"']\s*,\s*(?=[\"']))"
+    r"(?:(?P<quote>\\*[\"'])(?:(?!(?P=quote))(?:\\.|[^\\\n]))+(?P=quote)"
+    r"|\{(?:[^{}\n]|\}\}){1,1000}\}"
+    r"|(?P<open>\\*[\"']?)(?:(?:bearer|basic)\s+)?[^\s&;,\"'<>)}]+)",
+    re.IGNORECASE,
+)
+"""A word and a value behind it, which ends with its quote or brace if it begins with one."""
+_FLAG = re.compile(rf"(?<![\w.-])(?P<flag>--?{_SECRET_NAME}\s+)(?!-)[^\s\"']+", re.IGNORECASE)
+"""An option of a command line with its value."""
+_HEADER = re.compile(
+    r"(?<![\w-])(?P<header>(?:set-cookie2?|cookie|(?:proxy-)?authorization)\s*:\s*)[^\s\"'][^\r\n]*", re.IGNORECASE
+)
+"""A header of a request, whose value may have blanks and several parts."""
+_BARE = re.compile(
+    r"(?<![\w.-])eyJ[\w-]{8,}\.[\w-]+\.[\w-]*|(?<=\bbearer )[\w.~+/=-]{16,}"
+    r"|(?<=PRIVATE KEY-----)(?:(?!-----)[\s\S]){1,20000}",
+    re.IGNORECASE,
+)
+"""Secrets that are known by their form: web tokens, and keys in PEM."""
 _LITERAL = re.compile(r"'(?:\\.|''|[^'\\])*(?:'|$)|\"(?:\\.|\"\"|[^\"\\])*(?:\"|$)", re.DOTALL)
 """A text in SQL; one that was cut off has no end."""
-_SECRET_WORD = rf"(?=[\w.-]*?(?:{_TELLING}))[\w.-]+"
 _NAMED = re.compile(
-    rf"(?P<name>(?:(?<=[\"'`]){_SECRET_WORD}[\"'`]|(?<![\"'`\w.-]){_SECRET_WORD})"
+    rf"(?P<name>(?:(?<=[\"'`]){_SECRET_NAME}[\"'`]|(?<![\"'`\w.-]){_SECRET_NAME})"
     rf"\s*+(?:[=:,<>!]{{1,3}}|like\b|in\s*+\()?+\s*+)(?:{_LITERAL.pattern})",
     re.IGNORECASE | re.DOTALL,
 )
@@ -65,9 +88,26 @@ def may_be_kept(key: str, value: str) -> bool:
 
 
 def mask(text: str) -> str:
-    """Return a text without the passwords in its URLs and assignments."""
-    text = _USER_INFO.sub(rf"\1:{MASK}", text)
-    return _ASSIGNED.sub(_masked, text)
+    """Return a text without the passwords in its URLs, assignments, headers and command lines."""
+    text = _HEADER.sub(rf"\g<header>{MASK}", mask_logins(text))
+    text = _BARE.sub(MASK, _ASSIGNED.sub(_masked, text))
+    return _FLAG.sub(rf"\g<flag>{MASK}", text)
+
+
+def mask_logins(text: str, hidden: str = MASK) -> str:
+    """Return a text without the passwords, and the tokens instead of users, in its URLs.
+
+    Parameters
+    ----------
+    hidden
+        What stands for them.
+    """
+    return _LONG_USER.sub(hidden, _LOGIN.sub(partial(_without_password, hidden), text))
+
+
+def _without_password(hidden: str, login: re.Match[str]) -> str:
+    oracle = login["oracle"]
+    return f"{login['user']}:{hidden}" if oracle is None else f"{oracle}/{hidden}"
 
 
 def mask_sql(text: str) -> str:
@@ -80,6 +120,6 @@ def mask_sql(text: str) -> str:
     return mask(_NAMED.sub(rf"\g<name>'{MASK}'", text))
 
 
-def _masked(found: re.Match[str]) -> str:
-    quote = found["quote"] or ""
-    return f"{found['key']}{found['between']}{quote or found['open']}{MASK}{quote}"
+def _masked(assigned: re.Match[str]) -> str:
+    quote = assigned["quote"] or ""
+    return f"{assigned['key']}{assigned['between']}{quote or assigned['open'] or ''}{MASK}{quote}"

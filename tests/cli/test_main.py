@@ -74,7 +74,7 @@ def test_help_teaches(path: str) -> None:
 SPARK = {"--master", "--conf", "--config", "--verbose"}
 PAGE = {"--ui", "--keep-open"}
 FLAGS = {
-    "connect-server": SPARK | {"--host", "--port", "--token", "--ui", "--history"},
+    "connect-server": SPARK | {"--host", "--port", "--token", "--no-token", "--ui", "--history"},
     "demo": SPARK | PAGE | {"--output-format", "--keep"},
     "explain": SPARK | {"--output-format", "--table"},
     "history clean": {

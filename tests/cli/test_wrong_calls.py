@@ -78,6 +78,8 @@ CALLS = [
     ("connect-server --port 65536", USAGE, "65536 is not in the range"),
     ("connect-server --port TAKEN", FAILED, "cannot listen on 127.0.0.1:", "cause: Address already in use", "--port"),
     ("connect-server --host 0.0.0.0", FAILED, "there is no token", "cause:", "hint:"),
+    ("connect-server --host 0.0.0.0 --no-token", FAILED, "there is no token", "cause:", "hint:"),
+    ("connect-server --no-token --token x", USAGE, "--no-token is set, and there is a token"),
     ("connect-server --history CSV", FAILED, "event logs cannot be written"),
     ("connect-server --output-format json", USAGE, "no such option '--output-format'"),
     ("recover", USAGE, "missing argument 'PATH'"),

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
+from penstock.addresses import is_loopback
 from penstock.cli.checks import check_log_folder
 from penstock.cli.flags import SPARK, takes
 from penstock.cli.page import check_packages, wait_for_the_end
 from penstock.errors import PenstockError, SessionError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.cli.common import Common
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+"""Where the server of Spark looks for the token if no setting has it, and PySpark's client if its address has none."""
 
 
 @click.command("connect-server", short_help="Serve Spark Connect clients.")
@@ -25,34 +32,51 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option(
     "--port", default=15002, show_default=True, type=click.IntRange(0, 65535), help="Its port; 0: a free one."
 )
-@click.option("--token", envvar="SPARK_CONNECT_AUTHENTICATE_TOKEN", help="What clients have to know to connect.")
+@click.option("--token", envvar=_VARIABLE, help="What clients send to be let in; if left out, a random token is used.")
+@click.option("--no-token", is_flag=True, help="Let in every user of this machine; on loopback addresses only.")
 @click.option("--ui", is_flag=True, help="Serve the page and the REST API beside it; the address is printed.")
 @click.option("--history", metavar="DIR", help="Write an event log of every job to this folder.")
-def connect_server(common: Common, host: str, port: int, token: str | None, ui: bool, history: str | None) -> None:  # noqa: FBT001
+def connect_server(
+    common: Common,
+    host: str,
+    port: int,
+    token: str | None,
+    no_token: bool,  # noqa: FBT001
+    ui: bool,  # noqa: FBT001
+    history: str | None,
+) -> None:
     """Serve Spark Connect clients, and run their queries as jobs.
 
     Clients need no change and no Java: PyPI's pyspark-client, or a client in any language. A client changes options of
     its own session with spark.conf.set("spark.penstock.KEY", VALUE). The server ends with Ctrl-C or SIGTERM.
 
+    Who connects can run code as the user of the server, so clients need a token. The command prints the address with a
+    random one. To set your own, put it into the environment variable SPARK_CONNECT_AUTHENTICATE_TOKEN, where other
+    users cannot read it; PySpark's clients look there, too.
+
     \b
     Examples:
       penstock connect-server --ui
-      penstock connect-server --host 0.0.0.0 --token "$TOKEN" --master spark://host:7077
+      SPARK_CONNECT_AUTHENTICATE_TOKEN=... penstock connect-server --host 0.0.0.0 --master spark://host:7077
       python -c 'from pyspark.sql import SparkSession
-      SparkSession.builder.remote("sc://localhost:15002").getOrCreate().sql("SELECT 1").show()'
+      SparkSession.builder.remote("sc://localhost:15002/;token=...").getOrCreate().sql("SELECT 1").show()'
     """
     from penstock.spark import connect
 
     with common.output():
         settings = dict(common.conf)
         host, token = settings.get(connect.ADDRESS, host), token or settings.get(connect.TOKEN)
+        _hide_token(token)
+        if token and no_token:
+            raise click.UsageError(f"--no-token is set, and there is a token: by --token, {_VARIABLE} or --conf")
+        common = replace(common, conf=tuple(pair for pair in common.conf if pair[0] != connect.TOKEN))
         port = _checked_port(settings[connect.PORT]) if connect.PORT in settings else port
-        if host not in LOOPBACK and not token:
+        if not is_loopback(host) and not token:
             raise PenstockError(
                 f"the address {host} lets other machines in, and there is no token",
                 cause="whoever can reach the server can run code on the cluster",
-                hint="leave --host out, or give --token TEXT and put a proxy with TLS before the server; clients then "
-                "connect to sc://PROXY:PORT/;token=TEXT",
+                hint=f"leave --host out, or set {_VARIABLE} (or --token TEXT) and put a proxy with TLS before the "
+                "server; clients then connect to sc://PROXY:PORT/;token=TEXT",
             )
         _check_port(host, port)
         if ui:
@@ -61,7 +85,36 @@ def connect_server(common: Common, host: str, port: int, token: str | None, ui: 
             check_log_folder(history)
             os.environ["PENSTOCK_JOBMANAGER_ARCHIVE_FS_DIR"] = history
         with common.spark():
-            _serve(common, host, port, token, ui=ui)
+            is_random = not token and not no_token
+            _serve(common, host, port, secrets.token_urlsafe(18) if is_random else token, is_random=is_random, ui=ui)
+
+
+def _hide_token(token: str | None) -> None:
+    """Start this command again without its token on the command line, which every user of the machine can read."""
+    hidden = without_token(sys.orig_argv)
+    if hidden != sys.orig_argv and sys.executable and os.name == "posix":
+        os.execve(sys.executable, hidden, {**os.environ, _VARIABLE: token or ""})  # noqa: S606 - as it was started
+
+
+def without_token(command: Sequence[str]) -> list[str]:
+    """Return a command line without the token, as option or as setting.
+
+    >>> without_token(["penstock", "connect-server", "--token", "x", "--ui"])
+    ['penstock', 'connect-server', '--ui']
+    """
+    from penstock.spark.connect import TOKEN
+
+    shown: list[str] = []
+    arguments = iter(command)
+    for argument in arguments:
+        option, equals, value = argument.partition("=")
+        if "connect-server" not in shown or option not in {"--token", "--conf"}:
+            shown.append(argument)
+            continue
+        text = value if equals else next(arguments, "")
+        if option == "--conf" and text.partition("=")[0].strip() != TOKEN:
+            shown += [argument] if equals else [argument, text]
+    return shown
 
 
 def _checked_port(text: str) -> int:
@@ -80,23 +133,38 @@ def _check_port(host: str, port: int) -> None:
         ) from error
 
 
-def _serve(common: Common, host: str, port: int, token: str | None, *, ui: bool) -> None:
+def _serve(common: Common, host: str, port: int, token: str | None, *, is_random: bool, ui: bool) -> None:
+    """Serve until the process is ended.
+
+    Parameters
+    ----------
+    token
+        What clients send; None to let in every client.
+    is_random
+        Whether the user has said nothing of a token. The address is printed with it then, and a token of
+        ``spark-defaults.conf`` counts instead.
+    """
     from penstock.extension.sessions import install
     from penstock.spark import connect
     from penstock.spark.jvm import Bridge
     from penstock.spark.session import embedded_session
 
-    spark = embedded_session(common.master, {**connect.settings(host, port, token), **dict(common.conf)})
+    os.environ.pop(_VARIABLE, None)
+    if token:
+        os.environ[_VARIABLE] = token
+    spark = embedded_session(common.master, {**connect.settings(host, port), **dict(common.conf)})
     try:
         install(spark, {}, ui=ui or None)
         bridge = Bridge(spark)
-        found = connect.start(bridge)
-        # Standard output is for what the command says at its end.
+        if not is_random:
+            connect.ignore_default_token(bridge)
+        is_shown = is_random and not connect.has_default_token(bridge)
+        bound = connect.start(bridge)
         # PySpark's client sends a token without TLS to the name localhost only.
-        shown = "localhost" if host in LOOPBACK else host
-        click.echo(
-            f"Spark Connect clients reach it at sc://{shown}:{found}" + ("/;token=..." if token else ""), err=True
-        )
+        address = f"sc://{'localhost' if is_loopback(host) else host}:{bound}"
+        rest = f"/;token={token if is_shown else '...'}" if token else ", and every user of this machine can"
+        # Standard output is for what the command says at its end.
+        click.echo(f"Spark Connect clients reach it at {address}{rest}", err=True)
         wait_for_the_end()
         connect.stop(bridge)
     finally:

@@ -23,18 +23,28 @@ _ISOLATED = {
 """What one client adds to its session is not there for others, as in Spark's own server (``SparkConnectServer``)."""
 
 
-def settings(host: str, port: int, token: str | None) -> dict[str, str]:
+def settings(host: str, port: int) -> dict[str, str]:
     """Return the settings by which an application's server is reached; they are read when it starts.
+
+    The token is not among them: PySpark passes settings to the JVM on its command line, which every user of the machine
+    can read. The JVM gets the token in its environment.
 
     Parameters
     ----------
     host, port
         Where it listens; port 0 is a free one.
-    token
-        What clients have to know; None where everybody may come.
     """
-    address = {ADDRESS: host, PORT: str(port), **_ISOLATED}
-    return address if token is None else {**address, TOKEN: token}
+    return {ADDRESS: host, PORT: str(port), **_ISOLATED}
+
+
+def ignore_default_token(bridge: Bridge) -> None:
+    """Let the environment alone decide the token, also if ``spark-defaults.conf`` has one."""
+    bridge.spark.sparkContext._jsc.sc().conf().remove(TOKEN)
+
+
+def has_default_token(bridge: Bridge) -> bool:
+    """Return whether ``spark-defaults.conf`` has a token, which Spark prefers to that of the environment."""
+    return bool(bridge.spark.sparkContext._jsc.sc().conf().contains(TOKEN))
 
 
 def start(bridge: Bridge) -> int:

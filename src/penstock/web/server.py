@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import secrets
 import socket
 import threading
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from penstock.addresses import is_loopback
 from penstock.config import options as o
 from penstock.errors import WebError
 from penstock.web.api import create_app
@@ -99,16 +99,6 @@ class WebServer:
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(5)
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if address == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 def _listen(address: str, port: int) -> socket.socket:
