@@ -107,7 +107,7 @@ CASES = (
         "a codec that Spark lacks, ignored": Case(
             "SELECT k, sum(v) FROM brotli GROUP BY k", settings=(("spark.sql.files.ignoreCorruptFiles", "true"),)
         ),
-        "an encoding that Spark lacks": Case("SELECT k, sum(v) FROM split_streams GROUP BY k"),
+        "an encoding that not every release of Spark has": Case("SELECT k, sum(v) FROM split_streams GROUP BY k"),
         "decimal folder names": Case("SELECT p, sum(v) FROM folders GROUP BY p"),
         "an error in a subquery": Case("SELECT count(*) FROM t WHERE v > (SELECT max(a / b) FROM zero)"),
         "a large average": Case("SELECT k, avg(big) FROM t GROUP BY k", (ONE, MANY)),

@@ -31,9 +31,9 @@ _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 """Codecs that both readers have. Spark reads Brotli and LZO only with codecs of other packages, and DuckDB no LZ4 of
 Hadoop's format."""
 _ENCODINGS = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
-"""Encodings that both readers have for every type.
+"""Encodings that both readers have for every type in every supported release.
 
-Spark has no BYTE_STREAM_SPLIT, and DELTA encodings of some types only.
+Spark's vectorised reader got others, such as BYTE_STREAM_SPLIT, for some types and in some releases only.
 """
 _ADDED = frozenset({"file_row_number", "filename", "file_index", "rowid"})
 """Columns that DuckDB adds to those of a file, under these names."""
