@@ -82,3 +82,11 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     made: Any = LocalFolder(tmp_path / "file")
     with pytest.raises(Exception, match="event logs cannot be written to"):
         made.create("x.jsonl")
+
+
+def test_only_its_user_reads_a_log(tmp_path: Path) -> None:
+    log = EventLog(LocalFolder(tmp_path).create("log.jsonl"))
+    log.write(events())
+    log.close()
+    (path,) = tmp_path.iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600

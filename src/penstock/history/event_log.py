@@ -49,10 +49,10 @@ class LogFolder(Protocol):
 
 
 class LocalFile:
-    """A log on this machine's file system."""
+    """A log on this machine's file system. Only its user may read it, as it holds the texts of statements."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("a", encoding="utf-8")
+        self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8")
 
     def append(self, text: str) -> None:
         """Add text and hand it to the operating system."""
