@@ -31,7 +31,7 @@ from penstock.observer import Observer
 from penstock.optimizer.given import check_strategies
 from penstock.optimizer.optimizer import strategies_of
 from penstock.plan_hints import PlanHint, with_hint
-from penstock.planner.opening import check_places, open_sinks, recover_sinks
+from penstock.planner.opening import abort_sinks, check_places, open_sinks, recover_sinks
 from penstock.planner.outputs import Output, at_one_time
 from penstock.planner.planner import plan_job
 from penstock.planner.registered import Registered
@@ -386,18 +386,20 @@ class Environment:
         check_places(outputs)
         recover_sinks(Access(self._bridge, secrets_of(output.sink.secrets for output in outputs)), outputs)
         opened = open_sinks(self.spark, outputs)
-        strategies = strategies_of(self.config, self._strategies)
-        outputs = at_one_time(self._bridge, outputs)
         try:
+            strategies = strategies_of(self.config, self._strategies)
+            outputs = at_one_time(self._bridge, outputs)
             plan = self._planned(outputs, name)
-        except Exception as error:
-            if shadowed is not None:
+            job = Job(name) if shadowed is None else shadowed
+            job.origin = origin
+            made(job)
+            self._observer.watch(job)
+        except BaseException as error:
+            abort_sinks(opened)
+            if shadowed is not None and isinstance(error, Exception):
                 shadowed.refused(error)
             raise
-        job = self.last_job = Job(name) if shadowed is None else shadowed
-        job.origin = origin
-        made(job)
-        self._observer.watch(job)
+        self.last_job = job
         if isinstance(plan, WholeQuery):
             job.start_whole(self._bridge, outputs, opened, plan)
         else:

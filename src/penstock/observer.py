@@ -85,10 +85,10 @@ class Observer:
             return
         written: list[Event] = []
         recorder = JobRecorder(job, self._config, written.extend, self._bridge)
-        if self._logs is not None:
-            log = EventLog(self._logs.create(log_name(recorder.record)), job.id)
-            log.write(written)
-            recorder.write_to(log.write)
+        event_log = self._event_log(recorder.record)
+        if event_log is not None:
+            event_log.write(written)
+            recorder.write_to(event_log.write)
         if self._retention is not None:
             self._retention.apply_soon()
         if self.server is not None:
@@ -96,6 +96,16 @@ class Observer:
             store.add(recorder.record, job.cancel)
             recorder.listen(store.changed)
         job.watch(recorder)
+
+    def _event_log(self, record: JobRecord) -> EventLog | None:
+        """Return the event log of a job; None if there is none, or if it cannot be made: the job runs all the same."""
+        if self._logs is None:
+            return None
+        try:
+            return EventLog(self._logs.create(log_name(record)), record.id)
+        except Exception as error:  # noqa: BLE001 - file systems of Hadoop raise errors of their own
+            log.warning("job %s has no event log, and runs without: %s", record.id, first_line(error))
+            return None
 
 
 def page_address() -> str | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from penstock.commit import place_of
-from penstock.errors import PenstockError, SinkError
+from penstock.errors import PenstockError, SinkError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from penstock.commit import Access
     from penstock.connectors.base import SinkJob
     from penstock.planner.outputs import Output
+
+log = logging.getLogger("penstock.commit")
 
 
 def check_places(outputs: Sequence[Output]) -> None:
@@ -56,15 +59,28 @@ def open_sinks(spark: SparkSession, outputs: Sequence[Output]) -> list[SinkJob]:
     SinkError
         If a target cannot be written; it names the user's line.
     """
-    opened = []
-    for output in outputs:
-        with _asked_for_by(output):
-            opened.append(output.sink.open(spark))
-    _check_folders(outputs, opened)
-    for output, sink in zip(outputs, opened, strict=True):
-        with _asked_for_by(output):
-            sink.check(output.df.schema)
+    opened: list[SinkJob] = []
+    try:
+        for output in outputs:
+            with _asked_for_by(output):
+                opened.append(output.sink.open(spark))
+        _check_folders(outputs, opened)
+        for output, sink in zip(outputs, opened, strict=True):
+            with _asked_for_by(output):
+                sink.check(output.df.schema)
+    except BaseException:
+        abort_sinks(opened)
+        raise
     return opened
+
+
+def abort_sinks(opened: Sequence[SinkJob]) -> None:
+    """Abort sinks whose job does not start; what one of them raises is logged."""
+    for sink in opened:
+        try:
+            sink.abort()
+        except Exception as error:  # noqa: BLE001 - sinks of users raise errors of their own
+            log.warning("a sink of a job that did not start could not be aborted: %s", first_line(error))
 
 
 def _check_folders(outputs: Sequence[Output], opened: Sequence[SinkJob]) -> None:

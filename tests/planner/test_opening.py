@@ -1,0 +1,87 @@
+"""Sinks of jobs that do not start, and jobs whose event log cannot be made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import Environment
+from penstock.connectors.base import Sink, SinkJob
+from penstock.errors import SinkError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Recorded(Sink):
+    """A sink that keeps what is called, and may fail when it is opened."""
+
+    def __init__(self, calls: list[str], name: str = "recorded", error: Exception | None = None) -> None:
+        self._calls, self._name, self._error = calls, name, error
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def open(self, spark: SparkSession) -> SinkJob:
+        if self._error is not None:
+            raise self._error
+        self._calls.append(f"open {self._name}")
+        return RecordedJob(self._calls, self._name)
+
+
+class RecordedJob(SinkJob):
+    def __init__(self, calls: list[str], name: str) -> None:
+        self._calls, self._name = calls, name
+
+    def write(self, df: DataFrame) -> None:
+        self._calls.append(f"write {self._name} {df.count()}")
+
+    def commit(self) -> None:
+        self._calls.append(f"commit {self._name}")
+
+    def abort(self) -> None:
+        self._calls.append(f"abort {self._name}")
+
+
+def test_a_sink_that_was_opened_is_aborted_if_another_cannot_be(spark: SparkSession) -> None:
+    calls: list[str] = []
+    env = Environment(spark, progress=False)
+    env.write(spark.range(3), Recorded(calls))
+    env.write(spark.range(3), Recorded(calls, "silent", SinkError("the database does not answer")))
+    with pytest.raises(SinkError, match="does not answer"):
+        env.execute()
+    assert calls == ["open recorded", "abort recorded"]
+
+
+def test_an_opened_sink_is_aborted_if_the_job_cannot_be_planned(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    env = Environment(spark, progress=False)
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError("no plan")
+
+    monkeypatch.setattr(env, "_planned", fails)
+    env.write(spark.range(3), Recorded(calls))
+    with pytest.raises(RuntimeError, match="no plan"):
+        env.execute()
+    assert calls == ["open recorded", "abort recorded"]
+
+
+def test_a_job_whose_event_log_cannot_be_made_runs_all_the_same(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "logs"
+    env = Environment(spark, config={"jobmanager.archive.fs.dir": str(folder)}, progress=False)
+    (tmp_path / "logs").rmdir() if folder.exists() else None
+    folder.write_text("a file in the way")
+    calls: list[str] = []
+    env.write(spark.range(3), Recorded(calls))
+    env.execute()
+    assert calls == ["open recorded", "write recorded 3", "commit recorded"]
+    assert "has no event log, and runs without" in caplog.text
