@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -318,3 +321,41 @@ WAITS: dict[str | None, float | None] = {
 @pytest.mark.parametrize("told", WAITS)
 def test_how_long_a_service_asks_to_wait(told: str | None) -> None:
     assert seconds_to_wait(told, NOW) == WAITS[told]
+
+
+class _Endless(BaseHTTPRequestHandler):
+    """Answers with an error whose text never ends: slowly, or as fast as it can and compressed."""
+
+    is_fast = False
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(400)
+        if self.is_fast:
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        with suppress(OSError):
+            for _ in range(3_000):
+                self.wfile.write(gzip.compress(b"\0" * 1_000_000) if self.is_fast else b"x")
+                self.wfile.flush()
+                if not self.is_fast:
+                    time.sleep(0.05)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("is_fast", [False, True], ids=["dripping", "compressed"])
+def test_an_answer_without_an_end_is_read_until_the_timeout(side: Any, is_fast: bool) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Endless,), {"is_fast": is_fast}))
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    begun = time.monotonic()
+    target = replace(TARGET, url=f"http://127.0.0.1:{server.server_port}/rows", timeout=0.5)
+    try:
+        letters = sent(sender(target, side(None).place), [1])
+    finally:
+        server.shutdown()
+    assert time.monotonic() - begun < 3
+    assert [letter["status"] for letter in letters] == [400]
+    assert all(len(letter["error"]) <= 1000 for letter in letters)

@@ -23,6 +23,8 @@ _AGAIN = frozenset({408, 425, 429})
 _OWN_ERROR, _TAKEN = range(500, 600), range(200, 300)
 _SHOWN = 1000
 """Characters of an answer that are kept."""
+_MOST_RECEIVED = 1 << 16
+"""Bytes of an answer that are read: a connection is used again after an answer that was read to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,8 @@ class Attempts:
         """
         from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
-        headers = {"Content-Type": "application/json", "Idempotency-Key": key}
+        # A compressed answer could be far larger than its bytes.
+        headers = {"Content-Type": "application/json", "Idempotency-Key": key, "Accept-Encoding": "identity"}
         retrying = Retrying(
             stop=stop_after_attempt(self._target.attempts),
             wait=self._wait,
@@ -134,7 +137,9 @@ class Attempts:
             raise StoppedError
         begun = time.monotonic()
         try:
-            answer = self._client.request(self._target.method, self._target.url, content=body, headers=dict(headers))
+            method, url = self._target.method, self._target.url
+            with self._client.stream(method, url, content=body, headers=dict(headers)) as answer:
+                text = _text_of(answer, begun + self._target.timeout)
         except httpx.HTTPError as error:
             told = str(error) or type(error).__name__
             raise RefusedError(None, told, may_pass=isinstance(error, httpx.TransportError)) from error
@@ -146,8 +151,7 @@ class Attempts:
         wait = seconds_to_wait(answer.headers.get("Retry-After"), datetime.now(UTC)) if may_pass else None
         if wait is not None and wait <= self._target.longest_wait:
             driver.tell(Kind.PAUSE, wait)
-        text = answer.text or answer.reason_phrase
-        raise RefusedError(answer.status_code, text, may_pass=may_pass, wait=wait)
+        raise RefusedError(answer.status_code, text or answer.reason_phrase, may_pass=may_pass, wait=wait)
 
     def _may_pass(self, error: BaseException) -> bool:
         """Whether another attempt is worth it; a service that asks for too long a wait is not waited for."""
@@ -162,6 +166,18 @@ class Attempts:
             return problem.wait
         backoff, most = self._target.backoff, self._target.longest_wait
         return wait_exponential(multiplier=backoff, max=most)(state) + wait_random(0, backoff)(state)
+
+
+def _text_of(answer: httpx.Response, deadline: float) -> str:
+    """Return the beginning of an answer, as much of it as comes until a deadline; nothing of a compressed one."""
+    received = bytearray()
+    for chunk in answer.iter_raw():
+        received += chunk
+        if len(received) >= _MOST_RECEIVED or time.monotonic() >= deadline:
+            break
+    if answer.headers.get("Content-Encoding", "identity") != "identity":
+        return ""
+    return received.decode(answer.encoding or "utf-8", errors="replace")
 
 
 def seconds_to_wait(told: str | None, now: datetime) -> float | None:

@@ -113,9 +113,9 @@ class HttpSink(Sink):
 
     @property
     def name(self) -> str:
-        """The host and the path."""
+        """The host and the port: the path may be a secret, as that of many webhooks."""
         address = urlsplit(self.url)
-        return f"{address.hostname}{address.path}"
+        return f"{address.hostname}" if address.port is None else f"{address.hostname}:{address.port}"
 
     @property
     def place(self) -> str | None:
