@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock import Environment
 from penstock.config.options import SOURCES_TIMEOUT
 from penstock.connectors.base import ScanContext
 from penstock.connectors.delta import DeltaSource
+from penstock.connectors.jdbc.sink import JdbcSink
 from penstock.connectors.object_store import ObjectStoreSource
 from penstock.connectors.timeouts import answered, timeout, timeout_of
-from penstock.errors import SourceError, SourceTimeoutError
+from penstock.errors import SinkError, SourceError, SourceTimeoutError
 from penstock.threads import works
 from tests.services import free_port
 from tests.silence import Silent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
 
 
 KEYS = {"access_key": "a", "secret_key": "b", "scheme": "http", "region": "us-east-1"}
@@ -108,3 +112,26 @@ def test_the_timeout_of_a_block_holds_in_it_alone() -> None:
         thread.join()
     assert others == [default]
     assert timeout() == default
+
+
+DATABASES = {
+    "PostgreSQL": ("jdbc:postgresql://127.0.0.1:{}/shop", "org.postgresql.Driver"),
+    "MariaDB": ("jdbc:mysql://127.0.0.1:{}/shop?permitMysqlScheme", "org.mariadb.jdbc.Driver"),
+}
+
+
+@pytest.mark.parametrize("database", DATABASES)
+def test_a_database_that_never_answers_does_not_hang_a_job_that_writes(
+    spark: SparkSession, silent: Any, database: str
+) -> None:
+    url, driver = DATABASES[database]
+    env = Environment(spark, config={"sources.timeout": "1 s"}, progress=False)
+    env.write(
+        spark.range(3), JdbcSink(url.format(silent.port), "orders", {"user": "me", "password": "x", "driver": driver})
+    )
+    started = time.monotonic()
+    with pytest.raises(SinkError, match="cannot be written") as error:
+        env.execute()
+    assert time.monotonic() - started < 30
+    assert silent.connections
+    assert "answers within 1 seconds (sources.timeout)" in str(error.value)

@@ -14,6 +14,7 @@ from penstock.commit.owner import tag_is_alive
 from penstock.commit.trust import check_pointed, warn_of
 from penstock.connectors.extras import given_for
 from penstock.connectors.jdbc.source import dialect_of
+from penstock.connectors.timeouts import timeout
 from penstock.errors import CommitError, UntrustedJournalError
 from penstock.spark.jdbc import JdbcTarget
 
@@ -126,9 +127,10 @@ def recover_table(access: Access, database: str, address: str, table: str) -> No
     """Recover the commits that a dead process has left half-way at a table; called before it is written again."""
     dialect = dialect_of(database)
     assert dialect is not None
-    target = JdbcTarget(access.bridge, {"dbtable": table, **given_for(access, address)})
+    options = {"dbtable": table, **given_for(access, address)}
+    target = JdbcTarget(access.bridge, options)
     try:
-        with target.connect() as connection:
+        with JdbcTarget(access.bridge, {**dialect.asking_waits(timeout()), **options}).connect() as connection:
             if not dialect.has_table(connection, _JOURNALS):
                 return
             asked = f"SELECT DISTINCT journal FROM {_JOURNALS} WHERE target = ?"

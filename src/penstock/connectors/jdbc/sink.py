@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.arguments import check_settings, check_table, check_text, columns_of
+from penstock.config.options import SOURCES_TIMEOUT
 from penstock.connectors.base import Sink, SinkJob, TargetOptions, already_written, checked_parallelism
 from penstock.connectors.extras import without_secrets
 from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc, address_of_user
@@ -17,6 +18,7 @@ from penstock.connectors.jdbc.dialect import share_of
 from penstock.connectors.jdbc.ledger import check_ledger, has_token, keeps_tokens_apart, recover_table
 from penstock.connectors.jdbc.source import dialect_of, located, masked
 from penstock.connectors.table_schema import TableColumns
+from penstock.connectors.timeouts import timeout
 from penstock.errors import SinkError
 from penstock.spark.jdbc import JdbcTarget
 from penstock.spark.jvm import Bridge, root_cause
@@ -129,13 +131,15 @@ class JdbcSink(Sink):
         dialect = dialect_of(self.url)
         assert dialect is not None
         target = JdbcTarget(Bridge(spark), {**self.properties, "url": self.url, "dbtable": self.table})
+        patience = {**dialect.asking_waits(timeout()), **self.properties}  # of the questions below, not of the commit
         try:
-            connection = target.connect()
+            connection = JdbcTarget(Bridge(spark), {**patience, "url": self.url, "dbtable": self.table}).connect()
         except Exception as error:
             raise SinkError(
                 f"table {self.table} of {masked(self.url)} cannot be written",
                 cause=masked(root_cause(error)),
-                hint="check the URL, user and password, and that spark.jars holds the driver",
+                hint="check the URL, user and password, that spark.jars holds the driver, and that the database "
+                f"answers within {timeout():g} seconds ({SOURCES_TIMEOUT.key})",
             ) from error
         with connection:
             exists = dialect.has_table(connection, self.table)
