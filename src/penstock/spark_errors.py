@@ -92,17 +92,18 @@ def _is_machinery(file: str, line: int) -> bool:
 
 _AWAITED = "Exception thrown in awaitResult"
 _CAUSES = re.compile(r"^Caused by: (.+(?:\n(?!\s+at |\s+\.\.\. |Caused by: ).+)*)", re.MULTILINE)
+_WITH_CONDITION = re.compile(r"[\w.$]+: \[[A-Z0-9_]+(?:\.[A-Z0-9_]+)*\]")
 
 
 def without_stack(text: str) -> str:
     """Return the message of a Java exception's text without its stack.
 
-    Spark waits for subqueries and broadcasts in other threads. The exception that says so is replaced by its cause,
-    which has the condition of the error.
+    Spark waits for subqueries and broadcasts in other threads. The exception that says so is replaced by the first of
+    its causes that has a condition, or else by the last.
     """
     message = text.split("\n\tat ", maxsplit=1)[0].strip()
-    causes = _CAUSES.findall(text) if _AWAITED in message else []
-    return causes[-1].strip() if causes else message
+    causes: list[str] = [cause.strip() for cause in _CAUSES.findall(text)] if _AWAITED in message else []
+    return next((cause for cause in causes if _WITH_CONDITION.match(cause)), [message, *causes][-1])
 
 
 def is_full_disk(error: BaseException) -> bool:

@@ -89,7 +89,7 @@ FLAGS = {
     "history list": {"--output-format", "--conf", "--verbose", "--history"},
     "history show": {"--output-format", "--conf", "--verbose", "--history"},
     "options": {"--output-format"},
-    "recover": {"--output-format", "--conf", "--verbose", "--apply", "--properties"},
+    "recover": {"--output-format", "--conf", "--verbose", "--apply", "--trust", "--properties"},
     "run": SPARK | PAGE | {"--output-format", "--quiet", "--history"},
     "shell": SPARK | {"--table", "--ui"},
     "sql": SPARK | PAGE | {"--output-format", "--table", "--limit", "--output"},

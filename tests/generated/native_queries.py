@@ -21,7 +21,7 @@ SETTINGS = {
     "spark.sql.parquet.datetimeRebaseModeInRead": (0.05, ["LEGACY", "EXCEPTION"]),
     "spark.sql.parquet.aggregatePushdown": (0.03, ["true"]),
     "spark.sql.parquet.mergeSchema": (0.03, ["true"]),
-    "spark.sql.files.ignoreCorruptFiles": (0.04, ["true"]),
+    "spark.sql.files.ignoreCorruptFiles": (0.02, ["true"]),
     "spark.sql.decimalOperations.allowPrecisionLoss": (0.04, ["false"]),
     "spark.sql.caseSensitive": (0.03, ["true"]),
     "spark.sql.adaptive.enabled": (0.04, ["false"]),

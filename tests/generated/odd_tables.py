@@ -27,7 +27,7 @@ NAMES = [
         "scan_0",
         "input_0",
     ],
-    *["result_0", "build_0", "keys_0", "side_0", "file_row_number", "filename", "file_index", "rowid", "nothing", "c0"],
+    *["result_0", "build_0", "keys_0", "side_0", "rowid", "nothing", "c0"],
     *[
         "c1",
         "c12",
@@ -47,6 +47,8 @@ NAMES = [
         "*",
     ],
 ]
+RESERVED = ["file_row_number", "filename", "file_index"]
+"""Names of columns that DuckDB adds, so that it renames those of the file."""
 CASES = [["a", "A", "a_1"], ["A", "a", "A_1"], ["a", "A", "A_1", "a_1"], ["é", "É", "é_1"], ["b", "B", "b_1", "b_2"]]
 """Names of which DuckDB renames some."""
 USUAL = ["i8", "i16", "i32", "i64", "d5", "d15", "date", "text", "bool", "i32", "i64", "text", "d15", "i16", "date"]
@@ -106,9 +108,11 @@ class OddTable:
 
 def odd_table(rng: random.Random, *, small: bool = False) -> OddTable:
     """Draw a table, with each trap now and then."""
-    names = rng.sample(NAMES, len(NAMES)) if rng.random() < 0.35 else [f"k{n}" for n in range(40)]
+    names = rng.sample(NAMES, len(NAMES)) if rng.random() < 0.25 else [f"k{n}" for n in range(40)]
     settings: dict[str, str] = {}
-    cases = rng.choice(CASES) if rng.random() < 0.12 else []
+    if rng.random() < 0.05:
+        names.insert(0, rng.choice(RESERVED))
+    cases = rng.choice(CASES) if rng.random() < 0.06 else []
     unique = list(cases)
     for name in names:
         if name.lower() not in {one.lower() for one in unique}:
@@ -125,7 +129,7 @@ def odd_table(rng: random.Random, *, small: bool = False) -> OddTable:
     rows = rng.choice([6, 24, 12]) if small else rng.choice([40, 80, 200])
     files = [_file(rng, writer, rows) for _ in range(rng.choice([1, 1, 2] if small else [1, 2, 3]))]
     odd = _unlike(rng, files)
-    folders, places = _folders(rng) if rng.random() < 0.15 else ([], [])
+    folders, places = _folders(rng) if rng.random() < 0.12 else ([], [])
     if folders:
         files = [f"{file} in={place}" for file in files for place in places][: max(len(places), 3)]
     schema = [f"{quoted(name)} {KINDS[kind][1]}" for kind, name in zip(kinds, unique, strict=False)]
@@ -178,7 +182,7 @@ def _file(rng: random.Random, writer: str, rows: int) -> str:
     perhaps(0.5, *(f"codec={codec}" for codec in codecs or ["snappy"]))
     if writer == "arrow":
         perhaps(0.35, "groups=3", "groups=2", "groups=7")
-        perhaps(0.25, *(f"encoding={one}" for one in ("delta", "lengths", "split", "plain")))
+        perhaps(0.1, *(f"encoding={one}" for one in ("delta", "lengths", "split", "plain")))
         perhaps(0.2, "version=1.0", "version=2.4")
         for share, word in ((0.3, "page=2.0"), (0.1, "nostats"), (0.1, "index"), (0.1, "intdec"), (0.1, "noschema")):
             perhaps(share, word)
@@ -191,7 +195,7 @@ def _file(rng: random.Random, writer: str, rows: int) -> str:
 
 def _unlike(rng: random.Random, files: list[str]) -> bool:
     """Let a file be unlike the others, or broken, now and then; return whether the table needs a schema of the user's."""
-    if rng.random() > 0.15:
+    if rng.random() > 0.1:
         return "codec=brotli" in " ".join(files)
     number = rng.randrange(len(files))
     words = [f"drop={rng.randrange(20)}", f"other={rng.randrange(20)}", "swap", "upper", "cut", "garbage", "nothing"]

@@ -39,7 +39,7 @@ def tell(output: Output, program: Program) -> None:
         output.note(
             f"What was decided for {rest}: run with --history DIR, then `penstock history show --history DIR ID`"
         )
-    left = left_to_spark(program.counts)
+    left = left_to_spark(program.left)
     if left:
         output.note(left)
 

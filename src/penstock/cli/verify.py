@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.flags import SPARK, Flag, program_command, takes, takes_program
 from penstock.cli.output import JsonOutput, Output
-from penstock.extension.account import TAKEN
 from penstock.shadow.comparison import REPORTS, Engine, Verdict
 from penstock.units import show_count
 
@@ -56,7 +55,7 @@ def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
                 if left.code:  # exit code 0 says nothing about the rows
                     raise
             finally:
-                _report(output, REPORTS, program.counts)
+                _report(output, REPORTS, program.left)
         comparisons = [comparison for report in REPORTS for comparison in report.comparisons]
         if any(report.differences for report in REPORTS):
             raise SystemExit(1)
@@ -64,19 +63,18 @@ def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
             raise SystemExit(NOTHING)
 
 
-def _report(output: Output, reports: Iterable[ShadowReport], planned: Mapping[str, int]) -> None:
+def _report(output: Output, reports: Iterable[ShadowReport], of_spark: Mapping[str, int]) -> None:
     """Print the comparisons, and what Spark computed itself.
 
     Parameters
     ----------
     output, reports
         The output, and what was compared.
-    planned
-        How many queries Penstock computed or left to Spark, by the reason.
+    of_spark
+        How many queries Spark ran itself, by reason.
     """
     compared = [report for report in reports if report.comparisons]
     comparisons = [comparison for report in compared for comparison in report.comparisons]
-    of_spark = {why: count for why, count in planned.items() if why != TAKEN}
     if all(comparison.verdict is Verdict.BY_SPARK for comparison in comparisons):
         if of_spark or comparisons:
             why = "Spark runs all queries of the program itself"

@@ -55,9 +55,8 @@ class QuerySummary:
         return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, decided, statement)
 
 
-def left_to_spark(counts: Mapping[str, int]) -> str:
+def left_to_spark(left: Mapping[str, int]) -> str:
     """Return how many queries Spark ran itself, and why; empty if there was none."""
-    left = {why: count for why, count in counts.items() if why != TAKEN}
     if not left:
         return ""
     reasons = ", ".join(f"{count:,} {why}" for why, count in sorted(left.items(), key=lambda one: -one[1]))

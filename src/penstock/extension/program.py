@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from penstock.extension.account import QuerySummary
+from penstock.extension.account import TAKEN, QuerySummary
 from penstock.extension.sessions import install
 from penstock.spark import query_hook
 from penstock.spark.jvm import Bridge, is_classic
@@ -62,6 +62,11 @@ class Program:
     def counts(self) -> dict[str, int]:
         """How many queries were planned for Penstock, and how many Spark ran itself, by reason."""
         return {} if self._bridge is None else query_hook.counts(self._bridge)
+
+    @property
+    def left(self) -> dict[str, int]:
+        """How many queries Spark ran itself, by reason."""
+        return {why: count for why, count in self.counts.items() if why != TAKEN}
 
 
 @contextmanager

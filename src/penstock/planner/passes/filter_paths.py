@@ -162,6 +162,8 @@ class FilterFinder:
         self, node: LogicalNode, ids: Ids, above: tuple[FilterTarget, ...], *, moves: bool = True
     ) -> Iterator[tuple[FilterTarget, ...]]:
         """Return the targets of every path from an operator down, the lowest first."""
+        if not node.children and _has_decimal_folders(node, ids):
+            return
         targets = above
         if node in self._node_of:
             targets = (FilterTarget(self._node_of[node], node, ids), *above)
@@ -230,6 +232,16 @@ class FilterFinder:
                 return None
             node = found
         return self._node_of.get(self._draft.same_leaf.get(node, node))
+
+
+def _has_decimal_folders(leaf: LogicalNode, ids: Ids) -> bool:
+    """Whether one of some columns is a decimal that the names of folders tell.
+
+    With a schema of the user's, Spark compares the number as the name has it where it chooses folders, and its digits
+    at the column's scale in the rows: of ``p=1.5`` as ``decimal(38,10)`` these are 1.5 and 0.0000000015.
+    """
+    columns = leaf.expressions(ids) if leaf.partition_columns else ()
+    return catalyst.is_partitioned_by(leaf, [column for column in columns if column.type.startswith("decimal(")])
 
 
 def _comparable(left: JoinKey, right: JoinKey) -> bool:

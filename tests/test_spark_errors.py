@@ -1,0 +1,31 @@
+"""What an error says without its stack."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.spark_errors import without_stack
+
+AWAITED = "org.apache.spark.SparkException: Exception thrown in awaitResult: \n\tat org.apache.spark.util.ThreadUtils"
+CONDITION = "org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading a file"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("java.lang.RuntimeException: no\n\tat a.B", "java.lang.RuntimeException: no"),
+        (f"{CONDITION}\n\tat a.B\nCaused by: java.lang.RuntimeException: no\n\tat a.B", CONDITION),
+        (
+            f"{AWAITED}\nCaused by: {CONDITION}\n\tat a.B\nCaused by: java.lang.RuntimeException: no\n\tat a.B",
+            CONDITION,
+        ),
+        (
+            f"{AWAITED}\nCaused by: a.Wait: x\n\tat a.B\nCaused by: a.E: two\nlines\n\tat a.B\n\t... 9 more",
+            "a.E: two\nlines",
+        ),
+        (AWAITED, "org.apache.spark.SparkException: Exception thrown in awaitResult:"),
+    ],
+    ids=["no cause", "condition", "awaited, with a condition", "awaited", "awaited for nothing"],
+)
+def test_the_first_cause_with_a_condition(text: str, expected: str) -> None:
+    assert without_stack(text) == expected
