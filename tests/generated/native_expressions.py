@@ -117,7 +117,7 @@ class Source:
         column = self.column(*KEYS)
         kind = self.columns[column]
         operator = rng.choice(["=", "<", "<=", ">", ">=", "<>", "<=>"])
-        value = self.scalar(kind) if rng.random() < 0.4 else None
+        value = self.scalar(kind) if rng.random() < (0.1 if kind == "date" else 0.4) else None
         if value is None:
             value = self.literal(kind)
         # Spark's own explanation of a plan fails where a subquery and a literal of these types stand in a list.
@@ -148,7 +148,7 @@ class Source:
         draw = self.rng.random()
         if draw < 0.15:
             return self.listed()
-        if draw < 0.22:
+        if draw < 0.2:
             return self.day()
         if draw < 0.5:
             return self.deep("boolean", 2)

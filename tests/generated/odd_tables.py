@@ -27,7 +27,7 @@ NAMES = [
         "scan_0",
         "input_0",
     ],
-    *["result_0", "build_0", "keys_0", "side_0", "rowid", "nothing", "c0"],
+    *["result_0", "build_0", "keys_0", "side_0", "nothing", "c0"],
     *[
         "c1",
         "c12",
@@ -47,17 +47,19 @@ NAMES = [
         "*",
     ],
 ]
-RESERVED = ["file_row_number", "filename", "file_index"]
+RESERVED = ["rowid", "file_row_number", "filename", "file_index"]
 """Names of columns that DuckDB adds, so that it renames those of the file."""
 CASES = [["a", "A", "a_1"], ["A", "a", "A_1"], ["a", "A", "A_1", "a_1"], ["é", "É", "é_1"], ["b", "B", "b_1", "b_2"]]
 """Names of which DuckDB renames some."""
 USUAL = ["i8", "i16", "i32", "i64", "d5", "d15", "date", "text", "bool", "i32", "i64", "text", "d15", "i16", "date"]
 UNUSUAL = ["u8", "u16", "u32", "u64", "f32", "f64", "d18", "d38", "d380", "dict"]
 NEIGHBOURS = ["list", "struct", "null", "ts", "ntz", "bytes", "f64"]
-CODECS = ["none", "snappy", "gzip", "zstd", "lz4", "brotli"]
+CODECS = ["none", "snappy", "gzip", "zstd"]
+OTHER_CODECS = ["lz4", "lz4", "brotli"]
+"""Codecs that one of both engines cannot read, or reads otherwise."""
 FOLDER_TYPES = {
     "decimal(10,2)": ["1.5", "1.50", "01", "-0", "99999999.99", "1e2", "1.005", "__HIVE_DEFAULT_PARTITION__"],
-    "decimal(5,1)": ["1.55", "2", "1000", "-1.5", "2.25"],
+    "decimal(5,1)": ["1.5", "2.5", "-1.5", "1.55", "2", "1000"],
     "decimal(38,10)": ["1.5", "123456789", "-7", "0.00000000015"],
     "int": ["1", "01", "-1", "+1", "2147483647", "__HIVE_DEFAULT_PARTITION__"],
     "bigint": ["1", "007", "9223372036854775807", "-9223372036854775808"],
@@ -177,12 +179,12 @@ def _file(rng: random.Random, writer: str, rows: int) -> str:
         if rng.random() < share:
             words.append(rng.choice(more))
 
-    codecs = CODECS[:-1] if rng.random() < 0.98 else CODECS[-1:]
+    codecs = CODECS if rng.random() < 0.97 else OTHER_CODECS
     codecs = [codec for codec in codecs if writer == "arrow" or codec not in {"none", "lz4"}]
     perhaps(0.5, *(f"codec={codec}" for codec in codecs or ["snappy"]))
     if writer == "arrow":
         perhaps(0.35, "groups=3", "groups=2", "groups=7")
-        perhaps(0.1, *(f"encoding={one}" for one in ("delta", "lengths", "split", "plain")))
+        perhaps(0.05, *(f"encoding={one}" for one in ("delta", "lengths", "split", "plain")))
         perhaps(0.2, "version=1.0", "version=2.4")
         for share, word in ((0.3, "page=2.0"), (0.1, "nostats"), (0.1, "index"), (0.1, "intdec"), (0.1, "noschema")):
             perhaps(share, word)
