@@ -223,6 +223,45 @@ def test_sources_of_ones_own(
         assert [c.parallelism_inference_upper_bound for c in source.asked] == [10] * is_asked
 
 
+@pytest.mark.parametrize(
+    ("parallelism", "number", "most", "expected", "is_asked"),
+    [
+        (None, None, 3, 3, True),
+        (None, None, 9, 5, True),
+        (None, 7, None, 7, False),
+        (None, 2, 4, 2, False),
+        (2, None, 4, 2, False),
+        (2, 7, None, 7, False),
+        (6, None, 4, 4, True),
+    ],
+)
+@pytest.mark.parametrize("way", ["source", "projection", "filter", "bounded twice"])
+def test_a_number_or_bound_above_a_source_of_ones_own(
+    make_env: Callable[..., Environment],
+    way: str,
+    parallelism: int | None,
+    number: int | None,
+    most: int | None,
+    expected: int,
+    is_asked: bool,
+) -> None:
+    """Spark's optimiser drops an exchange below another one, and with it what was said there."""
+    env, source = make_env(), Rows(5)
+    df = env.read(source, parallelism=parallelism)
+    df = {
+        "source": lambda: df,
+        "projection": lambda: df.selectExpr("id", "id + 1 as more"),
+        "filter": lambda: df.where("id % 2 = 0"),
+        "bounded twice": lambda: with_parallelism(df, max_parallelism=20, name="below"),
+    }[way]()
+    result = with_parallelism(df, number, max_parallelism=most, name="here")
+    assert_as_plain_spark(env, result)
+    assert env.count(result) == (500 if way == "filter" else 1000)
+    (first,) = [e for e in env.last_job.vertices if "here" in e.vertex.name]
+    assert (first.parallelism, first.tasks) == (expected, expected)
+    assert bool(source.asked) is is_asked
+
+
 def test_a_slow_source_blocks_nobody_else(env: Environment, spark: SparkSession, orders: Any) -> None:
     """A vertex of another source runs to its end while one is still thinking."""
     release = threading.Event()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED, ADAPTIVE_PARTITIONER_MAX_TRAVERSE
@@ -94,6 +94,21 @@ class PlanHint:
     max_parallelism: int | None = None
     location: SourceLine | None = None
 
+    def above(self, inner: PlanHint) -> PlanHint:
+        """Return the hint with what another hint for the same tasks says; where both say something, this one holds."""
+        most = least(self.max_parallelism, inner.max_parallelism)
+        number = self.parallelism or inner.parallelism
+        if self.parallelism is None and number is not None and most is not None and number > most:
+            number = None
+        return replace(
+            self,
+            parallelism=number,
+            name=self.name or inner.name,
+            source=self.source or inner.source,
+            static=self.static or inner.static,
+            max_parallelism=most,
+        )
+
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Stage:
@@ -115,6 +130,11 @@ class Stage:
     with_options: Callable[[Configuration], Callable[[DataFrame], DataFrame] | None] | None = None
 
 
+def least(*bounds: int | None) -> int | None:
+    """Return the smallest of the bounds that there are."""
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
 def with_hint(df: DataFrame, hint: PlanHint, partitions: int | None = None) -> DataFrame:
     """Return a DataFrame whose plan carries a hint at this place; it is kept as long as a plan has it.
 
@@ -123,6 +143,9 @@ def with_hint(df: DataFrame, hint: PlanHint, partitions: int | None = None) -> D
     partitions
         The number of partitions in plain Spark; None for as many as Spark makes of 64 MiB.
     """
+    below = dataframes.hint_below(df) if hint.exchange is None else None
+    if isinstance(below, PlanHint) and below.exchange is None:
+        hint = hint.above(below)
     return dataframes.add_hint(df, hint, partitions)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark import answers
-from penstock.spark.jvm import LOGICAL, Bridge, option
+from penstock.spark.jvm import LOGICAL, Bridge, class_name, option
 from penstock.spark.lifetimes import KeptByPlans
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ _numbers = itertools.count(1)
 _HINTS: KeptByPlans[object] = KeptByPlans()
 HINT_SIZES = (64 << 20, (64 << 20) + (1 << 24))
 """Between which two advisory sizes an exchange carries a hint; nobody would write one of them."""
-
-
+_PASSED = frozenset({"Project", "Filter", "SubqueryAlias"})
+"""Operators that Spark's optimiser moves below an exchange."""
 _SHOWN = 20
 """Characters of a value that ``DataFrame.show`` prints."""
 
@@ -103,6 +103,16 @@ def add_hint(df: DataFrame, what: object, partitions: int | None = None) -> Data
 def hint_at(number: int) -> object | None:
     """Return what was said at a place, None if no plan of this process has that number."""
     return _HINTS.get(number)
+
+
+def hint_below(df: DataFrame) -> object | None:
+    """Return what the nearest hint below projections and filters says: Spark's optimiser drops it below another one."""
+    plan = df._jdf.queryExecution().analyzed()
+    while class_name(plan) in _PASSED:
+        plan = plan.child()
+    is_rebalance = class_name(plan) == "RebalancePartitions"
+    number = _number(option(plan.optAdvisoryPartitionSize())) if is_rebalance else None
+    return None if number is None else hint_at(number)
 
 
 def hint_number(plan: LogicalPlan) -> int | None:

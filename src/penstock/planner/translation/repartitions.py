@@ -13,7 +13,7 @@ from penstock.graph.partitioner import (
     PulledRebalancePartitioner,
     RangePartitioner,
 )
-from penstock.plan_hints import PlanHint, lookup
+from penstock.plan_hints import PlanHint, least, lookup
 from penstock.planner.distribution import NOT_KNOWN, Distribution
 from penstock.planner.draft import Note, TranslatedNode
 from penstock.planner.plan import NodePlan, WriteKind
@@ -27,6 +27,7 @@ from penstock.spark.jobs import cluster_cores, most_cores
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.connectors.base import Source
     from penstock.planner.translation.translator import Translator
     from penstock.spark.expressions import Expression
     from penstock.spark.plans import LogicalNode
@@ -99,25 +100,27 @@ def _translate_hint(translator: Translator, node: LogicalNode, hint: PlanHint) -
     """Drop a hint, and give what it says to the operator below."""
     child = leaf = node.children[0]
     builder = translator.builder
+    changes: dict[str, Any] = {"location": hint.location}
+    if hint.name:
+        changes["name"] = hint.name
     if hint.source is not None:
-        while leaf.name in NARROW:
+        while leaf.name in NARROW or _source_of(leaf) is hint.source:
             leaf = leaf.children[0]
         if not leaf.children:
-            translator.source_hints[leaf] = hint
-            return translator.translate(child)
+            translator.source_hints.setdefault(leaf, hint)  # one above it holds
+            inner = translator.translate(child)
+            builder.give(inner.node_id, max_parallelism=hint.max_parallelism, **changes)
+            return inner
         why = "its DataFrame is more than a scan, so it has no tasks of its own"
         builder.notes.append(Note(hint.source.name, "not inferred", why))
     inner = translator.translate(child)
     if hint.exchange is not None:
         return _deal_out(translator, inner, child, hint)
-    changes: dict[str, Any] = {"location": hint.location}
-    if hint.name:
-        changes["name"] = hint.name
     number, most = hint.parallelism, hint.max_parallelism
     can_be_given = number is None or builder.can_be_given(inner.node_id, number)
     if can_be_given and (most is None or builder.can_be_bounded(inner.node_id, most)):
         known = builder.nodes[inner.node_id]
-        said = {"parallelism": number or known.parallelism, "max_parallelism": _least(most, known.max_parallelism)}
+        said = {"parallelism": number or known.parallelism, "max_parallelism": least(most, known.max_parallelism)}
         builder.give(inner.node_id, **said, **changes)
         return inner
     wanted = str(number) if number is not None else f"at most {most}"
@@ -132,9 +135,10 @@ def _translate_hint(translator: Translator, node: LogicalNode, hint: PlanHint) -
     return TranslatedNode(node_id)
 
 
-def _least(*bounds: int | None) -> int | None:
-    """Return the smallest of the bounds that there are."""
-    return min((bound for bound in bounds if bound is not None), default=None)
+def _source_of(node: LogicalNode) -> Source | None:
+    """Return the source that a hint is about, None of other operators."""
+    number = hint_number(node) if node.name == "RebalancePartitions" else None
+    return None if number is None else lookup(number).source
 
 
 def _deal_out(translator: Translator, inner: TranslatedNode, child: LogicalNode, hint: PlanHint) -> TranslatedNode:
