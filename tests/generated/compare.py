@@ -42,7 +42,8 @@ class Outcome:
         if self.hung:
             return "no end"
         if self.error:
-            return f"error {self.error}: {self.text[:300]} {self.causes}"
+            text = self.text if len(self.text) < 900 else f"{self.text[:300]} ... {self.text[-600:]}"
+            return f"error {self.error}: {text} {self.causes}"
         return "; ".join(f"{len(rows)} rows {rows[:3]}" for rows in self.rows)
 
 

@@ -534,14 +534,16 @@ def test_a_worker_that_dies(spark: SparkSession, env: Environment, monkeypatch: 
 
 
 @pytest.mark.usefixtures("rows")
-def test_no_memory(spark: SparkSession, env: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_no_memory(spark: SparkSession, env: Environment, monkeypatch: pytest.MonkeyPatch, adaptive: str) -> None:
     def tiny(*given: object) -> NativeQueryStep:
         sql, results, columns, tables, _, threads = given
         return NativeQueryStep(sql, results, columns, tables, 1, threads)  # type: ignore[arg-type]
 
     monkeypatch.setattr(native_query, "NativeQueryStep", tiny)
-    df = spark.sql("SELECT i8, s, count(*) FROM t GROUP BY i8, s")
-    assert_same_rows(env.collect(df), df.collect())
+    with with_settings(spark, {"spark.sql.adaptive.enabled": adaptive}):
+        df = spark.sql("SELECT i8, s, count(*) FROM t GROUP BY i8, s")
+        assert_same_rows(env.collect(df), df.collect())
     assert choices(env) == [("DuckDB, in one task", "Spark computes it")]
 
 

@@ -22,9 +22,11 @@ from penstock.spark.fragment import rdd_leaf
 from penstock.spark.logical_plan import LogicalPlan
 from penstock.spark.native_failures import failed_before, remember, why_failed
 from penstock.spark.native_operators import mapped, sent_columns
+from penstock.spark.settings import change_settings
 from penstock.spark.whole import spark_rows
 
 if TYPE_CHECKING:
+    from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
 
 log = logging.getLogger("penstock.native")
@@ -162,7 +164,7 @@ def _computed(
     is_checked: bool = False,
 ) -> Any:
     """Compute a part; return its rows, which lie ready, as a leaf. One task reads them, of so many bytes at most."""
-    session = bridge.session
+    session = _with_stages(bridge)
     step = NativeQueryStep(part.sql, part.results, part.columns, part.tables, memory, threads)
     made = mapped(bridge.spark.range(0, 1, 1, 1), step, sent_columns(part.columns))
     rows = bridge.helper("NativeQueries").withOutput(made, place.output)
@@ -180,6 +182,15 @@ def _computed(
     layout = exchange.shareable(told)
     leaf = rdd_leaf(session, place.output, rows, layout=layout, statistics=result.statistics)
     return leaf._handle
+
+
+def _with_stages(bridge: Bridge) -> Session:
+    """Return a session whose plans run stage by stage: the user's, or a clone where it runs without AQE."""
+    if bridge.spark.conf.get("spark.sql.adaptive.enabled") != "false":
+        return bridge.session
+    session = bridge.session.clone()
+    change_settings(session, {"spark.sql.adaptive.enabled": "true"})
+    return session
 
 
 def _part(facts: dict[str, Any]) -> NativeQueryPart:
