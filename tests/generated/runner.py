@@ -18,7 +18,7 @@ from penstock.errors import JobCancelledError
 from tests.generated import sinks
 from tests.generated.code import Spec, code_of
 from tests.generated.compare import Outcome, causes_of, condition_of, difference
-from tests.generated.modes import MODES
+from tests.generated.modes import FILTERING, MODES
 from tests.generated.tables import Tables
 from tests.native.bounds import all_that_can_be
 
@@ -129,7 +129,12 @@ class Runner:
             found: list[Difference] = []
             stuck, native = False, 0
             for mode in spec["modes"]:
-                outcome, stuck = self.penstock(spec, frames, MODES[mode] if isinstance(mode, str) else mode, limit)
+                config = MODES[mode] if isinstance(mode, str) else mode
+                if expected.error.startswith(
+                    "FAILED_READ_FILE"
+                ):  # a filter may leave out a damaged file, as Spark's may
+                    config = {**config, f"{FILTERING}.enabled": False}
+                outcome, stuck = self.penstock(spec, frames, config, limit)
                 native += outcome.is_native
                 kind = difference(expected, outcome)
                 if kind:
