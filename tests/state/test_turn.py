@@ -127,7 +127,7 @@ def test_a_checkpoint_that_cannot_be_written_to_is_said_in_words(
     for module in ("state.checkpoint", "commit.claims", "commit.lease"):
         monkeypatch.setattr(f"penstock.{module}.Folder", LocalFolder)
 
-    def full(*_: Any) -> bool:
+    def full(*_: Any, **__: Any) -> bool:
         raise OSError(28, "No space left on device")
 
     for name in ("metadata", "offsets", "commits"):
