@@ -17,7 +17,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 # From the bottom to the top: a room may import itself and what stands before it.
 LEVELS = [
     {"errors", "units", "hashing", "masking", "threads", "addresses"},
-    {"tables", "estimates", "told"},
+    {"tables", "estimates", "told", "log_masking"},
     {"location", "decisions", "summary", "config"},
     {"arguments"},
     {"native"},
@@ -78,6 +78,7 @@ PURE = (
     "rebalance/protocol",
     "hashing",
     "masking",
+    "log_masking",
     "addresses",
     "native",
     "state/key_groups",
