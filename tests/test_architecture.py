@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "penstock"
 MODULES = sorted(SOURCE.rglob("*.py"))
 # From the bottom to the top: a room may import itself and what stands before it.
 LEVELS = [
-    {"errors", "units", "hashing", "masking", "threads", "addresses"},
+    {"errors", "units", "hashing", "masking", "threads", "addresses", "handshakes"},
     {"tables", "estimates", "told", "log_masking"},
     {"location", "decisions", "summary", "config"},
     {"arguments"},
@@ -80,6 +80,7 @@ PURE = (
     "masking",
     "log_masking",
     "addresses",
+    "handshakes",
     "native",
     "state/key_groups",
     "state/assignment",
