@@ -16,8 +16,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "penstock"
 MODULES = sorted(SOURCE.rglob("*.py"))
 # From the bottom to the top: a room may import itself and what stands before it.
 LEVELS = [
-    {"errors", "units", "hashing", "masking", "threads", "addresses"},
-    {"tables", "estimates", "told"},
+    {"errors", "units", "hashing", "masking", "threads", "addresses", "handshakes"},
+    {"tables", "estimates", "told", "log_masking"},
     {"location", "decisions", "summary", "config"},
     {"arguments"},
     {"native"},
@@ -78,7 +78,9 @@ PURE = (
     "rebalance/protocol",
     "hashing",
     "masking",
+    "log_masking",
     "addresses",
+    "handshakes",
     "native",
     "state/key_groups",
     "state/assignment",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from penstock.log_masking import mask_logs
+
 if TYPE_CHECKING:
     from penstock.environment import Environment
     from penstock.extension import disable, enable, enabled
@@ -34,6 +36,8 @@ _HOMES = {
     "with_parallelism": "penstock.functions",
 }
 """Where the names are, which are imported when they are asked for: `penstock --help` must not wait for PySpark."""
+
+mask_logs()
 
 # A package is bound to its name when it is first imported, and never again. So `rebalance` stays the function's.
 import_module("penstock.rebalance")

@@ -69,7 +69,7 @@ def test_every_instrument_is_scraped_and_told() -> None:
 
 @pytest.mark.parametrize(("bearer", "code"), [("a token", 200), ("another", 401)])
 def test_on_an_address_that_others_reach(bearer: str, code: int) -> None:
-    app = create_app(JobStore(), "a token", open_to_others=True, metrics=PrometheusMeter())
+    app = create_app(JobStore(), "a token", address="192.0.2.1", metrics=PrometheusMeter())
     answer = TestClient(app).get("/metrics", headers={"Authorization": f"Bearer {bearer}"})
     assert answer.status_code == code
 

@@ -6,13 +6,15 @@ import asyncio
 import socket
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from penstock import handshakes
 from penstock.errors import RebalanceError
-from penstock.rebalance import rendezvous
+from penstock.rebalance import rendezvous, rendezvous_server
 from penstock.rebalance.rendezvous import Caller, Rendezvous
 from penstock.rebalance.rendezvous_server import RendezvousServer
 from penstock.rebalance.transport import Peer
@@ -193,6 +195,25 @@ def test_strangers_hold_nobody_up(place: Any, said: Any) -> None:
     assert all(answers([Task(at(place), index) for index in range(4)]))
     for stranger in strangers:
         stranger.close()
+
+
+def test_many_idle_connections_keep_no_task_out(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshakes, "LIMIT", 16)
+    with ExitStack() as stack:
+        for _ in range(40):
+            idle = stack.enter_context(socket.create_connection(("127.0.0.1", place.port)))
+            idle.recv(rendezvous.NONCE_BYTES, socket.MSG_WAITALL)
+        assert [peers for peers, _ in answers([Task(at(place), index) for index in range(4)])] == [ALL] * 4
+        assert len(place._handshakes._writers) <= 16
+
+
+def test_attempts_that_were_given_up_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous_server, "_MOST_GIVEN_UP", 4)
+    place = RendezvousServer("127.0.0.1", tenth, patience=0.05)
+    assert [Task(at(place, f"exchange {number}"), 0).answer() for number in range(10)] == [None] * 10
+    assert [key.exchange for key in place._given_up] == [f"exchange {number}" for number in range(6, 10)]
+    # A late task of a forgotten attempt does not wait for the others without end.
+    assert Task(at(place, "exchange 0"), 1).answer() is None
 
 
 def test_a_place_is_made_where_a_loop_runs() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.spark.filesystem import Folder
+from penstock.spark.filesystem import Folder, HadoopLogs
 from penstock.spark.jvm import Bridge
 from penstock.spark.ownership import Writer
 from penstock.spark.rename import exchange
@@ -67,6 +67,44 @@ def test_a_file_that_is_written_whole(folder: Any, tmp_path: Path) -> None:
     assert folder("deep/a").read() == b"3"
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["a"]
     assert abs(folder("deep/a").modified() - time.time()) < 60
+
+
+CONTENT = bytes(range(256)) * 16_384
+"""4 MiB, of which each position can be recognized."""
+READ_AHEAD = 128 * 1024
+"""More than the buffers of Hadoop's local file system."""
+
+
+@pytest.mark.parametrize("scheme", ["file", "viewfs"])
+@pytest.mark.parametrize(
+    ("start", "length"),
+    [(0, 0), (0, 1), (0, 4096), (2_000_001, 5000), (len(CONTENT) - 7, 7), (len(CONTENT) - 7, 100), (len(CONTENT), 10)],
+)
+def test_of_a_part_of_a_log_only_that_part_is_read(
+    spark: SparkSession, tmp_path: Path, scheme: str, start: int, length: int
+) -> None:
+    (tmp_path / "a.jsonl").write_bytes(CONTENT)
+    spark.conf.set("fs.viewfs.mounttable.parts.link./p", f"file://{tmp_path}")
+    try:
+        bridge = Bridge(spark)
+        logs = HadoopLogs(Folder(bridge, {"file": f"file:{tmp_path}", "viewfs": "viewfs://parts/p"}[scheme]))
+        before = bytes_read(bridge)
+        assert logs.read("a.jsonl", start, length) == CONTENT[start : start + length]
+        assert bytes_read(bridge) - before <= length + READ_AHEAD
+        assert length == 0 or start == len(CONTENT) or bytes_read(bridge) > before
+    finally:
+        spark.conf.unset("fs.viewfs.mounttable.parts.link./p")
+
+
+def test_a_part_behind_the_end_is_empty(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"short")
+    assert HadoopLogs(Folder(Bridge(spark), f"file:{tmp_path}")).read("a.jsonl", 10, 5) == b""
+
+
+def bytes_read(bridge: Bridge) -> int:
+    """Return the bytes that this JVM has read of local files through Hadoop."""
+    statistics = bridge.find("org.apache.hadoop.fs.FileSystem").getAllStatistics()
+    return sum(int(one.getBytesRead()) for one in statistics if one.getScheme() == "file")
 
 
 def test_what_cannot_be_deleted_is_an_error(folder: Any, tmp_path: Path) -> None:

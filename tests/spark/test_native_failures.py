@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,10 +17,9 @@ from penstock.native import engine
 from penstock.spark import native_failures
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
+JOB = Path(__file__).parents[1] / "jobs" / "native_failed.py"
 ONE_TASK = {"execution.batch.adaptive.whole-query-threshold": 1}
 
 
@@ -46,6 +49,22 @@ def test_what_failed_is_not_tried_again(spark: SparkSession, tmp_path: Path, cap
     assert choices[1][0] == "not in one task of DuckDB"
     assert "DuckDB failed on it before" in choices[1][1]
     assert caplog.text.count("Spark computes what DuckDB could not") == 1
+
+
+def test_a_task_that_fails_for_its_values_is_not_repeated(tmp_path: Path) -> None:
+    """On a Spark that repeats tasks, of which the driver hears a moment later: the task may have begun once more."""
+    done = subprocess.run(
+        [sys.executable, str(JOB), str(tmp_path)], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    why = "Invalid Input Error: a date that DuckDB reads as infinite"
+    ran = json.loads(done.stdout.splitlines()[-1])
+    for name, chosen in (("part", "Spark"), ("query", "DuckDB, in one task")):
+        assert ran[name]["rows"] == [[1, 5881580 + 1970], [2, 1970]]
+        assert ran[name]["failed"] in ([1], [2])
+        assert ran[name]["chosen"] == chosen
+    assert ran["elsewhere"] == [4], "nobody computes these rows again"
+    assert ran["part"]["reason"] == ran["query"]["outcome"]["because"] == why
 
 
 def test_a_file_that_changed_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 import schemathesis
 from fastapi.testclient import TestClient
 from schemathesis.specs.openapi.checks import allow_header_conformance, unsupported_method
 
+from penstock.config import Configuration
 from penstock.history.event_log import EventLog, LocalFolder
 from penstock.history.logs import History
 from penstock.web.access import cookie_of
 from penstock.web.api import create_app
+from penstock.web.server import WebServer
 from penstock.web.store import JobStore
 from tests.history.records import ID, edge, events, node, record
 
@@ -216,7 +220,7 @@ def test_an_ended_job_cannot_be_cancelled(client: Any) -> None:
 
 
 def test_an_open_address_needs_the_token_for_everything() -> None:
-    client = TestClient(served(open_to_others=True))
+    client = TestClient(served(address="192.0.2.1"))
     for path in ("/config", "/jobs/overview", f"/jobs/{ID}", "/", f"/ui/jobs/{ID}", "/events", "/openapi.json"):
         assert client.get(path).status_code == 401, path
     assert client.get("/config", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
@@ -236,7 +240,7 @@ WRONG = {"header": {"Authorization": "Bearer wrong"}, "cookie": "wrong", "addres
 @pytest.mark.parametrize("right", [None, *RIGHT])
 def test_one_right_token_is_enough(right: str | None) -> None:
     given: dict[str, Any] = WRONG if right is None else WRONG | {right: RIGHT[right]}
-    client = TestClient(served(open_to_others=True), cookies={cookie_of(TOKEN): given["cookie"]})
+    client = TestClient(served(address="192.0.2.1"), cookies={cookie_of(TOKEN): given["cookie"]})
     answer = client.get("/config", params={"token": given["address"]}, headers=given["header"])
     assert answer.status_code == (401 if right is None else 200)
 
@@ -255,6 +259,29 @@ def test_servers_of_one_host_have_cookies_of_their_own() -> None:
 
 def test_a_page_of_another_site_gets_nothing(client: Any) -> None:
     assert client.get("/jobs/overview", headers={"Host": "evil.example"}).status_code == 400
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.5", "localhost", "::1", "0:0:0:0:0:0:0:1"])
+def test_a_server_answers_at_the_address_it_listens_on_and_to_no_other_name(address: str) -> None:
+    if ":" in address and not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    server = WebServer(JobStore(), Configuration.load({"rest.bind-address": address, "rest.port": 0}))
+    server.start()
+    try:
+        for host, status in ((None, 200), ("127.0.0.1", 200), ("127.0.0.6", 400), ("evil.example", 400)):
+            headers = {} if host is None else {"Host": f"{host}:{server.port}"}
+            answer = httpx.get(f"{server.url}jobs/overview", headers=headers, trust_env=False)
+            assert answer.status_code == status, host
+    finally:
+        server.stop()
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
 
 
 def test_answers_may_run_no_scripts_of_others(client: Any) -> None:
@@ -279,7 +306,7 @@ def test_jobs_of_the_past(tmp_path: Path) -> None:
 
 
 schema = schemathesis.openapi.from_asgi(
-    "/openapi.json", served(open_to_others=True), headers={"Authorization": f"Bearer {TOKEN}"}
+    "/openapi.json", served(address="192.0.2.1"), headers={"Authorization": f"Bearer {TOKEN}"}
 )
 
 

@@ -8,11 +8,13 @@ import logging
 import os
 import secrets
 import threading
+from collections import deque
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from penstock.errors import RebalanceError
+from penstock.handshakes import Handshakes
 from penstock.rebalance import rendezvous
 from penstock.rebalance.rendezvous import ALONE, IN_PART, REPLACED, Caller, Rendezvous
 from penstock.spark.barrier import StageAttempt, running_attempt
@@ -24,9 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.rebalance")
 
-_HANDSHAKE_SECONDS = 10.0
-_STRANGERS = 512
-"""Connections that have not proven anything yet, at a time; further ones are dropped."""
+_MOST_GIVEN_UP = 1024
+"""How many attempts that were given up are remembered. A late task of an older one waits again, and meets nobody."""
 
 
 def rendezvous_of(spark: SparkSession) -> Rendezvous:
@@ -77,8 +78,8 @@ class RendezvousServer:
         self._running = running
         self._patience = patience
         self._attempts: dict[_Key, dict[int, _Call]] = {}
-        self._given_up: set[_Key] = set()
-        self._strangers = 0
+        self._given_up: deque[_Key] = deque(maxlen=_MOST_GIVEN_UP)
+        self._handshakes = Handshakes()
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="penstock-rendezvous", daemon=True).start()
         # In a thread of its own: the caller's may have a loop that runs, as in a notebook.
@@ -96,18 +97,12 @@ class RendezvousServer:
 
     async def _called(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Caller:
         """Return who is at the other end, if it proves to know the secret."""
-        if self._strangers >= _STRANGERS:
-            raise RebalanceError("too many strangers")
-        self._strangers += 1
-        try:
-            async with asyncio.timeout(_HANDSHAKE_SECONDS):
-                nonce = os.urandom(rendezvous.NONCE_BYTES)
-                writer.write(nonce)
-                header = await reader.readexactly(rendezvous.LENGTH_BYTES)
-                body = await reader.readexactly(rendezvous.length_of(header, rendezvous.LARGEST_CALL))
-                proof = await reader.readexactly(rendezvous.PROOF_BYTES)
-        finally:
-            self._strangers -= 1
+        async with self._handshakes.limited(writer):
+            nonce = os.urandom(rendezvous.NONCE_BYTES)
+            writer.write(nonce)
+            header = await reader.readexactly(rendezvous.LENGTH_BYTES)
+            body = await reader.readexactly(rendezvous.length_of(header, rendezvous.LARGEST_CALL))
+            proof = await reader.readexactly(rendezvous.PROOF_BYTES)
         rendezvous.check(self.secret, b"call", nonce, body, proof)
         return Caller.of(body)
 
@@ -165,6 +160,6 @@ class RendezvousServer:
             self._attempts.pop(key, None)
 
     def _give_up(self, key: _Key) -> None:
-        self._given_up.add(key)
+        self._given_up.append(key)
         for waiting in self._attempts.pop(key, {}).values():
             waiting.answer.set_result(ALONE)

@@ -36,6 +36,7 @@ from penstock.spark.handles import (
 )
 from penstock.spark.jobs import executors_of, has_repeated_tasks
 from penstock.spark.jvm import EXECUTION, EXPRESSIONS, children, class_name, items
+from penstock.spark.native_failures import failing_at_once
 from penstock.spark.planning import spark_plan
 from penstock.spark.stage_figures import mapper_bytes, row_count, stage_statistics, subpartition_bytes, whole
 
@@ -220,18 +221,18 @@ def write(
     session, logical, pre_aggregated, native
         See `physical_plan`. Where DuckDB fails, Spark computes the leaves.
     """
-    bridge = session._bridge
-    executors = executors_of(bridge)
+    bridge, executors = session._bridge, executors_of(session._bridge)
     plan = partial(physical_plan, session, logical, pre_aggregated=pre_aggregated, native=native)
     try:
-        above = _with_stages_run(plan())
+        with nullcontext() if native is None else failing_at_once(bridge):
+            above = _with_stages_run(plan())
     except Exception as error:
         if native is None or not native.gives_up(bridge, error):
             raise
         above = _with_stages_run(plan())
-    if native is not None and native.refuses(above):
-        above = _with_stages_run(plan())
     if native is not None:
+        if native.refuses(above):
+            above = _with_stages_run(plan())
         native.tell()
     stages = _stages(above._handle)
     if not stages:
@@ -263,9 +264,8 @@ def _is_counted_once(bridge: Bridge, executors: set[str]) -> bool:
 
 
 def _with_stages_run(plan: PhysicalPlan) -> PhysicalPlan:
-    if class_name(plan._handle) != "AdaptiveSparkPlanExec":
-        return plan
-    return PhysicalPlan(plan._bridge, plan._handle.finalPhysicalPlan())
+    is_adaptive = class_name(plan._handle) == "AdaptiveSparkPlanExec"
+    return PhysicalPlan(plan._bridge, plan._handle.finalPhysicalPlan()) if is_adaptive else plan
 
 
 def count_rows(result: StagedResult) -> int:

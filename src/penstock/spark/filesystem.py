@@ -139,6 +139,22 @@ class Folder:
         finally:
             stream.close()
 
+    def read_range(self, start: int, length: int) -> bytes:
+        """Return a part of a file; it is shorter than `length` bytes, or empty, if the file ends before.
+
+        Only these bytes are fetched, and what the file system reads ahead.
+        """
+        stream = self._fs.open(self._hadoop_path)
+        try:
+            stream.seek(start)
+            return bytes(stream.readNBytes(length))
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() != "EOFException":
+                raise
+            return b""  # the start is behind the end: another process has replaced the file
+        finally:
+            stream.close()
+
     def read_if_there(self) -> bytes | None:
         """Return what a file holds, None if it is not there: somebody may remove it at any time."""
         try:
@@ -406,7 +422,7 @@ class HadoopLogs:
 
     def read(self, name: str, start: int, length: int) -> bytes:
         """Return a part of a file."""
-        return self._folder.child(name).read()[start : start + length]
+        return self._folder.child(name).read_range(start, length)
 
     def create(self, name: str) -> HadoopLog:
         """Begin a file."""

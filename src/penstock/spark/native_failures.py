@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -11,14 +12,16 @@ from penstock.native.engine import UNSUPPORTED, unsupported
 from penstock.native.errors import CHANGED, NOT_NATIVE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.spark.jvm import Bridge
 
 _PACKAGES = ("duckdb", "pyarrow")
 _WITHOUT: dict[str, str] = {}
 """Applications with executors that lack the packages, and what is missing there."""
 _WHY = re.compile(rf"(?:{NOT_NATIVE}|ModuleNotFoundError: )(.*)")
-_OF_WORKERS = ("PythonException", "Python worker", "org.apache.spark.api.python", "ExecutorLostFailure")
-"""Words of the errors with which a task ends whose Python worker failed or was killed, alone or with its executor."""
+_OF_WORKERS = ("PythonException", "Python worker", "org.apache.spark.api.python", "ExecutorLostFailure", NOT_NATIVE)
+"""Words of the errors with which a stage ends whose Python worker failed or was killed, alone or with its executor."""
 
 
 def is_installed() -> bool:
@@ -39,6 +42,20 @@ def missing(bridge: Bridge) -> str | None:
     if str(bridge.spark.sparkContext._jsc.sc().conf().get("spark.io.encryption.enabled", "false")) == "true":
         return "DuckDB would write to disks what Spark has to encrypt there"
     return _WITHOUT.get(bridge.application)
+
+
+@contextmanager
+def failing_at_once(bridge: Bridge) -> Iterator[None]:
+    """Let the jobs of the block end at the first failure of DuckDB, whatever ``spark.task.maxFailures`` is.
+
+    Only for jobs after which Spark computes the rows. See ``java/NativeFailures.java``.
+    """
+    context = bridge.spark.sparkContext._jsc.sc()
+    bridge.helper("NativeFailures").begin(context, NOT_NATIVE)
+    try:
+        yield
+    finally:
+        bridge.helper("NativeFailures").end(context)
 
 
 def why_failed(bridge: Bridge, error: Exception) -> str | None:

@@ -20,7 +20,7 @@ from penstock.spark import answers, exchange, verification
 from penstock.spark.expressions import Expression
 from penstock.spark.fragment import rdd_leaf
 from penstock.spark.logical_plan import LogicalPlan
-from penstock.spark.native_failures import failed_before, remember, why_failed
+from penstock.spark.native_failures import failed_before, failing_at_once, remember, why_failed
 from penstock.spark.native_operators import mapped, sent_columns
 from penstock.spark.settings import change_settings
 from penstock.spark.whole import spark_rows
@@ -171,7 +171,8 @@ def _computed(
     written = LogicalPlan(bridge, rows)
     keys = [bridge.helper("NativeQueries").hashed(place.output)]
     spread = written.hashed_by([Expression(bridge, key) for key in keys if key is not None], _SUBPARTITIONS)
-    result = exchange.write(session, written.rebalanced(1) if None in keys else spread)
+    with failing_at_once(bridge):
+        result = exchange.write(session, written.rebalanced(1) if None in keys else spread)
     is_small = (result.size_in_bytes or 0) <= most
     physical = exchange.as_cut(result, [(0, result.subpartitions)] if is_small else None)
     told, rows = exchange.layout(physical, place.output), physical.rows()

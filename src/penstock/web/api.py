@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 import penstock
+from penstock.addresses import is_loopback
 from penstock.web import pages, rest, site
 from penstock.web.access import checked_token
 from penstock.web.answers import Answers
@@ -44,7 +45,7 @@ def create_app(
     store: JobStore,
     token: str,
     *,
-    open_to_others: bool = False,
+    address: str = "127.0.0.1",
     slots: int = 0,
     spark: str = "",
     metrics: PrometheusMeter | None = None,
@@ -58,8 +59,8 @@ def create_app(
         The jobs.
     token
         What cancelling needs; on an address that others can reach, everything.
-    open_to_others
-        Whether it listens on such an address.
+    address
+        The address that the server listens on.
     slots
         The tasks that can run at once; 0 where no driver runs beside it.
     spark
@@ -69,6 +70,7 @@ def create_app(
     streams
         The checkpoints whose batches are shown.
     """
+    open_to_others = not is_loopback(address)
     app = FastAPI(
         title="Penstock",
         version=penstock.__version__,
@@ -84,7 +86,8 @@ def create_app(
     app.include_router(site.router)
     if not open_to_others:
         # Another site's page could otherwise reach a loopback address by a name of its own.
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=_LOOPBACK)
+        own = f"[{address}]" if ":" in address else address
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*_LOOPBACK, own])
 
     app.add_middleware(SafeHeaders)
     app.add_exception_handler(HTTPException, _refused)

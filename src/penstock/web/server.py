@@ -60,8 +60,7 @@ class WebServer:
     ) -> None:
         self.store, self.metrics = store, metrics
         address, given = str(config.get(o.REST_BIND_ADDRESS)), config.get(o.REST_TOKEN)
-        open_to_others = not is_loopback(address)
-        if open_to_others and given is None:
+        if given is None and not is_loopback(address):
             raise WebError.needs_token(address)
         self.token = str(given) if given is not None else secrets.token_urlsafe(18)
         self._socket = _listen(address, config.integer(o.REST_PORT))
@@ -71,7 +70,7 @@ class WebServer:
         app = create_app(
             store,
             self.token,
-            open_to_others=open_to_others,
+            address=address,
             slots=slots,
             spark=spark,
             metrics=metrics,

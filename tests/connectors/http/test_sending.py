@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,8 +18,9 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
+from penstock import handshakes
 from penstock.connectors.http.attempts import Target, seconds_to_wait
-from penstock.connectors.http.driver_link import DriverPlace, Kind
+from penstock.connectors.http.driver_link import NONCE_BYTES, DriverPlace, Kind
 from penstock.connectors.http.driver_side import DriverSide
 from penstock.connectors.http.sending import sender
 from penstock.errors import SinkError
@@ -66,6 +68,37 @@ def at_once(send: Any, tasks: Any) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def test_strangers_have_few_connections_and_keep_no_task_out(
+    start: Any, side: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes, "LIMIT", 16)
+    service, driver = start(), side(None)
+    with ExitStack() as stack:
+        strangers = [stack.enter_context(socket.create_connection(("127.0.0.1", driver.place.port))) for _ in range(40)]
+        for stranger in strangers:
+            stranger.settimeout(10)
+            stranger.recv(NONCE_BYTES, socket.MSG_WAITALL)
+        assert [is_closed(stranger) for stranger in strangers[:24]] == [True] * 24
+        sent(sender(replace(TARGET, url=service.url), driver.place), range(10))
+        assert [is_open(stranger) for stranger in strangers[-8:]] == [True] * 8
+    assert service.rows() == list(range(10))
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the other end has closed a connection, or does so within its time-out."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
+
+
+def is_open(connection: socket.socket) -> bool:
+    connection.settimeout(0.05)
+    return not is_closed(connection)
 
 
 def test_the_limit_holds_for_tasks_at_once_and_one_after_another(start: Any, side: Any) -> None:

@@ -25,6 +25,7 @@ from penstock.connectors.http.driver_link import (
 )
 from penstock.connectors.http.first_rows import FirstRows
 from penstock.connectors.http.pace import Permit, RateWindow, middle
+from penstock.handshakes import Handshakes
 from penstock.threads import start_thread
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.sinks")
 
-_HANDSHAKE_SECONDS = 10.0
 _KEPT_TIMES = 1000
 _LOOK_SECONDS = 1.0
 """How often one that waits looks whether the job fails: a service may ask for minutes."""
@@ -92,6 +92,7 @@ class DriverSide:
         self._begun: Counter[int] = Counter()
         self._loop = asyncio.new_event_loop()
         self._turn = asyncio.Lock()
+        self._handshakes = Handshakes()
         start_thread("penstock-requests", self._run)
         secret = secrets.token_bytes(32)
         # In a thread of its own: the caller's may have a loop that runs, as in a notebook.
@@ -131,7 +132,7 @@ class DriverSide:
                 log.exception("a message of a task cannot be read, so the task fails")
 
     async def _is_task(self, secret: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        async with asyncio.timeout(_HANDSHAKE_SECONDS):
+        async with self._handshakes.limited(writer):
             mine = os.urandom(NONCE_BYTES)
             writer.write(mine)
             theirs = await reader.readexactly(NONCE_BYTES)

@@ -1,0 +1,74 @@
+"""Queries that DuckDB cannot compute for their values, on a Spark that repeats tasks; prints what ran, as JSON.
+
+Argument: an empty folder.
+"""
+
+import json
+import os
+import sys
+
+folder = sys.argv[1]
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from tests.native.bounds import small_tables_too
+
+from penstock import Environment
+from penstock.native.errors import NotNativeError
+
+spark = (
+    SparkSession.builder.master("local[2,4]")  # on local[2] a task that fails fails its job
+    .config("spark.ui.enabled", "false")
+    .config("spark.ui.showConsoleProgress", "false")
+    .config("spark.log.level", "OFF")
+    .config("spark.driver.host", "127.0.0.1")
+    .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    .getOrCreate()
+)
+# DuckDB reads the first day as infinite.
+days = pa.array([2147483647, 0, 1], pa.int32()).cast(pa.date32())
+pq.write_table(pa.table({"k": pa.array([1, 1, 2], pa.int32()), "d": days}), f"{folder}/a.parquet")
+
+
+def failed_tasks():
+    spark._jsc.sc().listenerBus().waitUntilEmpty()  # the counts are filled in behind the job
+    stages = map(spark.sparkContext.statusTracker().getStageInfo, range(100))
+    return [stage.numFailedTasks for stage in stages if stage is not None and stage.numFailedTasks]
+
+
+def ran(config):
+    env = Environment(spark, config=config, progress=False)
+    before = failed_tasks()
+    rows = env.collect(spark.read.parquet(folder).selectExpr("k", "year(d) y").groupBy("k").sum("y"))
+    decision = next(one for one in env.last_job.decisions if one.kind == "native")
+    return {
+        "rows": sorted(map(list, rows)),
+        "failed": failed_tasks()[len(before) :],
+        "chosen": str(decision.chosen),
+        "reason": decision.reason,
+        "outcome": decision.outcome,
+    }
+
+
+def fails(batches):
+    raise NotNativeError(f"no rows of {batches}")
+
+
+def ran_elsewhere():
+    """Run a job whose rows nobody computes again; return how many of its tasks failed."""
+    before = failed_tasks()
+    with pytest.raises(PySparkException):
+        spark.range(0, 1, 1, 1).mapInArrow(fails, "id bigint").collect()
+    return failed_tasks()[len(before) :]
+
+
+with pytest.MonkeyPatch.context() as patch:
+    small_tables_too(patch)
+    threshold = "execution.batch.adaptive.whole-query-threshold"
+    outcomes = {"part": ran({threshold: 0, "execution.native": True}), "query": ran({threshold: 1})}
+    print(json.dumps(outcomes | {"elsewhere": ran_elsewhere()}))
+spark.stop()
