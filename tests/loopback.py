@@ -1,4 +1,4 @@
-"""What processes of this machine send to each other on one loopback address, read from outside, as a stranger could."""
+"""What processes of this machine send to each other at one of its addresses, read from outside, as a stranger could."""
 
 from __future__ import annotations
 
@@ -26,8 +26,15 @@ def spare_address() -> str:
     return f"127.{random.randint(64, 254)}.{random.randint(1, 254)}.{random.randint(2, 254)}"
 
 
+def machine_address() -> str:
+    """Return the address of this machine for others; what it sends to itself there crosses the loopback interface."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("198.51.100.1", 9))  # an address of examples; nothing is sent
+        return str(probe.getsockname()[0])
+
+
 class Wiretap:
-    """Records the packets of one loopback address while it is open. Used as a context.
+    """Records what this machine sends to itself at an address while it is open. Used as a context.
 
     Parameters
     ----------

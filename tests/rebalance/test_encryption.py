@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.loopback import Wiretap, spare_address
+from tests.loopback import Wiretap, machine_address, spare_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +37,11 @@ ENCRYPTED: Mapping[str, Mapping[str, str]] = {
 }
 IN_ONE_STAGE, IN_PIECES = "REBALANCE(least loaded of 4)", "REBALANCE(to the next free task)"
 MASTERS = [
-    "local[4]",
-    pytest.param("local-cluster[2,2,1024]", marks=[pytest.mark.slow, pytest.mark.cluster]),
+    pytest.param(("local[4]", spare_address), id="local"),
+    # Executors of their own are known by the address that they call the driver from, which is never a spare one.
+    pytest.param(
+        ("local-cluster[2,2,1024]", machine_address), id="cluster", marks=[pytest.mark.slow, pytest.mark.cluster]
+    ),
 ]
 
 
@@ -57,15 +60,16 @@ class Sent:
 
 @pytest.fixture(scope="module", params=MASTERS)
 def sent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Sent:
+    master, address_of = request.param
     keys = tmp_path_factory.mktemp("keys") / "keys.p12"
     names = ("-alias", "spark", "-dname", "CN=spark", "-keyalg", "EC", "-storetype", "PKCS12", "-keystore", keys)
     make_keys = ["keytool", "-genkeypair", *names, "-storepass", PASSWORD, "-keypass", PASSWORD, "-validity", "2"]
     subprocess.run(make_keys, check=True, capture_output=True)
     cases = {name: {key: value.format(keys=keys) for key, value in one.items()} for name, one in ENCRYPTED.items()}
-    address = spare_address()
+    address = address_of()
     # Executors listen there. Python workers and their JVMs use 127.0.0.1, where plain Spark sends rows in plain, too.
     environ = os.environ | {"SPARK_LOCAL_IP": address, "SPARK_LOCAL_HOSTNAME": address}
-    command = [sys.executable, JOB, request.param, json.dumps({PLAIN: {}} | cases)]
+    command = [sys.executable, JOB, master, json.dumps({PLAIN: {}} | cases)]
     with Wiretap(address) as wiretap:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900, env=environ)
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
