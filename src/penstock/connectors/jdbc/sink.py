@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from penstock.arguments import check_settings, check_table, check_text, columns_
 from penstock.config.options import SOURCES_TIMEOUT
 from penstock.connectors.base import Sink, SinkJob, TargetOptions, already_written, checked_parallelism
 from penstock.connectors.extras import without_secrets
-from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc, address_of_user
+from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc, address_of_user, warn_of_staging
 from penstock.connectors.jdbc.dialect import share_of
 from penstock.connectors.jdbc.ledger import check_ledger, has_token, keeps_tokens_apart, recover_table
 from penstock.connectors.jdbc.source import dialect_of, located, masked
@@ -310,5 +309,8 @@ class _JdbcSinkJob(SinkJob):
 
     def _drop(self) -> None:
         """Remove the staged rows."""
-        with suppress(Exception), self._target.connect() as database:
-            database.run(f"DROP TABLE IF EXISTS {self._staging}")
+        try:
+            with self._target.connect() as database:
+                database.run(f"DROP TABLE IF EXISTS {self._staging}")
+        except Exception as error:  # noqa: BLE001 - the job ends all the same
+            warn_of_staging(self._staging, masked(self._sink.url), error)
