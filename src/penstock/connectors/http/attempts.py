@@ -52,7 +52,7 @@ class Target:
         Whether refused rows are kept; if not, the job fails.
     """
 
-    url: str
+    url: str = field(repr=False)
     method: str
     headers: Mapping[str, str] = field(repr=False)
     batch_size: int

@@ -68,7 +68,7 @@ class HttpSink(Sink):
         The number of tasks that send. If None, it follows from the limit and from what the first requests take.
     """
 
-    url: str
+    url: str = field(repr=False)
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     batch_size: int = 1

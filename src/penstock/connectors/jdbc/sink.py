@@ -19,6 +19,7 @@ from penstock.connectors.jdbc.source import dialect_of, located, masked
 from penstock.connectors.table_schema import TableColumns
 from penstock.connectors.timeouts import timeout
 from penstock.errors import SinkError
+from penstock.masking import repr_without_secrets
 from penstock.spark.jdbc import JdbcTarget
 from penstock.spark.jvm import Bridge, root_cause
 
@@ -73,6 +74,8 @@ class JdbcSink(Sink):
     token: str | None = None
     parallelism: int | None = None
     max_connections: int | None = None
+
+    __repr__ = repr_without_secrets
 
     def __post_init__(self) -> None:
         check_text(self.url, "JdbcSink", "a URL, which is a text such as jdbc:postgresql://host/database")
