@@ -53,12 +53,17 @@ class Proxy(Silent):
 
     def _take(self, connection: socket.socket) -> None:
         super()._take(connection)
-        if self.hangs.is_set():
-            return
-        there = socket.create_connection(("127.0.0.1", self._other))
-        self._taken.append(there)
-        for one, other in ((connection, there), (there, connection)):
-            threading.Thread(target=self._pump, args=(one, other), daemon=True).start()
+        threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        """Pass on what a connection says; one that came while it hangs is served afterwards, as by a paused server."""
+        while self.hangs.is_set():
+            time.sleep(0.1)
+        with suppress(OSError):
+            there = socket.create_connection(("127.0.0.1", self._other))
+            self._taken.append(there)
+            for one, other in ((connection, there), (there, connection)):
+                threading.Thread(target=self._pump, args=(one, other), daemon=True).start()
 
     def _pump(self, one: socket.socket, other: socket.socket) -> None:
         with suppress(OSError):

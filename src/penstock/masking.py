@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 MASK = "******"
 _TELLING = (
@@ -73,6 +78,12 @@ _LETTERS = ("-----BEGIN", "{")
 def mask_value(key: str, value: object) -> str:
     """Return an option's value, or the mask where its key tells that it is a secret."""
     return MASK if is_secret(key) else mask(str(value))
+
+
+def repr_without_secrets(instance: DataclassInstance) -> str:
+    """Return what a dataclass shows of an instance, without secrets; to be its ``__repr__``."""
+    shown = (f"{one.name}={mask(repr(getattr(instance, one.name)))}" for one in fields(instance) if one.repr)
+    return f"{type(instance).__qualname__}({', '.join(shown)})"
 
 
 def is_secret(key: str) -> bool:

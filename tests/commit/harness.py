@@ -55,7 +55,7 @@ class Injected(OSError):
 
 @dataclass
 class Stop:
-    """Where a commit dies: before or after so many steps; ``how`` is kill, or error."""
+    """Where a commit dies: before or after so many steps; ``how`` is kill, error, or interrupt (Ctrl-C)."""
 
     step: int | None = None
     after: bool = False
@@ -65,6 +65,8 @@ class Stop:
     def die(self, name: str) -> None:
         if self.how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.how == "interrupt":
+            raise KeyboardInterrupt
         raise Injected(f"injected at step {self.step}, {name}")
 
     def around(self, place: Any, name: Any) -> Any:

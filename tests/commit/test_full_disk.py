@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import traceback
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from tests.commit.checks import journals, run
 from tests.commit.harness import in_child
 from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Template
+from tests.disks import small_file_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,19 +44,8 @@ PAIRS = [
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Any]:
     """A file system of its own, of 4 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if (
-        os.geteuid() != 0
-        or subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True, check=False
-        ).returncode
-    ):
-        if os.environ.get("ALL_TEST_SERVICES") == "1":
-            pytest.fail("a small file system cannot be mounted here")
-        pytest.skip("a small file system cannot be mounted here: that wants root")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with small_file_system(tmp_path / "small", 4) as folder:
+        yield folder
 
 
 def fill(folder: Path, left: int) -> Any:

@@ -413,6 +413,37 @@ def test_a_recovery_that_dies_is_done_again(
     assert not ended.killed
 
 
+@pytest.mark.parametrize("case", ["append by partition", "overwrite"])
+def test_a_recovery_that_the_user_interrupts_is_done_again_by_the_same_process(
+    local: Any, template: Any, tmp_path: Path, case: str
+) -> None:
+    """At each of its steps: the process lives on, and must not take its own claim or lease for somebody else's."""
+    step, was_interrupted = 0, True
+    while was_interrupted:
+        targets = [files(template, tmp_path / f"{step}", case), files(template, tmp_path / f"{step}b", case)]
+        journal = killed(local, targets, "move_to" if case == "append by partition" else "exchange")
+
+        def interrupted_and_again(path: Any = journal, step: Any = step) -> Any:
+            was_interrupted = False
+            try:
+                with Stop(step, how="interrupt").armed():
+                    recover(Access(None), path)
+            except KeyboardInterrupt:
+                was_interrupted = True
+            return was_interrupted, recover(Access(None), path).direction
+
+        ended = in_child(local, interrupted_and_again)
+        assert ended.error is None, ended.error
+        was_interrupted, direction = ended.result
+        assert direction is not Direction.ALIVE, step
+        assert in_child(local, lambda targets=targets: [one.rows() for one in targets]).result == [
+            target.old for target in targets
+        ], step
+        assert not in_child(local, lambda journal=journal: journals_left(journal)).result
+        step += 1
+    assert step > 5
+
+
 @pytest.mark.parametrize("for_good", [False, True])
 def test_a_stage_after_the_commit_that_fails(local: Any, template: Any, tmp_path: Path, for_good: bool) -> None:
     """What can be undone is, if all can; what has committed for good stays, and all that came with it."""

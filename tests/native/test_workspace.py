@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -16,6 +19,7 @@ import pytest
 from penstock.native.engine import connected
 from penstock.native.errors import NotNativeError
 from penstock.native.workspace import granted, workspace
+from tests.disks import small_file_system
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,8 +128,42 @@ def test_pyarrow_of_the_process_keeps_its_threads() -> None:
         assert pa.cpu_count() == before
 
 
+SPILLING = "SELECT count(*) FROM (SELECT md5(range::VARCHAR) AS text, count(*) FROM range(1_000_000) GROUP BY text)"
+
+
+def test_a_spill_that_is_larger_than_its_share_of_the_disk_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_file_system(tmp_path / "small", 24) as folder:
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
+        with pytest.raises(NotNativeError, match="max_temp_directory_size") as error, connected(32 * MIB) as connection:
+            connection.execute(SPILLING)
+        used = re.search(r"\(([\d.]+) MiB/([\d.]+) MiB used\)", str(error.value))
+        assert used is not None, error.value
+        assert 6 < float(used[1]) <= float(used[2]) <= 12
+        assert [path.name for path in folder.iterdir()] == ["penstock-duckdb.ledger"]
+
+
+def test_a_spill_on_a_disk_that_others_fill_up_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with small_file_system(tmp_path / "small", 64) as folder:
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
+
+        def fill() -> None:
+            while not any(file.stat().st_blocks for file in folder.glob("*/*")):  # until DuckDB spills
+                time.sleep(0.001)
+            with suppress(OSError), (folder / "filler").open("wb", buffering=0) as filler:
+                while True:
+                    filler.write(b"x" * MIB)
+
+        other = threading.Thread(target=fill, daemon=True)
+        other.start()
+        with pytest.raises(NotNativeError, match="No space left"), connected(32 * MIB) as connection:
+            connection.execute(SPILLING)
+        other.join()
+        assert sorted(path.name for path in folder.iterdir()) == ["filler", "penstock-duckdb.ledger"]
+
+
 @pytest.mark.usefixtures("local_dirs")
-def test_the_disk_is_not_filled() -> None:
-    with connected(64 * MIB) as connection:
-        (limit,) = connection.execute("SELECT current_setting('max_temp_directory_size')").fetchone()
-        assert limit != "90% of available disk space"
+def test_the_same_spill_has_room_elsewhere() -> None:
+    with connected(32 * MIB) as connection:
+        assert connection.execute(SPILLING).fetchone() == (1_000_000,)

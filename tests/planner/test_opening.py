@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock import Environment
 from penstock.connectors.base import Sink, SinkJob
-from penstock.errors import SinkError
+from penstock.errors import JobCancelledError, SinkError
+from penstock.scheduler.job import Job
+from tests.conftest import OFF
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 class Recorded(Sink):
     """A sink that keeps what is called, and may fail when it is opened."""
 
-    def __init__(self, calls: list[str], name: str = "recorded", error: Exception | None = None) -> None:
+    def __init__(self, calls: list[str], name: str = "recorded", error: BaseException | None = None) -> None:
         self._calls, self._name, self._error = calls, name, error
 
     @property
@@ -55,6 +58,33 @@ def test_a_sink_that_was_opened_is_aborted_if_another_cannot_be(spark: SparkSess
     with pytest.raises(SinkError, match="does not answer"):
         env.execute()
     assert calls == ["open recorded", "abort recorded"]
+
+
+def test_a_sink_that_was_opened_is_aborted_if_the_user_interrupts_the_opening_of_another(spark: SparkSession) -> None:
+    calls: list[str] = []
+    env = Environment(spark, progress=False)
+    env.write(spark.range(3), Recorded(calls))
+    env.write(spark.range(3), Recorded(calls, "slow", KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        env.execute()
+    assert calls == ["open recorded", "abort recorded"]
+
+
+@pytest.mark.parametrize("config", [{}, OFF], ids=["whole query", "vertices"])
+def test_opened_sinks_are_aborted_if_the_job_is_cancelled_before_it_starts(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]
+) -> None:
+    calls: list[str] = []
+    env = Environment(spark, config=config, progress=False)
+    monkeypatch.setattr(env._observer, "watch", Job.cancel)  # as a user of the page may, who sees the job from then on
+    for name in ("first", "second"):
+        env.write(spark.range(3).groupBy("id").count(), Recorded(calls, name))
+    with pytest.raises(JobCancelledError):
+        env.execute()
+    until = time.monotonic() + 10
+    while len(calls) < 4 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert sorted(calls) == ["abort first", "abort second", "open first", "open second"]
 
 
 def test_an_opened_sink_is_aborted_if_the_job_cannot_be_planned(

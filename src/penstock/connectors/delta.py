@@ -34,6 +34,7 @@ from penstock.connectors.table_schema import as_nullable, check_columns, in_shap
 from penstock.connectors.timeouts import answered
 from penstock.connectors.upsert import Key, check_key_is_given
 from penstock.errors import SinkError, SourceError
+from penstock.masking import repr_without_secrets
 from penstock.spark.files import read_parquet
 from penstock.spark.filesystem import Folder
 
@@ -74,6 +75,8 @@ class DeltaSource(DataFrameScanProvider):
     version: int | None = None
     parallelism: int | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    __repr__ = repr_without_secrets
 
     def __post_init__(self) -> None:
         check_path(self.path, "DeltaSource")
@@ -155,6 +158,8 @@ class DeltaSink(SizedTable):
     key: str | Sequence[str] = ()
     target_file_size: int | str | None = None
     auto_compaction: bool | None = None
+
+    __repr__ = repr_without_secrets
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:

@@ -27,6 +27,7 @@ from penstock.connectors.partition_commit import policies_of
 from penstock.connectors.sink_checks import check_rights
 from penstock.connectors.splits import COARSE, OPEN_COST, count_splits, why_not_more, worth_opening
 from penstock.errors import SinkError, SourceError
+from penstock.masking import repr_without_secrets
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
 
@@ -85,6 +86,8 @@ class FileSource(Source):
     listing: Callable[[], FileListing] | None = field(default=None, repr=False, compare=False)
     cores: int | None = field(default=None, repr=False, compare=False)
     note: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
+
+    __repr__ = repr_without_secrets
 
     def __post_init__(self) -> None:
         paths = [self.path] if isinstance(self.path, str) else self.path
@@ -182,6 +185,8 @@ class FileSink(Sink):
     partition_commit: Sequence[str | PartitionCommitPolicy] | None = None
     table: str | None = None
     token: str | None = None
+
+    __repr__ = repr_without_secrets
 
     def __post_init__(self) -> None:
         check_path(self.path, "FileSink")

@@ -16,6 +16,7 @@ from penstock.connectors.split_source import SplitSource, arrow_schema, with_par
 from penstock.connectors.splits import OPEN_COST
 from penstock.connectors.timeouts import timeout, timeout_of_attempt
 from penstock.errors import SourceError, SourceTimeoutError, first_line
+from penstock.masking import repr_without_secrets
 from penstock.threads import doing
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ class ObjectStoreSource(SplitSource):
     parallelism: int | None = None
 
     uses_predicates = True
+
+    __repr__ = repr_without_secrets
 
     def __post_init__(self) -> None:
         check_text(self.uri, "ObjectStoreSource", "a place, which is a text such as s3://bucket/folder")

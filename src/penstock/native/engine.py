@@ -71,12 +71,13 @@ def connected(memory: int, threads: int = 1, files: Iterable[str] = (), budget: 
             "threads": threads,
             "memory_limit": f"{space.memory}B",
             "temp_directory": space.directory,
-            "max_temp_directory_size": f"{space.most_spilled}B",
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
         }
         try:
             with duckdb.connect(config=settings) as connection:
+                # DuckDB shows a limit of the configuration above, and does not apply it.
+                connection.execute(f"SET max_temp_directory_size = '{space.most_spilled}B'")
                 paths = ", ".join(map(quoted, files))
                 connection.execute(f"SET allowed_paths = [{paths}]")
                 connection.execute("SET enable_external_access = false")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import socket
+import ssl
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,9 +26,11 @@ from penstock.connectors.http.driver_link import NONCE_BYTES, DriverPlace, Kind
 from penstock.connectors.http.driver_side import DriverSide
 from penstock.connectors.http.sending import sender
 from penstock.errors import SinkError
+from tests import services
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 TARGET = Target("", "POST", {}, 1, 5.0, 1, 4, 0.02, 2.0, run="r", keeps_dead=True)
 
@@ -356,39 +360,133 @@ def test_how_long_a_service_asks_to_wait(told: str | None) -> None:
     assert seconds_to_wait(told, NOW) == WAITS[told]
 
 
-class _Endless(BaseHTTPRequestHandler):
-    """Answers with an error whose text never ends: slowly, or as fast as it can and compressed."""
+STATUS = b"HTTP/1.1 400 Bad Request\r\n"
+ENDLESS = {
+    # What a service sends first, what it sends again and again, after how many seconds; and the status that is read.
+    "body": (STATUS + b"\r\n", b"x", 0.05, 400),
+    "compressed body": (
+        STATUS + b"Content-Encoding: gzip\r\n\r\n",
+        gzip.compress(b"\0" * 1_000_000),
+        0,
+        400,
+    ),
+    "size of a chunk": (STATUS + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n1;", b"x", 0.05, 400),
+    "trailers": (STATUS + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n", b"x: x\r\n", 0.05, 400),
+    "silent body": (STATUS + b"Content-Length: 9\r\n\r\n", b"", 0.05, 400),
+    "status": (b"HTTP/1.1 400 ", b"x", 0.05, None),
+    "headers": (STATUS, b"x: x\r\n", 0.05, None),
+    "a header": (STATUS + b"x: ", b"x", 0.05, None),
+    "informational answers": (b"", b"HTTP/1.1 102 Processing\r\n\r\n", 0.05, None),
+}
 
-    is_fast = False
+
+class _Endless(BaseHTTPRequestHandler):
+    """Begins an answer and never ends it."""
+
+    begin, again, pause = b"", b"", 0.0
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(400)
-        if self.is_fast:
-            self.send_header("Content-Encoding", "gzip")
-        self.end_headers()
         with suppress(OSError):
+            self.wfile.write(self.begin)
             for _ in range(3_000):
-                self.wfile.write(gzip.compress(b"\0" * 1_000_000) if self.is_fast else b"x")
-                self.wfile.flush()
-                if not self.is_fast:
-                    time.sleep(0.05)
+                self.wfile.write(self.again)
+                time.sleep(self.pause)
 
     def log_message(self, *_: Any) -> None:
         pass
 
 
-@pytest.mark.parametrize("is_fast", [False, True], ids=["dripping", "compressed"])
-def test_an_answer_without_an_end_is_read_until_the_timeout(side: Any, is_fast: bool) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Endless,), {"is_fast": is_fast}))
+@pytest.mark.parametrize("case", ENDLESS)
+def test_an_answer_without_an_end_is_read_until_the_timeout(side: Any, case: str) -> None:
+    begin, again, pause, status = ENDLESS[case]
+    with serving(type("Handler", (_Endless,), {"begin": begin, "again": again, "pause": pause})) as port:
+        begun = time.monotonic()
+        target = replace(TARGET, url=f"http://127.0.0.1:{port}/rows", timeout=0.5, attempts=1)
+        (letter,) = sent(sender(target, side(None).place), [1])
+    assert time.monotonic() - begun < 3
+    assert letter["status"] == status
+    assert len(letter["error"]) <= 1000
+    assert status is not None or letter["error"] == "no whole answer in 0.5 s"
+
+
+@pytest.mark.parametrize("case", ["body", "headers"])
+def test_an_encrypted_answer_without_an_end_is_read_until_the_timeout(
+    side: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    services.needed("OpenSSL", shutil.which("openssl"))
+    pair = ("-keyout", tmp_path / "key", "-out", tmp_path / "certificate")
+    names = ("-subj", "/CN=service", "-addext", "subjectAltName=IP:127.0.0.1")
+    services.run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names, *pair)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate"))
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
+    begin, again, pause, status = ENDLESS[case]
+    with serving(type("Handler", (_Endless,), {"begin": begin, "again": again, "pause": pause}), tls) as port:
+        begun = time.monotonic()
+        target = replace(TARGET, url=f"https://127.0.0.1:{port}/rows", timeout=0.5, attempts=1)
+        (letter,) = sent(sender(target, side(None).place), [1])
+    assert time.monotonic() - begun < 3
+    assert letter["status"] == status, letter["error"]
+    assert status is not None or letter["error"] == "no whole answer in 0.5 s"
+
+
+def test_a_request_that_is_hardly_read_is_over_after_the_timeout(side: Any) -> None:
+    class Slow(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            with suppress(OSError):
+                while self.rfile.read(1):
+                    time.sleep(0.02)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with serving(Slow) as port:
+        begun = time.monotonic()
+        target = replace(TARGET, url=f"http://127.0.0.1:{port}/rows", timeout=0.5, attempts=1)
+        rows = pa.RecordBatch.from_pydict({"row": [json.dumps({"text": "x" * 20_000_000})]})
+        (letter,) = (row for batch in sender(target, side(None).place)(iter([rows])) for row in batch.to_pylist())
+    assert time.monotonic() - begun < 5
+    assert (letter["status"], letter["error"]) == (None, "no whole answer in 0.5 s")
+
+
+def test_after_an_answer_that_was_cut_off_the_next_request_has_a_connection_of_its_own(side: Any) -> None:
+    connections = []
+
+    class Once(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            connections.append(self.client_address)
+            if body["id"] == 2:
+                time.sleep(0.8)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with serving(Once) as port:
+        target = replace(TARGET, url=f"http://127.0.0.1:{port}/rows", timeout=0.4, attempts=1)
+        (letter,) = sent(sender(target, side(None).place), [1, 2, 3, 4])
+    assert json.loads(letter["row"]) == {"id": 2}
+    first, second, third, fourth = connections
+    assert first == second != third == fourth
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler], tls: ssl.SSLContext | None = None) -> Iterator[int]:
+    """Give the port of a service in this process."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     server.daemon_threads = True
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    begun = time.monotonic()
-    target = replace(TARGET, url=f"http://127.0.0.1:{server.server_port}/rows", timeout=0.5)
     try:
-        letters = sent(sender(target, side(None).place), [1])
+        yield server.server_port
     finally:
         server.shutdown()
-    assert time.monotonic() - begun < 3
-    assert [letter["status"] for letter in letters] == [400]
-    assert all(len(letter["error"]) <= 1000 for letter in letters)
+        server.server_close()

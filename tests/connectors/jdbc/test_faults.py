@@ -88,7 +88,7 @@ def test_the_database_dies_while_it_is_read(
 
 
 def test_the_database_dies_while_it_is_written(
-    make_env: Callable[..., Environment], spark: SparkSession, mortal: Any, dies: Any
+    make_env: Callable[..., Environment], spark: SparkSession, mortal: Any, dies: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     env = make_env()
     rows = spark.range(100_000, 120_000, 1, 4).selectExpr("id", "repeat(cast(id as string), 20) as pad")
@@ -97,6 +97,9 @@ def test_the_database_dies_while_it_is_written(
         env.execute()
     mortal.start()
     assert mortal.sql("select to_regclass('target') is null") == "t"
+    (staged,) = mortal.sql("select tablename from pg_tables where tablename like 'penstock_target_%'").split()
+    (warning,) = [text for text in caplog.messages if "could not be dropped" in text]
+    assert f"table {staged} of jdbc:postgresql:" in warning
     env.write(rows.limit(100), JdbcSink(mortal.url, "target", mortal.properties))
     env.execute()
     assert mortal.sql("select count(*), count(distinct id) from target") == "100|100"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import httpx
     from tenacity import RetryCallState
 
+    from penstock.connectors.http.connection import Connection
     from penstock.connectors.http.driver_link import DriverLink
 
 _AGAIN = frozenset({408, 425, 429})
@@ -38,7 +39,7 @@ class Target:
     batch_size
         The rows of a request.
     timeout
-        The seconds that an answer may take.
+        The seconds that a request may take, with its answer.
     at_a_time
         How many requests a task has under way at most.
     attempts
@@ -51,7 +52,7 @@ class Target:
         Whether refused rows are kept; if not, the job fails.
     """
 
-    url: str
+    url: str = field(repr=False)
     method: str
     headers: Mapping[str, str] = field(repr=False)
     batch_size: int
@@ -90,19 +91,22 @@ class StoppedError(Exception):
 
 
 class Attempts:
-    """Sends requests of one task.
+    """Sends requests of one task, one after the other.
 
     Parameters
     ----------
-    target, client
+    target, connection
         Where they go, and by what.
+    driver
+        The driver, which permits each attempt.
     """
 
-    def __init__(self, target: Target, client: httpx.Client) -> None:
+    def __init__(self, target: Target, connection: Connection, driver: DriverLink) -> None:
         self._target = target
-        self._client = client
+        self._connection = connection
+        self.driver = driver
 
-    def send(self, driver: DriverLink, body: bytes, key: str) -> tuple[RefusedError | None, int]:
+    def send(self, body: bytes, key: str) -> tuple[RefusedError | None, int]:
         """Send a request; return what the last attempt failed with, None if it did not, and how many there were.
 
         Raises
@@ -125,33 +129,49 @@ class Attempts:
             for attempt in retrying:
                 with attempt:
                     attempts = attempt.retry_state.attempt_number
-                    self._attempt(driver, body, headers, attempts)
+                    self._attempt(body, headers, attempts)
         except RefusedError as problem:
             return problem, attempts
         return None, attempts
 
-    def _attempt(self, driver: DriverLink, body: bytes, headers: Mapping[str, str], number: int) -> None:
+    def _attempt(self, body: bytes, headers: Mapping[str, str], number: int) -> None:
         import httpx
 
-        if not driver.ask(Kind.PERMIT, number):
+        if not self.driver.ask(Kind.PERMIT, number):
             raise StoppedError
         begun = time.monotonic()
         try:
-            method, url = self._target.method, self._target.url
-            with self._client.stream(method, url, content=body, headers=dict(headers)) as answer:
-                text = _text_of(answer, begun + self._target.timeout)
+            with self._connection.send(self._target.method, self._target.url, body, headers) as answer:
+                text = self._text_of(answer)
         except httpx.HTTPError as error:
             told = str(error) or type(error).__name__
             raise RefusedError(None, told, may_pass=isinstance(error, httpx.TransportError)) from error
         finally:
-            driver.tell(Kind.ANSWERED, time.monotonic() - begun)
+            self.driver.tell(Kind.ANSWERED, time.monotonic() - begun)
         if answer.status_code in _TAKEN:
             return
         may_pass = answer.status_code in _AGAIN or answer.status_code in _OWN_ERROR
         wait = seconds_to_wait(answer.headers.get("Retry-After"), datetime.now(UTC)) if may_pass else None
         if wait is not None and wait <= self._target.longest_wait:
-            driver.tell(Kind.PAUSE, wait)
+            self.driver.tell(Kind.PAUSE, wait)
         raise RefusedError(answer.status_code, text or answer.reason_phrase, may_pass=may_pass, wait=wait)
+
+    def _text_of(self, answer: httpx.Response) -> str:
+        """Return the beginning of an answer, as much of it as comes in time; nothing of a compressed answer."""
+        import httpx
+
+        received = bytearray()
+        try:
+            for chunk in answer.iter_raw():
+                received += chunk
+                if len(received) >= _MOST_RECEIVED:
+                    break
+        except httpx.TransportError:
+            if not self._connection.is_late:
+                raise
+        if answer.headers.get("Content-Encoding", "identity") != "identity":
+            return ""
+        return received.decode(answer.encoding or "utf-8", errors="replace")
 
     def _may_pass(self, error: BaseException) -> bool:
         """Whether another attempt is worth it; a service that asks for too long a wait is not waited for."""
@@ -166,18 +186,6 @@ class Attempts:
             return problem.wait
         backoff, most = self._target.backoff, self._target.longest_wait
         return wait_exponential(multiplier=backoff, max=most)(state) + wait_random(0, backoff)(state)
-
-
-def _text_of(answer: httpx.Response, deadline: float) -> str:
-    """Return the beginning of an answer, as much of it as comes until a deadline; nothing of a compressed one."""
-    received = bytearray()
-    for chunk in answer.iter_raw():
-        received += chunk
-        if len(received) >= _MOST_RECEIVED or time.monotonic() >= deadline:
-            break
-    if answer.headers.get("Content-Encoding", "identity") != "identity":
-        return ""
-    return received.decode(answer.encoding or "utf-8", errors="replace")
 
 
 def seconds_to_wait(told: str | None, now: datetime) -> float | None:

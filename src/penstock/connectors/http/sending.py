@@ -15,17 +15,17 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from penstock.connectors.http.attempts import Attempts, StoppedError
-from penstock.connectors.http.driver_link import DriverLink, Kind
+from penstock.connectors.http.connection import Connection
+from penstock.connectors.http.driver_link import Kind
 from penstock.connectors.http.rows import Letter, Row, batches_of, requests_of, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    import httpx
     import pyarrow as pa
 
     from penstock.connectors.http.attempts import Target
-    from penstock.connectors.http.driver_link import DriverPlace
+    from penstock.connectors.http.driver_link import DriverLink, DriverPlace
 
 _FIRST_REQUESTS, _FIRST_SECONDS = 20, 2.0
 """What is sent at most to learn what a request takes."""
@@ -56,13 +56,17 @@ def sender(
         with ExitStack() as opened:
             driver = opened.enter_context(place.connect())
             driver.ask(Kind.BEGIN, number)
-            client = opened.enter_context(httpx.Client(timeout=target.timeout, headers=dict(target.headers)))
-            links = [opened.enter_context(place.connect()) for _ in range(target.at_a_time)]
+            tls = httpx.create_ssl_context()
+            connections = [Connection(target.headers, target.timeout, tls) for _ in range(target.at_a_time)]
+            senders = [
+                Attempts(target, opened.enter_context(connection), opened.enter_context(place.connect()))
+                for connection in connections
+            ]
             rows = (row for row in rows_of(batches) if not (sent and _was_sent(row.digest, sent, driver, number)))
             requests = requests_of(rows, target.batch_size)
             if only_first:
                 requests = _for_a_while(requests)
-            sending = _Sending(target, client, links, number, gives_all=only_first)
+            sending = _Sending(target, senders, number, gives_all=only_first)
             with suppress(StoppedError):
                 yield from batches_of(sending.send_all(requests), with_digests=only_first)
 
@@ -76,27 +80,24 @@ def _was_sent(digest: str, sent: frozenset[str], driver: DriverLink, number: int
 class _Sending:
     """Sends the requests of one task."""
 
-    def __init__(
-        self, target: Target, client: httpx.Client, links: Iterable[DriverLink], number: int, *, gives_all: bool
-    ) -> None:
+    def __init__(self, target: Target, senders: Iterable[Attempts], number: int, *, gives_all: bool) -> None:
         self._target = target
-        self._attempts = Attempts(target, client)
-        self._links: SimpleQueue[DriverLink] = SimpleQueue()
-        for link in links:
-            self._links.put(link)
+        self._senders: SimpleQueue[Attempts] = SimpleQueue()
+        for free in senders:
+            self._senders.put(free)
         self._number = number
         self._gives_all = gives_all
         self._seen: Counter[str] = Counter()
 
     def send_all(self, requests: Iterable[list[Row]]) -> Iterator[Letter]:
-        """Send requests, as many at a time as there are links; give what was refused for good, or all rows.
+        """Send requests, as many at a time as there are senders; give what was refused for good, or all rows.
 
         Raises
         ------
         StoppedError
             If the job fails.
         """
-        most = self._links.qsize()
+        most = self._senders.qsize()
         under_way: set[Future[list[Letter]]] = set()
         with ThreadPoolExecutor(most, "requests") as threads:
             for rows in requests:
@@ -113,14 +114,15 @@ class _Sending:
 
     def _send(self, rows: list[Row], key: str) -> list[Letter]:
         """Send a request, as often as need be; return what is to be given of it."""
-        link = self._links.get()
+        free = self._senders.get()
         try:
-            return self._sent(link, rows, key)
+            return self._sent(free, rows, key)
         finally:
-            self._links.put(link)
+            self._senders.put(free)
 
-    def _sent(self, driver: DriverLink, rows: list[Row], key: str) -> list[Letter]:
-        problem, attempts = self._attempts.send(driver, self._body(rows), key)
+    def _sent(self, free: Attempts, rows: list[Row], key: str) -> list[Letter]:
+        driver = free.driver
+        problem, attempts = free.send(self._body(rows), key)
         if problem is None:
             driver.ask(Kind.DONE, len(rows))
             return [Letter(row.digest) for row in rows] if self._gives_all else []

@@ -54,7 +54,7 @@ class HttpSink(Sink):
         it in any run of the job. With more, the key is that of the rows of the request together, and another run, or a
         repeated task, may put other rows together. Without columns, keys hold for this run.
     timeout
-        The seconds that an answer may take.
+        The seconds that a request may take, with its answer. The status counts where the rest of an answer is late.
     attempts
         How often a request is sent at most: again after the statuses 408, 425, 429 and 5xx, and if no answer came.
     backoff
@@ -68,7 +68,7 @@ class HttpSink(Sink):
         The number of tasks that send. If None, it follows from the limit and from what the first requests take.
     """
 
-    url: str
+    url: str = field(repr=False)
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     batch_size: int = 1

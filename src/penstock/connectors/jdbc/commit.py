@@ -19,9 +19,10 @@ from penstock.connectors.jdbc.ledger import (
     remove_token,
     unpoint,
 )
-from penstock.connectors.jdbc.source import dialect_of, is_masked, located
+from penstock.connectors.jdbc.source import dialect_of, is_masked, located, masked
 from penstock.errors import SinkError
 from penstock.spark.jdbc import JdbcTarget
+from penstock.spark.jvm import root_cause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -285,13 +286,17 @@ class PreparedJdbc(Prepared):
         database.run(self._dialect.copy(self.staging, self.table, self.columns, self.key, (TASK, ATTEMPT)))
 
     def _drop(self, access: Access, *, also_of_token: bool = False) -> None:
-        with suppress(Exception), self._connect(access) as database:
-            wanted = self.of_token if also_of_token else None
-            others = [] if wanted is None else self._dialect.tables_like(database, wanted)
-            # Whoever may make tables in the schema may give them names that are statements.
-            runs = {name for name in others if wanted and _RUN.fullmatch(name.removeprefix(wanted))}
-            for table in sorted({self.staging, *runs} - {""}):
-                database.run(f"DROP TABLE IF EXISTS {table}")
+        try:
+            with self._connect(access) as database:
+                wanted = self.of_token if also_of_token else None
+                others = [] if wanted is None else self._dialect.tables_like(database, wanted)
+                # Whoever may make tables in the schema may give them names that are statements.
+                runs = {name for name in others if wanted and _RUN.fullmatch(name.removeprefix(wanted))}
+                for table in sorted({self.staging, *runs} - {""}):
+                    database.run(f"DROP TABLE IF EXISTS {table}")
+        except Exception as error:  # noqa: BLE001 - what has been committed stays
+            if self.staging:
+                warn_of_staging(self.staging, self.database, error)
 
     @property
     def _dialect(self) -> JdbcDialect:
@@ -309,6 +314,16 @@ class PreparedJdbc(Prepared):
             )
         options = {"url": self.database, "dbtable": self.table, **with_secrets(self.properties, given)}
         return JdbcTarget(access.bridge, options).connect()
+
+
+def warn_of_staging(table: str, database: str, error: Exception) -> None:
+    """Tell of staged rows that could not be removed: nothing else removes them."""
+    log.warning(
+        "table %s of %s holds staged rows of a job that has ended, and could not be dropped: %s; drop it",
+        table,
+        database,
+        masked(root_cause(error)),
+    )
 
 
 def address_of_user(database: str, properties: Mapping[str, str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,13 +12,14 @@ from penstock.arguments import check_settings, check_table, check_text, columns_
 from penstock.config.options import SOURCES_TIMEOUT
 from penstock.connectors.base import Sink, SinkJob, TargetOptions, already_written, checked_parallelism
 from penstock.connectors.extras import without_secrets
-from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc, address_of_user
+from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc, address_of_user, warn_of_staging
 from penstock.connectors.jdbc.dialect import share_of
 from penstock.connectors.jdbc.ledger import check_ledger, has_token, keeps_tokens_apart, recover_table
 from penstock.connectors.jdbc.source import dialect_of, located, masked
 from penstock.connectors.table_schema import TableColumns
 from penstock.connectors.timeouts import timeout
 from penstock.errors import SinkError
+from penstock.masking import repr_without_secrets
 from penstock.spark.jdbc import JdbcTarget
 from penstock.spark.jvm import Bridge, root_cause
 
@@ -74,6 +74,8 @@ class JdbcSink(Sink):
     token: str | None = None
     parallelism: int | None = None
     max_connections: int | None = None
+
+    __repr__ = repr_without_secrets
 
     def __post_init__(self) -> None:
         check_text(self.url, "JdbcSink", "a URL, which is a text such as jdbc:postgresql://host/database")
@@ -310,5 +312,8 @@ class _JdbcSinkJob(SinkJob):
 
     def _drop(self) -> None:
         """Remove the staged rows."""
-        with suppress(Exception), self._target.connect() as database:
-            database.run(f"DROP TABLE IF EXISTS {self._staging}")
+        try:
+            with self._target.connect() as database:
+                database.run(f"DROP TABLE IF EXISTS {self._staging}")
+        except Exception as error:  # noqa: BLE001 - the job ends all the same
+            warn_of_staging(self._staging, masked(self._sink.url), error)

@@ -20,7 +20,7 @@ from penstock.connectors.scan import Scan
 from penstock.connectors.splits import why_not_more, worth_opening
 from penstock.connectors.timeouts import answered, timeout
 from penstock.errors import SourceError, SourceTimeoutError
-from penstock.masking import may_be_kept
+from penstock.masking import may_be_kept, repr_without_secrets
 from penstock.spark.jvm import root_cause
 from penstock.units import show_bytes, show_count
 
@@ -102,6 +102,8 @@ class JdbcSource(Source):
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     parallelism: int | None = None
     max_connections: int | None = None
+
+    __repr__ = repr_without_secrets
 
     def __post_init__(self) -> None:
         check_text(self.url, "JdbcSource", "a URL, which is a text such as jdbc:postgresql://host/database")

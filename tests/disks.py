@@ -1,0 +1,29 @@
+"""File systems of their own, which can be filled up."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def small_file_system(folder: Path, mebibytes: int) -> Iterator[Path]:
+    """Mount a file system of a size at a folder, which is made; leave the test out where that is not allowed."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        if os.environ.get("ALL_TEST_SERVICES") == "1":
+            pytest.fail("a small file system cannot be mounted here")
+        pytest.skip("a small file system cannot be mounted here: that needs root")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
