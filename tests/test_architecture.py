@@ -213,6 +213,13 @@ def test_modules_are_small(path: Any) -> None:
     assert len(path.read_text().splitlines()) <= 600
 
 
+def test_settings_of_spark_are_true_in_any_case() -> None:
+    """Spark takes ``TRUE`` for true, too: `penstock.spark.settings.is_true`."""
+    compared = re.compile(r"""(?:conf|settings)\b[^\n]*(?:[!=]= "(?:true|false)"|equals\("(?:true|false)"\))""")
+    files = [path for pattern in ("*.py", "*.java") for path in SOURCE.rglob(pattern)]
+    assert [f"{path.name}: {match[0]}" for path in files for match in compared.finditer(path.read_text())] == []
+
+
 def test_the_docs_name_all_rooms_in_their_order() -> None:
     """Whoever reads the table must see in which direction rooms import each other."""
     text = (SOURCE.parent.parent / "docs" / "architecture.md").read_text()

@@ -55,6 +55,7 @@ TABLES: dict[str, tuple[pa.Table, dict[str, Any]]] = {
     "skipped_days": (pa.table({"k": KEYS, "d": days(*[IN_NO_CALENDAR] * 4)}), {}),
     "skipped_day": (pa.table({"m": days(IN_NO_CALENDAR)}), {}),
     "cases": (pa.table([KEYS, KEYS, pa.array([7, 8, 9, 10], INTS)], names=["a", "A", "a_1"]), {}),
+    "numbered": (pa.table([KEYS, KEYS, pa.array([7, 8, 9, 10], INTS), KEYS], names=["x_1", "X_1", "x_1_1", "k"]), {}),
     "row_numbers": (pa.table({"k": KEYS, "file_row_number": pa.array([7, 8, 9, 10], INTS)}), {"row_group_size": 2}),
     "brotli": (pa.table({"k": KEYS, "v": KEYS}), {"compression": "brotli"}),
     "split_streams": (
@@ -101,6 +102,14 @@ CASES = (
         ),
         "names that differ in case": Case(
             "SELECT sum(a_1), count(*) FROM cases", settings=(("spark.sql.caseSensitive", "true"),)
+        ),
+        "names that differ in case, and get a number twice": Case(
+            "SELECT k, sum(x_1_1), sum(X_1) FROM numbered GROUP BY k", settings=(("spark.sql.caseSensitive", "true"),)
+        ),
+        "an average of numbers that cancel out": Case("SELECT k, avg(mixed) FROM t GROUP BY k"),
+        "an average of different numbers that cancel out": Case("SELECT avg(DISTINCT mixed) FROM t"),
+        "averages of numbers that do not cancel out": Case(
+            "SELECT k, avg(big - 7), avg(v - 3) FROM t GROUP BY k", (ONE, MANY)
         ),
         "a column with a name that DuckDB adds": Case("SELECT k, sum(file_row_number) FROM row_numbers GROUP BY k"),
         "a codec that Spark lacks": Case("SELECT k, sum(v) FROM brotli GROUP BY k"),

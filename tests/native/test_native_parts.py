@@ -208,8 +208,9 @@ def test_columns_that_tell_of_files(spark: SparkSession, native: Environment, ro
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_columns_that_are_found_by_their_ids(spark: SparkSession, native: Environment, rows: str) -> None:
-    with with_settings(spark, {"spark.sql.parquet.fieldId.read.enabled": "true"}):
+@pytest.mark.parametrize("value", ["true", " TRUE"])
+def test_columns_that_are_found_by_their_ids(spark: SparkSession, native: Environment, rows: str, value: str) -> None:
+    with with_settings(spark, {"spark.sql.parquet.fieldId.read.enabled": value}):
         df = counted(spark, rows)
         assert_same_rows(native.collect(df), df.collect())
         assert reasons(native) == [("Spark", "columns that are found by their ids")]

@@ -534,7 +534,7 @@ def test_a_worker_that_dies(spark: SparkSession, env: Environment, monkeypatch: 
 
 
 @pytest.mark.usefixtures("rows")
-@pytest.mark.parametrize("adaptive", ["true", "false"])
+@pytest.mark.parametrize("adaptive", ["true", "false", "FALSE"])
 def test_no_memory(spark: SparkSession, env: Environment, monkeypatch: pytest.MonkeyPatch, adaptive: str) -> None:
     def tiny(*given: object) -> NativeQueryStep:
         sql, results, columns, tables, _, threads = given

@@ -5,28 +5,43 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F
 
 from penstock import Environment
+from penstock.errors import JobError
 from penstock.native import engine
 from penstock.spark import native_failures
+from tests.native.bounds import all_that_can_be
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 JOB = Path(__file__).parents[1] / "jobs" / "native_failed.py"
+INFINITE = 2147483647
 ONE_TASK = {"execution.batch.adaptive.whole-query-threshold": 1}
+MANY_TASKS = {"execution.batch.adaptive.whole-query-threshold": 0, "execution.native": True}
+
+
+@pytest.fixture
+def all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB computes each part that it can, however small."""
+    all_that_can_be(monkeypatch)
+
+
+def write_days(folder: Path, largest: int) -> None:
+    keys, days = pa.array([1, 1, 2], pa.int32()), pa.array([largest, 0, 1], pa.int32()).cast(pa.date32())
+    pq.write_table(pa.table({"k": keys, "d": days}), folder / "a.parquet")
 
 
 def years(spark: SparkSession, folder: Path) -> DataFrame:
-    """Return a query that DuckDB cannot compute: it reads one of the days as infinite."""
-    keys, days = pa.array([1, 1, 2], pa.int32()), pa.array([2147483647, 0, 1], pa.int32()).cast(pa.date32())
-    pq.write_table(pa.table({"k": keys, "d": days}), folder / "a.parquet")
+    """Return a query that DuckDB cannot compute over the infinite day, as it reads it."""
     return spark.read.parquet(str(folder)).selectExpr("k", "year(d) y").groupBy("k").sum("y")
 
 
@@ -38,6 +53,7 @@ def choice(env: Environment) -> tuple[str, str, str]:
 
 
 def test_what_failed_is_not_tried_again(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_days(tmp_path, INFINITE)
     env, rows = Environment(spark, config=ONE_TASK, progress=False), []
     choices = []
     for _ in range(2):
@@ -67,8 +83,40 @@ def test_a_task_that_fails_for_its_values_is_not_repeated(tmp_path: Path) -> Non
     assert ran["part"]["reason"] == ran["query"]["outcome"]["because"] == why
 
 
-def test_a_file_that_changed_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_with_other_rows_are_tried_again(spark: SparkSession, tmp_path: Path) -> None:
+    env, choices = Environment(spark, config=ONE_TASK, progress=False), []
+    for day in (INFINITE, 7, INFINITE):
+        write_days(tmp_path, day)
+        expected = sorted(map(tuple, years(spark, tmp_path).collect()))
+        assert sorted(map(tuple, env.collect(years(spark, tmp_path)))) == expected
+        choices.append(choice(env))
+    assert [chosen for chosen, _, _ in choices] == ["DuckDB, in one task"] * 3
+    assert [instead for _, _, instead in choices] == ["Spark computes it", "", "Spark computes it"]
+
+
+@pytest.mark.usefixtures("all_parts")
+def test_a_function_of_the_query_that_fails_is_no_failure_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"k": pa.array(range(1000), pa.int32()), "v": range(1000)}), tmp_path / "a.parquet")
+
+    def same(value):  # type: ignore[no-untyped-def]
+        return value
+
+    def fails(value):  # type: ignore[no-untyped-def]
+        raise ValueError("of the user")
+
+    env, chosen = Environment(spark, config=MANY_TASKS, progress=False), []
+    for function in (fails, same):
+        rows = spark.read.parquet(str(tmp_path)).where("v > 5 and v % 3 = 1")
+        df = rows.withColumn("u", F.udf(function, "long")("v")).groupBy("u").count()
+        with nullcontext() if function is same else pytest.raises(JobError, match="of the user"):
+            env.collect(df)
+        chosen.append(choice(env)[0])
+    assert chosen == ["Spark", "DuckDB"]
+
+
+def test_a_file_that_changed_while_it_was_read_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
     """Such a failure says nothing about the next query."""
+    write_days(tmp_path, INFINITE)
     plan = years(spark, tmp_path)
     from penstock.spark.catalyst import analyzed_plan
     from penstock.spark.jvm import Bridge

@@ -27,7 +27,7 @@ from penstock.connectors.delta_commit import PreparedDelta, app_id, check_names,
 from penstock.connectors.delta_files import DeltaFiles, files_of, spark_finds
 from penstock.connectors.delta_upsert import DeltaUpsert, PreparedDeltaUpsert, check_upsert
 from penstock.connectors.extras import absolute, needs, without_secrets
-from penstock.connectors.sink_checks import check_partition_columns
+from penstock.connectors.sink_checks import check_partition_columns, is_case_sensitive
 from penstock.connectors.sized_table import SizedTable
 from penstock.connectors.staged_files import StagedFiles
 from penstock.connectors.table_schema import as_nullable, check_columns, in_shape_of
@@ -270,7 +270,7 @@ class _DeltaSinkJob(SinkJob):
         self._columns = columns
         self._version = version
         self._table = None if columns is None else StructType.fromJson(json.loads(columns))
-        self._is_case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")) == "true"
+        self._is_case_sensitive = is_case_sensitive(spark)
         self._schema = ""
         self._rows = StagedFiles(spark, sink.path, ())
         self.calls_python = sink.mode == "upsert"  # it runs more than these rows

@@ -38,6 +38,7 @@ from penstock.connectors.iceberg_commit import (
 from penstock.connectors.iceberg_files import IcebergFiles, condition_of, files_of, schema_of, spark_schema
 from penstock.connectors.iceberg_partitions import IcebergPartitions, plain_columns
 from penstock.connectors.iceberg_upsert import IcebergUpsert, PreparedIcebergUpsert
+from penstock.connectors.sink_checks import is_case_sensitive
 from penstock.connectors.sized_table import SizedTable
 from penstock.connectors.staged_files import StagedFiles
 from penstock.connectors.table_schema import as_nullable, check_columns, in_shape_of
@@ -265,7 +266,7 @@ class _IcebergSinkJob(SinkJob):
         self._spark = spark
         self._sink = sink
         self._columns = columns
-        self._is_case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")) == "true"
+        self._is_case_sensitive = is_case_sensitive(spark)
         self._location = location
         self._staged = staged
         self._partitions = partitions

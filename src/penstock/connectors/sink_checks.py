@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import SinkError
 from penstock.spark.files import refused_columns
+from penstock.spark.settings import is_true
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +110,7 @@ def check_rights(path: str, target: Folder, *, adds: bool) -> None:
 
 def is_case_sensitive(spark: SparkSession) -> bool:
     """Whether the case of columns' names matters."""
-    return str(spark.conf.get("spark.sql.caseSensitive", "false")) == "true"
+    return is_true(spark.conf.get("spark.sql.caseSensitive", "false"))
 
 
 def folded(name: str, *, case_sensitive: bool) -> str:

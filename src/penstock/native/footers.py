@@ -148,12 +148,13 @@ class Footer:
             raise NotNativeError(f"{path} comes from {self.writer or 'an unknown writer'}")
 
     def _check_names(self, path: str, read: Sequence[Column]) -> None:
-        """Raise if DuckDB may rename a column: it does if names differ in case only."""
+        """Raise if DuckDB may rename a column: names that differ in case only get a number, until it is a new name."""
         names = Counter(column.name.lower() for column in self.columns)
         repeated = {name for name, count in names.items() if count > 1}
         added = _ADDED & names.keys()
-        renamed = [column.name for column in read if re.sub(r"(_\d+)+$", "", column.name.lower()) in repeated]
-        renamed += [column.name for column in read if column.name.lower() in repeated]
+        renamed = [
+            column.name for column in read for name in repeated if f"{column.name.lower()}_".startswith(f"{name}_")
+        ]
         if renamed or added:
             raise NotNativeError(f"{path} has a column {min([*renamed, *added])} that DuckDB renames")
 

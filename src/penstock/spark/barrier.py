@@ -15,7 +15,7 @@ from penstock.spark.expressions import Attributes
 from penstock.spark.jobs import active_session
 from penstock.spark.jvm import Bridge, children, class_name, items
 from penstock.spark.lifetimes import KeptByPlans
-from penstock.spark.settings import read_settings
+from penstock.spark.settings import is_true, read_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,9 +73,9 @@ def task_slots(bridge: Bridge, wanted: int = 1) -> int:
     """
     settings = read_settings(bridge.session, "spark.")
     for key in _ENCRYPTED:
-        if settings.get(key, "false").strip().lower() == "true":
+        if is_true(settings.get(key)):
             raise NoBarrierError(f"{key} is on, and a barrier stage would send rows unencrypted")
-    if settings.get("spark.dynamicAllocation.enabled", "false").lower() == "true":
+    if is_true(settings.get("spark.dynamicAllocation.enabled")):
         raise NoBarrierError("spark.dynamicAllocation.enabled is on, and Spark runs no barrier stage with it")
     _check_lost_blocks(bridge.spark)
     context = bridge.spark.sparkContext._jsc.sc()
@@ -113,7 +113,7 @@ def _is_local(spark: SparkSession) -> bool:
 
 def _is_on(spark: SparkSession, key: str) -> bool:
     try:
-        return (spark.conf.get(key) or "").lower() == "true"  # a default given here would hide Spark's own
+        return is_true(spark.conf.get(key))  # a default given here would hide Spark's own
     except PySparkException:
         return False
 

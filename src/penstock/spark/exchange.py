@@ -233,7 +233,7 @@ def write(
     if native is not None:
         if native.refuses(above):
             above = _with_stages_run(plan())
-        native.tell()
+        native.tell(bridge)
     stages = _stages(above._handle)
     if not stages:
         return StagedResult(above, (), np.zeros((1, 1), dtype=np.int64))

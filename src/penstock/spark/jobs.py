@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from penstock.config import parse_size
 from penstock.spark.handles import LocalProperties
 from penstock.spark.jvm import items
-from penstock.spark.settings import read_settings, thread_properties
+from penstock.spark.settings import is_true, read_settings, thread_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -143,7 +143,7 @@ def slots_to_come(conf: Mapping[str, str]) -> int | None:
         The settings of the application.
     """
     most, cores = conf.get("spark.dynamicAllocation.maxExecutors"), conf.get("spark.executor.cores")
-    is_dynamic = conf.get("spark.dynamicAllocation.enabled", "false").lower() == "true"
+    is_dynamic = is_true(conf.get("spark.dynamicAllocation.enabled"))
     if not is_dynamic or cores is None or most is None or not most.isdecimal():  # it may be "infinity"
         return None
     return int(most) * (int(cores) // int(conf.get("spark.task.cpus", "1")))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.native.engine import UNSUPPORTED, unsupported
 from penstock.native.errors import CHANGED, NOT_NATIVE
+from penstock.spark.settings import is_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ def missing(bridge: Bridge) -> str | None:
         reason = None
     if reason is not None:
         return reason
-    if str(bridge.spark.sparkContext._jsc.sc().conf().get("spark.io.encryption.enabled", "false")) == "true":
+    if is_true(bridge.spark.sparkContext._jsc.sc().conf().get("spark.io.encryption.enabled", "false")):
         return "DuckDB would write to disks what Spark has to encrypt there"
     return _WITHOUT.get(bridge.application)
 

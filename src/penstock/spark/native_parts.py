@@ -62,6 +62,7 @@ class NativeParts:
     failure: str | None = None
     _counted: list[RowsCounted] = field(default_factory=list, repr=False)
     _nodes: list[Any] = field(default_factory=list, repr=False)
+    _failed: list[Any] = field(default_factory=list, repr=False)
 
     @property
     def is_used(self) -> bool:
@@ -147,10 +148,16 @@ class NativeParts:
             return replace(step, scatter=_scatter(part.scatter))
         return part.why_many(share) or step
 
-    def tell(self) -> None:
-        """Tell the plan that has run how many rows DuckDB has read."""
+    def tell(self, bridge: Bridge) -> None:
+        """Tell the plan that has run how many rows DuckDB has read.
+
+        If Spark has computed what DuckDB could not, the failure was DuckDB's, and is remembered: where a function of
+        the query's own fails, Spark fails too.
+        """
         for rows in self._counted:
             rows.tell()
+        for node in self._failed:
+            remember(bridge, node, str(self.failure))
 
     def close(self) -> None:
         """Let go of what has counted rows."""
@@ -176,8 +183,7 @@ class NativeParts:
             return False
         self.failure = why
         log.warning("Spark computes what DuckDB could not: %s", self.failure)
-        for node in self._nodes:
-            remember(bridge, node, why)
+        self._failed = list(self._nodes)
         return True
 
     def refuses(self, above: PhysicalPlan) -> bool:

@@ -22,7 +22,7 @@ from penstock.spark.fragment import rdd_leaf
 from penstock.spark.logical_plan import LogicalPlan
 from penstock.spark.native_failures import failed_before, failing_at_once, remember, why_failed
 from penstock.spark.native_operators import mapped, sent_columns
-from penstock.spark.settings import change_settings
+from penstock.spark.settings import change_settings, is_true
 from penstock.spark.whole import spark_rows
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _computed(
 
 def _with_stages(bridge: Bridge) -> Session:
     """Return a session whose plans run stage by stage: the user's, or a clone where it runs without AQE."""
-    if bridge.spark.conf.get("spark.sql.adaptive.enabled") != "false":
+    if is_true(bridge.spark.conf.get("spark.sql.adaptive.enabled")):
         return bridge.session
     session = bridge.session.clone()
     change_settings(session, {"spark.sql.adaptive.enabled": "true"})

@@ -12,6 +12,7 @@ from penstock.errors import SinkError
 from penstock.spark.filesystem import Folder
 from penstock.spark.jobs import active_session
 from penstock.spark.jvm import items, option, with_fields
+from penstock.spark.settings import is_true
 
 if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
@@ -195,7 +196,7 @@ def _format_of_hive(bridge: Bridge, table: Any) -> str:
     for name in ("parquet", "orc"):
         if name in serializer:
             keys = (f"convertMetastore{name.capitalize()}", f"convertInserting{which}Table")
-            return name if all(conf.get(f"spark.sql.hive.{key}", "true") == "true" for key in keys) else ""
+            return name if all(is_true(conf.get(f"spark.sql.hive.{key}", "true")) for key in keys) else ""
     return ""
 
 

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from penstock.spark.handles import Session
 
 
+def is_true(value: object) -> bool:
+    """Whether the value of a setting means true: Spark ignores its case, and blanks around it; None is false."""
+    return str(value).strip().lower() == "true"
+
+
 def read_settings(session: Session, prefix: str) -> dict[str, str]:
     """Return the settings whose names begin with a prefix; those of the session win over those of the context."""
     found = answers.facts(session._bridge.helper("SessionSettings").read(session, prefix))

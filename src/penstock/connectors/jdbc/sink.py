@@ -16,6 +16,7 @@ from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc, address
 from penstock.connectors.jdbc.dialect import share_of
 from penstock.connectors.jdbc.ledger import check_ledger, has_token, keeps_tokens_apart, recover_table
 from penstock.connectors.jdbc.source import dialect_of, located, masked
+from penstock.connectors.sink_checks import is_case_sensitive
 from penstock.connectors.table_schema import TableColumns
 from penstock.connectors.timeouts import timeout
 from penstock.errors import SinkError
@@ -154,8 +155,7 @@ class JdbcSink(Sink):
             done = self.token is not None and has_token(dialect, connection, self.table, self.token)
         if done:
             log.warning("%s holds %s already, nothing is written", self.table, self.token)
-        is_case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")) == "true"
-        known = None if columns is None else TableColumns(columns, f"table {self.table}", is_case_sensitive)
+        known = None if columns is None else TableColumns(columns, f"table {self.table}", is_case_sensitive(spark))
         return _JdbcSinkJob(self, dialect, target, known, keys, done=done, most=most, has_ledger=has_ledger)
 
     def _has_ledger(self, dialect: JdbcDialect, database: JdbcConnection) -> bool:

@@ -2,6 +2,7 @@ package penstock;
 
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Set;
 
 import org.apache.spark.sql.catalyst.plans.QueryPlan;
 
@@ -10,22 +11,35 @@ public final class FailedFragments {
     /** The oldest plans are forgotten: each holds the list of its files. */
     private static final int MOST = 64;
 
-    private static final Map<Object, Object> REASONS = new LinkedHashMap<>();
+    private static final Map<Object, Object> FAILURES = new LinkedHashMap<>();
 
     /** Remembers a plan, and why it failed. */
     public void add(QueryPlan<?> plan, String reason) {
-        synchronized (REASONS) {
-            REASONS.put(plan.canonicalized(), reason);
-            if (REASONS.size() > MOST) {
-                REASONS.remove(REASONS.keySet().iterator().next());
+        synchronized (FAILURES) {
+            FAILURES.put(plan.canonicalized(), new Failure(reason, ListingComparison.versions(plan)));
+            if (FAILURES.size() > MOST) {
+                FAILURES.remove(FAILURES.keySet().iterator().next());
             }
         }
     }
 
-    /** Returns why an equal plan failed, null if none did. */
+    /** Returns why an equal plan over the same versions of its files failed, null if none did. */
     public String reason(QueryPlan<?> plan) {
-        synchronized (REASONS) {
-            return (String) REASONS.get(plan.canonicalized());
+        synchronized (FAILURES) {
+            Failure failure = (Failure) FAILURES.get(plan.canonicalized());
+            // Spark holds relations equal whose folders are the same, whatever they have listed.
+            return failure != null && failure.files.equals(ListingComparison.versions(plan)) ? failure.reason : null;
+        }
+    }
+
+    /** Why a plan failed, and the versions of its files then. */
+    private static final class Failure {
+        private final String reason;
+        private final Set<Object> files;
+
+        Failure(String reason, Set<Object> files) {
+            this.reason = reason;
+            this.files = files;
         }
     }
 }

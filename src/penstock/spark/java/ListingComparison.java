@@ -8,7 +8,9 @@ import java.util.Set;
 
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.QueryPlan;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
@@ -57,7 +59,25 @@ public final class ListingComparison {
         return found;
     }
 
+    /** Returns the path, size and time of each file that the leaves of a plan and of its subqueries have listed. */
+    static Set<Object> versions(QueryPlan<?> plan) {
+        Set<Object> found = new HashSet<>();
+        for (Object leaf : Catalyst.each(plan.collectLeaves())) {
+            FileIndex listing = listing(leaf);
+            if (listing != null) {
+                found.addAll(versions(listing));
+            }
+        }
+        for (Object subquery : Catalyst.each(plan.subqueriesAll())) {
+            found.addAll(versions((QueryPlan<?>) subquery));
+        }
+        return found;
+    }
+
     private static FileIndex listing(Object leaf) {
+        if (leaf instanceof FileSourceScanExec) {
+            return ((FileSourceScanExec) leaf).relation().location();
+        }
         if (leaf instanceof LogicalRelation && ((LogicalRelation) leaf).relation() instanceof HadoopFsRelation) {
             return ((HadoopFsRelation) ((LogicalRelation) leaf).relation()).location();
         }

@@ -18,6 +18,8 @@ import org.apache.spark.sql.types.DecimalType;
 /** What a task sums up of its rows before they are exchanged, in the SQL of DuckDB: the buffers of Spark's functions. */
 final class NativeAggregate {
     private static final String LONGEST = "9223372036854775807";
+    /** Spark's rounding of a sum of doubles stays below a billionth of the sum, if the numbers are no larger in all. */
+    private static final int MOST_CANCELLED = 10_000;
 
     private final String columns;
     private final String groups;
@@ -104,9 +106,25 @@ final class NativeAggregate {
             return Arrays.asList(wholeSum("", sql, only, NativeTypes.isSmall(child), NativeTypes.mode(function)));
         }
         if (name.equals("Average") && NativeTypes.isWhole(child.dataType()) && types.size() == 2) {
-            return Arrays.asList("coalesce(CAST(sum(" + sql + ")" + only + " AS DOUBLE), 0)", count);
+            return Arrays.asList("coalesce(" + doubleSum("", sql, only, NativeTypes.isSmall(child)) + ", 0)", count);
         }
         throw new NativeSql.Declined("aggregate " + name + " of " + type);
+    }
+
+    /**
+     * Returns a sum of whole numbers for an average, as a double. Spark adds doubles: above 2 to the 53rd its sum is
+     * rounded, by more than the sum itself where positive and negative numbers cancel out. Then this is an error.
+     *
+     * @param isSmall whether each number has 32 bits at most, of which only many millions are rounded
+     */
+    static String doubleSum(String distinct, String sql, String only, boolean isSmall) {
+        String sum = "sum(" + distinct + sql + ")" + only;
+        if (isSmall) {
+            return "CAST(" + sum + " AS DOUBLE)";
+        }
+        String sizes = "(2 * sum(" + distinct + "greatest(" + sql + ", 0))" + only + " - " + sum + ")"; // of all absolute values
+        return "CAST(CASE WHEN " + sizes + " > 9007199254740992 AND " + sizes + " > " + MOST_CANCELLED + " * abs(" + sum
+                + ") THEN error('an average of numbers that cancel out') ELSE " + sum + " END AS DOUBLE)";
     }
 
     /** Returns a sum of decimals, or an error if the sum of their absolute values exceeds the bound; null is no bound. */

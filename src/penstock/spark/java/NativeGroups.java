@@ -105,14 +105,14 @@ final class NativeGroups {
 
     /**
      * Returns an average. Of whole numbers it is a quotient of doubles: Spark adds them as doubles, so its sum is rounded
-     * above 2 to the 53rd, and DuckDB's is exact. Of decimals it is a quotient of whole numbers that is rounded half up,
+     * above 2 to the 53rd, and DuckDB's is exact (`NativeAggregate.doubleSum`). Of decimals it is a quotient of whole numbers that is rounded half up,
      * as Spark's decimals are.
      */
     private static String average(AggregateFunction function, Expression child, String distinct, String only) throws NativeSql.Declined {
         String sql = NativeSql.of(child);
         String count = "count(" + distinct + sql + ")" + only;
         if (NativeTypes.isWhole(child.dataType())) {
-            String sum = "CAST(sum(" + distinct + sql + ")" + only + " AS DOUBLE)";
+            String sum = NativeAggregate.doubleSum(distinct, sql, only, NativeTypes.isSmall(child));
             return "CASE WHEN " + count + " = 0 THEN NULL ELSE " + sum + " / CAST(" + count + " AS DOUBLE) END";
         }
         if (!NativeTypes.isSummedExactly(child.dataType())) {

@@ -60,7 +60,7 @@ final class NativeScan {
         if (!scan.fileConstantMetadataColumns().isEmpty()) {
             throw new NativeSql.Declined("columns that tell of files");
         }
-        if (scan.conf().getConfString("spark.sql.parquet.fieldId.read.enabled", "false").equals("true")) {
+        if (scan.conf().parquetFieldIdReadEnabled()) {
             throw new NativeSql.Declined("columns that are found by their ids");
         }
         if (new ParquetOptions(relation.options(), scan.conf()).ignoreCorruptFiles()) {
