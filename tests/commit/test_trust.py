@@ -417,10 +417,25 @@ def test_rows_of_databases_name_journals(path: str, is_accepted: bool) -> None:
             check_pointed(path, "hdfs://here/warehouse")
 
 
-def test_journals_lie_where_the_target_lies() -> None:
-    check_location("own://x/.penstock-commit-a.json", "own://x/y")
-    with pytest.raises(UntrustedJournalError):
-        check_location("own://x/.penstock-commit-a.json", "file:/y")
+@pytest.mark.parametrize("pointed_from", ["own:/y", "file:/y"])
+def test_journals_lie_where_the_target_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pointed_from: str) -> None:
+    """On a file system that Hadoop has by an implementation of the user's."""
+    path = "own:/x/.penstock-commit-a.json"
+    if pointed_from == "file:/y":
+        with pytest.raises(UntrustedJournalError):
+            check_location(path, pointed_from)
+        return
+    check_location(path, pointed_from)
+
+    class OwnFolder(LocalFolder):
+        def __init__(self, bridge: object, path: str) -> None:
+            super().__init__(bridge, f"{tmp_path}{path.removeprefix('own:')}")
+
+    (tmp_path / "x").mkdir()
+    content = {"version": 1, "job": "j", "name": "j", "decided": False, "asked": False, "back": True, "owner": None}
+    (tmp_path / "x" / ".penstock-commit-a.json").write_text(json.dumps(content | {"parts": []}))
+    monkeypatch.setattr("penstock.commit.journal.Folder", OwnFolder)
+    assert read_journal(Access(None), path) is not None
 
 
 @pytest.mark.parametrize(
@@ -430,6 +445,8 @@ def test_journals_lie_where_the_target_lies() -> None:
         ("/a/.penstock-t-0123456789ab-00000000-1-00000000", "file:/a/t", True),
         ("file:/a/t/.penstock-rows-0123456789ab", "file:/a/t", True),
         ("s3a://b/.penstock-t-0123456789ab", "s3a://b/t", True),
+        ("hdfs://NN:8020/a/.penstock-t-0123456789ab", "hdfs://nn:8020/a/t", True),
+        ("file:/a\n/.penstock-t-0123456789ab", "file:/a\n/t", True),
         ("s3a://c/.penstock-t-0123456789ab", "s3a://b/t", False),
         ("hdfs://n/a/.penstock-t-0123456789ab", "file:/a/t", False),
         ("/a/.penstock-t-0123456789ab-old", "/a/t", False),
@@ -446,7 +463,11 @@ def test_staging_folders(staging: str, target: str, is_accepted: bool) -> None:
 
 
 def test_paths_within_a_folder() -> None:
-    check_within("file:/t/data/penstock-0", "/t")
+    for path, folder in (("file:/t/data/penstock-0", "/t"), ("hdfs://n:8020/t/x", "hdfs:///t"), ("hdfs://n/t/x", "/t")):
+        check_within(path, folder)
+    for path, folder in (("hdfs://n/t/x", "hdfs://m/t"), ("hdfs:///t/x", "hdfs://m/t"), ("hdfs://n/t/x", "s3a:///t")):
+        with pytest.raises(ValueError, match="within"):
+            check_within(path, folder)
     check_relative(["", "a=1/b", ".hidden"])
     for path in ("/tt/x", "/t", "s3a://b/t/x"):
         with pytest.raises(ValueError, match="within"):

@@ -53,6 +53,7 @@ class HeldJournal:
 
     def begin(self, go_on: Callable[[], None]) -> None:
         """Write it, and wait until no other commit touches the same files, or `go_on` raises."""
+        self._journal.check()
         COMMITTING.add(self._name)
         self._journal.point(self._access)
         self._journal.write(self._access)
@@ -62,6 +63,7 @@ class HeldJournal:
     def renew(self, parts: Sequence[Prepared], go_on: Callable[[], None]) -> None:
         """Write what has become of the sinks' records since it began, and wait for others once more."""
         self._journal = replace(self._journal, parts=tuple(parts))
+        self._journal.check()
         self._journal.point(self._access)
         self._journal.write(self._access)
         wait_for_others(self._access, self._journal, go_on)

@@ -11,7 +11,7 @@ from penstock.commit.owner import Owner, tag_is_alive
 from penstock.commit.signing import signed
 from penstock.commit.trust import LARGEST_JOURNAL, LARGEST_NOTE, check_location, is_foreign, read_trusted, warn_of
 from penstock.commit.unknown import known_or_not
-from penstock.errors import UntrustedJournalError
+from penstock.errors import CommitError, UntrustedJournalError
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
@@ -72,6 +72,20 @@ class Journal:
         }
         file = Folder(access.bridge, self.path)
         file.write(signed(file.name, content), overwrite=True, private=True)
+
+    def check(self) -> None:
+        """Refuse records of which a later process would not believe what they name; see `commit.names`.
+
+        Raises
+        ------
+        CommitError
+            If there is such a name.
+        """
+        for part in self.parts:
+            try:
+                part.check_names()
+            except ValueError as error:
+                raise CommitError.unusual_name(part.target, str(error)) from error
 
     def point(self, access: Access) -> None:
         """Let every target know where the journal lies; before it is written, as a pointer to nothing harms nobody."""
@@ -140,7 +154,7 @@ def read_journal(access: Access, path: str) -> Journal | None:
     UntrustedJournalError
         If another user may have written it, it cannot be understood, or it names what no job writes.
     """
-    check_location(path, warehouse_of(access.bridge))
+    check_location(path, path)  # whoever says where it lies has checked that: its folder, a pointer, a database
     file = Folder(access.bridge, path)
     content = read_trusted(access, file, LARGEST_JOURNAL)
     if content is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)")
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)", re.DOTALL)
 MARK = r"[0-9a-f]{12}(-[0-9a-f]{8}-\d{1,10}-[0-9a-f]{8})?"
 """What follows a target's name in that of its staging folder: a random number, and the tag of the process."""
 STAGED_ROWS = re.compile(r"penstock-[0-9a-f]{12}")
@@ -58,8 +58,9 @@ def check_within(path: str, folder: str, name: re.Pattern[str] | None = None) ->
     check_path(folder)
     check_path(path)
     (scheme, inner), (of_folder, outer) = _parts(path), _parts(folder)
-    # A catalogue may name a table's folder without its file system, Spark's default.
-    is_below = inner.startswith(f"{outer}/") and (scheme == of_folder or folder.startswith("/"))
+    # A catalogue may name a table's folder without its file system or its server, which are Spark's defaults then.
+    is_default = folder.startswith("/") or (of_folder.endswith("://") and scheme.startswith(of_folder))
+    is_below = inner.startswith(f"{outer}/") and (scheme == of_folder or is_default)
     if not is_below or (name is not None and name.fullmatch(path.rpartition("/")[2]) is None):
         raise ValueError(f"{path!r} is not a folder that Penstock makes within {folder!r}")
 
@@ -71,5 +72,5 @@ def _is_same(path: str, other: str) -> bool:
 def _parts(path: str) -> tuple[str, str]:
     """Return the file system of a path, and its folders; ``file:/a``, ``file:///a`` and ``/a`` are the same."""
     uri = _URI.fullmatch(path)
-    system, folders = ("", path) if uri is None else (f"{uri[1].lower()}://{uri[2] or ''}", uri[3])
+    system, folders = ("", path) if uri is None else (f"{uri[1]}://{uri[2] or ''}".lower(), uri[3])
     return "" if system == "file://" else system, re.sub("/+", "/", folders).rstrip("/")

@@ -207,6 +207,15 @@ class CommitError(SinkError):
         )
 
     @classmethod
+    def unusual_name(cls, target: str, cause: str) -> Self:
+        """Build the error for a target that could not be recovered, as its journal would not be believed."""
+        return cls(
+            f"{target} is not written: if this process died, nobody could complete or undo it",
+            cause=cause,
+            hint="give the target, or the column, another name",
+        )
+
+    @classmethod
     def busy(cls, job: str, targets: list[str], owner: str, journal: str) -> Self:
         """Build the error for a commit of another job that takes too long."""
         return cls(
