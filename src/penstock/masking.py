@@ -46,10 +46,10 @@ _ASSIGNED = re.compile(
     rf"(?<![\w.-])(?P<key>{_SECRET_NAME})(?P<between>\\*[\"']?\s*(?:->|[=:]|%3[ad])\s*|[\"']\s*,\s*(?=[\"']))"
     r"(?:(?P<quote>\\*[\"'])(?:(?!(?P=quote))(?:\\.|[^\\\n]))+(?P=quote)"
     r"|\{(?:[^{}\n]|\}\}){1,1000}\}"
-    r"|(?P<open>\\*[\"']?)(?:(?:bearer|basic)\s+)?[^\s&;,\"'<>)}]+)",
+    r"|(?P<open>\\*[\"']?)(?:(?:bearer|basic)\s+)?[^\s&;,\"'<>)}]+(?:[&;](?![\w. -]*=)[^\s&;,\"'<>)}]+)*)",
     re.IGNORECASE,
 )
-"""A word and a value behind it, which ends with its quote or brace if it begins with one."""
+"""A word and a value behind it, which ends with its quote or brace if it begins with one, else before the next word."""
 _FLAG = re.compile(rf"(?<![\w.-])(?P<flag>--?{_SECRET_NAME}\s+)(?!-)[^\s\"']+", re.IGNORECASE)
 """An option of a command line with its value."""
 _HEADER = re.compile(

@@ -150,7 +150,7 @@ class Source:
             return self.listed()
         if draw < 0.2:
             return self.day()
-        if draw < 0.5:
+        if draw < 0.35:
             return self.deep("boolean", 2)
         return self.simple()
 

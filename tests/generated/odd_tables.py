@@ -110,9 +110,9 @@ class OddTable:
 
 def odd_table(rng: random.Random, *, small: bool = False) -> OddTable:
     """Draw a table, with each trap now and then."""
-    names = rng.sample(NAMES, len(NAMES)) if rng.random() < 0.25 else [f"k{n}" for n in range(40)]
+    names = rng.sample(NAMES, len(NAMES)) if rng.random() < 0.12 else [f"k{n}" for n in range(40)]
     settings: dict[str, str] = {}
-    if rng.random() < 0.05:
+    if rng.random() < 0.03:
         names.insert(0, rng.choice(RESERVED))
     cases = rng.choice(CASES) if rng.random() < 0.06 else []
     unique = list(cases)
@@ -131,7 +131,7 @@ def odd_table(rng: random.Random, *, small: bool = False) -> OddTable:
     rows = rng.choice([6, 24, 12]) if small else rng.choice([40, 80, 200])
     files = [_file(rng, writer, rows) for _ in range(rng.choice([1, 1, 2] if small else [1, 2, 3]))]
     odd = _unlike(rng, files)
-    folders, places = _folders(rng) if rng.random() < 0.12 else ([], [])
+    folders, places = _folders(rng) if rng.random() < 0.08 else ([], [])
     if folders:
         files = [f"{file} in={place}" for file in files for place in places][: max(len(places), 3)]
     schema = [f"{quoted(name)} {KINDS[kind][1]}" for kind, name in zip(kinds, unique, strict=False)]
@@ -197,7 +197,7 @@ def _file(rng: random.Random, writer: str, rows: int) -> str:
 
 def _unlike(rng: random.Random, files: list[str]) -> bool:
     """Let a file be unlike the others, or broken, now and then; return whether the table needs a schema of the user's."""
-    if rng.random() > 0.1:
+    if rng.random() > 0.07:
         return "codec=brotli" in " ".join(files)
     number = rng.randrange(len(files))
     words = [f"drop={rng.randrange(20)}", f"other={rng.randrange(20)}", "swap", "upper", "cut", "garbage", "nothing"]

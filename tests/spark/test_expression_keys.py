@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import re
 from itertools import combinations
@@ -65,6 +66,20 @@ def test_expressions_that_look_alike(spark: SparkSession) -> None:
 def test_equal_expressions(spark: SparkSession, texts: tuple[str, str]) -> None:
     one, other = expressions(spark, list(texts))
     assert one.key == other.key
+
+
+def test_a_key_lasts_as_long_as_any_expression_that_has_it(spark: SparkSession) -> None:
+    """Although the canonical expression that was numbered first is that of another expression."""
+    first, second, third = expressions(spark, ["concat(s, 'of three')"] * 3)
+    text = first.key
+    assert second.key == text
+    del first
+    gc.collect()
+    jvm: Any = spark._jvm
+    for _ in range(5):
+        jvm.System.gc()
+        jvm.System.runFinalization()
+    assert (second.key, third.key) == (text, text)
 
 
 @pytest.mark.parametrize("seed", range(3))

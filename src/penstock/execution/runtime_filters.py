@@ -170,7 +170,8 @@ class KeyFilters:
         try:
             left = row_groups_left(listing.paths, conditions)
         except Exception as error:
-            log.warning("the statistics of %s could not be compared with keys", listing.name, exc_info=True)
+            # The decision says it, and whoever reads the files meets what is wrong with them.
+            log.info("the statistics of %s could not be compared with keys", listing.name, exc_info=True)
             return [], f"the statistics of {listing.name} could not be read: {first_line(error)}"
         if left > _WORTH_READING:
             return [], f"{left:.0%} of the row groups of {listing.name} may have such keys{_BY_STATISTICS}"

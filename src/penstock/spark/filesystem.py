@@ -202,15 +202,22 @@ class Folder:
         after = self._fs.getFileStatus(self._hadoop_path)
         if (before.getModificationTime(), before.getLen()) != (after.getModificationTime(), after.getLen()):
             return CheckedContent(b"", Writer.OTHER, "it changed while it was read")
+        return judged(content, str(after.getOwner()), self._user(), int(after.getPermission().toShort()))
+
+    def _user(self) -> str:
         user = self._bridge.find("org.apache.hadoop.security.UserGroupInformation").getCurrentUser()
-        owner, mode = str(after.getOwner()), int(after.getPermission().toShort())
-        return judged(content, owner, str(user.getShortUserName()), mode)
+        return str(user.getShortUserName())
 
     @property
     def may_be_removed(self) -> bool:
         """Whether a file or folder is the user's own, and not a symbolic link; True where no owners are recorded."""
         path = self.local_path
-        return True if path is None else is_own_entry(path)
+        if path is not None:
+            return is_own_entry(path)
+        status = self._fs.getFileLinkStatus(self._hadoop_path)
+        if status.isSymlink():
+            return False
+        return self._scheme not in _WITH_OWNERS or str(status.getOwner()) == self._user()
 
     def write(self, content: bytes, *, overwrite: bool = False, private: bool = False) -> bool:
         """Make a file with all of its content or not at all, as Spark makes its logs.

@@ -22,6 +22,7 @@ from pyspark import TaskContext
 
 from penstock import handshakes
 from penstock.connectors.http.attempts import Target, seconds_to_wait
+from penstock.connectors.http.connection import Connection
 from penstock.connectors.http.driver_link import NONCE_BYTES, DriverPlace, Kind
 from penstock.connectors.http.driver_side import DriverSide
 from penstock.connectors.http.sending import sender
@@ -490,3 +491,44 @@ def serving(handler: type[BaseHTTPRequestHandler], tls: ssl.SSLContext | None = 
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_the_timer_of_a_request_leaves_the_next_alone() -> None:
+    class Taker(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"ok")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with serving(Taker) as port, Connection({}, 60, ssl.create_default_context()) as connection:
+        for request in (1, 2):
+            with connection.send("POST", f"http://127.0.0.1:{port}/", b"{}", {}) as answer:
+                connection._shut_down(request - 1)
+                assert answer.read() == b"ok"
+            assert not connection.is_late
+
+
+@pytest.mark.parametrize("charset", ["base64", "nothing", "latin-1"])
+def test_answers_in_any_charset(side: Any, charset: str) -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(400)
+            self.send_header("Content-Type", f"text/plain; charset={charset}")
+            self.end_headers()
+            self.wfile.write(b"no such column")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with serving(Refusing) as port:
+        target = replace(TARGET, url=f"http://127.0.0.1:{port}/rows", attempts=1)
+        (letter,) = sent(sender(target, side(None).place), [1])
+    assert (letter["status"], letter["error"]) == (400, "no such column")

@@ -171,7 +171,10 @@ class Attempts:
                 raise
         if answer.headers.get("Content-Encoding", "identity") != "identity":
             return ""
-        return received.decode(answer.encoding or "utf-8", errors="replace")
+        try:
+            return received.decode(answer.encoding or "utf-8", errors="replace")
+        except LookupError:  # Python has a codec of that name, but none of texts
+            return received.decode("utf-8", errors="replace")
 
     def _may_pass(self, error: BaseException) -> bool:
         """Whether another attempt is worth it; a service that asks for too long a wait is not waited for."""

@@ -39,7 +39,8 @@ class Connection:
         self._timeout = timeout
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._is_busy = False
+        self._requests = 0
+        self._running: int | None = None
         self._is_late = False
 
     def __enter__(self) -> Self:
@@ -65,8 +66,10 @@ class Connection:
         """
         import httpx
 
-        self._is_busy, self._is_late = True, False
-        timer = threading.Timer(self._timeout, self._shut_down)
+        with self._lock:
+            self._requests += 1
+            self._running, self._is_late = self._requests, False
+        timer = threading.Timer(self._timeout, self._shut_down, (self._running,))
         timer.daemon = True
         timer.start()
         try:
@@ -80,7 +83,7 @@ class Connection:
         finally:
             timer.cancel()
             with self._lock:
-                self._is_busy = False
+                self._running = None
 
     def _on_event(self, _: str, facts: Mapping[str, object]) -> None:
         """Note the socket of a connection that was opened, or to which TLS was added."""
@@ -89,14 +92,14 @@ class Connection:
             return
         with self._lock:
             self._socket = details("socket")
-            is_late = self._is_late
-        if is_late:
-            self._shut_down()
+            late = self._running if self._is_late else None
+        if late is not None:
+            self._shut_down(late)
 
-    def _shut_down(self) -> None:
-        """Let whatever the running request waits for fail now."""
+    def _shut_down(self, request: int) -> None:
+        """Let whatever a request waits for fail now, if it is the running one."""
         with self._lock:
-            if not self._is_busy:
+            if self._running != request:
                 return
             self._is_late = True
             if self._socket is not None:

@@ -1,5 +1,6 @@
 package penstock;
 
+import java.lang.ref.WeakReference;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -20,19 +21,32 @@ import scala.collection.immutable.Seq;
  *
  * Spark's text of an expression is ambiguous: it elides long argument lists, prints string literals without quotes, and
  * omits the plans of subqueries. So a key is the text with a number, and equal expressions (`canonicalized`, `equals`)
- * share a number. A number is valid as long as one of its expressions is reachable, and is never used again.
+ * share a number. A number is valid as long as one of the expressions that have it is reachable: each keeps the canonical
+ * expression that stands for it. No number is used again.
  */
 public final class ExpressionKeys {
     private static final Map<Object, Object> NUMBERS = new WeakHashMap<>();
     private static final TreeNodeTag<Object> BY_POSITION = new TreeNodeTag<Object>("penstock.by-position");
+    private static final TreeNodeTag<Object> CANONICAL = new TreeNodeTag<Object>("penstock.canonical");
     /** Tells positions from the ids of columns, which have the id of their JVM. */
     private static final UUID NO_JVM = new UUID(0, 0);
     private static long last;
 
+    /** A number, and the canonical expression that stands for it. */
+    private static final class Numbered {
+        final long number;
+        final WeakReference<Object> canonical;
+
+        Numbered(long number, Object canonical) {
+            this.number = number;
+            this.canonical = new WeakReference<>(canonical);
+        }
+    }
+
     /** Returns the key of an expression. That of a column is its id; that of a nondeterministic expression is new. */
     public static String of(Expression expression) {
         Expression canonical = expression.canonicalized();
-        return canonical instanceof AttributeReference ? canonical.toString() : canonical + "~" + number(canonical);
+        return canonical instanceof AttributeReference ? canonical.toString() : canonical + "~" + number(expression, canonical);
     }
 
     /** Returns the key of an expression in which input columns are identified by their position. */
@@ -58,13 +72,13 @@ public final class ExpressionKeys {
         return parts.isEmpty() ? expression : (Expression) (Object) expression.withNewChildren(PythonUtils.toSeq(parts));
     }
 
-    private static synchronized long number(Expression canonical) {
-        Object known = canonical.deterministic() ? NUMBERS.get(canonical) : null;
-        if (known != null) {
-            return ((Long) known).longValue();
+    private static synchronized long number(Expression expression, Expression canonical) {
+        Numbered known = canonical.deterministic() ? (Numbered) NUMBERS.get(canonical) : null;
+        if (known == null) {
+            known = new Numbered(++last, canonical);
+            NUMBERS.put(canonical, known);
         }
-        last++;
-        NUMBERS.put(canonical, last);
-        return last;
+        expression.setTagValue(CANONICAL, known.canonical.get());
+        return known.number;
     }
 }
