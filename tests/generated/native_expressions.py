@@ -191,11 +191,13 @@ class Source:
             f"max({value})",
             "count(*)",
         ]
-        whole, exact = self.column(*WHOLE, small=True), self.column(*EXACT, small=rng.random() < 0.9)
+        is_small = rng.random() < 0.9
+        whole, exact = self.column(*WHOLE, small=True), self.column(*EXACT, small=is_small)
         if exact:
+            # What is left of an average of large whole numbers that cancel out depends on the order of the rows.
+            calls += [f"avg({exact})"] if is_small or self.columns[exact] != "bigint" else []
             calls += [
                 f"sum({exact})",
-                f"avg({exact})",
                 f"sum(distinct {exact})",
                 f"sum(if({self.simple()}, {exact}, null))",
             ]

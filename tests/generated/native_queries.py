@@ -157,9 +157,10 @@ def days(b: Builder, source: Source, _) -> dict:
 def sums(b: Builder, source: Source, _) -> dict:
     """Return sums and averages that may not fit."""
     column = source.column("bigint", "int", "decimal") or "1L"
+    small = source.column("bigint", "int", "decimal", small=True) or "1L"  # what is left of others depends on the order
     calls = [
         f"sum({column})",
-        f"avg({column})",
+        f"avg({small})",
         f"sum({column}) + 1",
         f"sum({column} + {column})",
         f"sum(distinct {column})",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import UnknownException, convert_exception
 
 from penstock.graph import Side
 from penstock.spark import answers
@@ -347,7 +348,10 @@ def _relation(
     exchange = bridge.find(EXECUTION + "exchange.BroadcastExchangeExec")(mode, rows)
     stage = bridge.find(EXECUTION + "adaptive.BroadcastQueryStageExec")(0, exchange, exchange.canonicalized())
     with nullcontext() if watch is None else watch.over(str(exchange.jobTag())):
-        relation = exchange.executeBroadcast()
+        try:
+            relation = exchange.executeBroadcast()
+        except Py4JJavaError as error:
+            raise _as_in_adaptive_queries(error) from None
     stage.resultOption().set(bridge.some(relation))
     statistics, tasks = exchange.runtimeStatistics(), rows.rows().tasks
     count, memory = row_count(statistics), whole(statistics.sizeInBytes())
@@ -361,6 +365,15 @@ def _relation(
         rows,
         _is_counted_once(bridge, executors),
     )
+
+
+def _as_in_adaptive_queries(error: Py4JJavaError) -> Exception:
+    """Return the error of a broadcast as Spark's adaptive execution raises it: that of its thread, not of the wait."""
+    cause = error.java_exception.getCause()
+    if class_name(error.java_exception) != "ExecutionException" or cause is None:
+        return error
+    converted: Exception = convert_exception(cause)
+    return error if isinstance(converted, UnknownException) else converted
 
 
 def _data_bytes(bridge: Bridge, stage: Any, rows: int | None, memory: int) -> int:
