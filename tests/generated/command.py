@@ -23,8 +23,10 @@ from tests.generated.templates import TEMPLATES
 
 SILENCE = 400
 """Seconds without a word after which a worker is given up."""
-LEAST_NATIVE = 0.5
-"""The share of runs without an error that DuckDB must have computed, of pipelines that are meant for it."""
+LEAST_NATIVE = 0.4
+"""The share of runs without an error that DuckDB must have computed, of pipelines that are meant for it: two thirds of many."""
+FEW = 60
+"""Runs of which the share is judged: 20 seeds share their tables, and DuckDB reads all of some tables or none."""
 CHUNK = 1500
 """Pipelines after which a worker is replaced: Spark's driver keeps a little of everything."""
 
@@ -152,11 +154,13 @@ def main(arguments: list[str] | None = None) -> int:
     }
     shares = [seeds[i :: options.workers] for i in range(options.workers)]
     workers = [Watched({**order, "seeds": share[:CHUNK]}, events, i) for i, share in enumerate(shares) if share]
-    said = time.monotonic()
+    said = began = time.monotonic()
     try:
         while workers:
-            if options.seconds and time.monotonic() - tally.started > options.seconds:
+            if options.seconds and time.monotonic() - began > options.seconds:
                 break
+            if tally.done == 0:
+                began = time.monotonic()  # before, Spark starts
             if time.monotonic() - said > 10:
                 said = time.monotonic()
                 print(tally.line(), flush=True)
@@ -188,7 +192,8 @@ def main(arguments: list[str] | None = None) -> int:
         for worker in workers:
             worker.close()
     print(tally.summary(), flush=True)
-    if options.native and tally.runs and tally.native < LEAST_NATIVE * (tally.runs - tally.errors):
+    compared = tally.runs - tally.errors
+    if options.native and compared >= FEW and tally.native < LEAST_NATIVE * compared:
         print("DuckDB has computed so little that the comparison says nothing", flush=True)
         return 1
     return 1 if tally.found else 0
@@ -211,7 +216,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.generated", description=__doc__)
     parser.add_argument("--count", type=int, default=20_000, help="how many pipelines (20000)")
     parser.add_argument("--seed", type=int, help="the first seed; drawn and printed if left out")
-    parser.add_argument("--seconds", type=float, default=0, help="stop after so long")
+    parser.add_argument("--seconds", type=float, default=0, help="stop so long after the first pipeline")
     parser.add_argument("--mode", action="append", choices=list(MODES), help="only this mode; may be repeated")
     parser.add_argument(
         "--template",

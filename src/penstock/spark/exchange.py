@@ -370,10 +370,12 @@ def _relation(
 def _as_in_adaptive_queries(error: Py4JJavaError) -> Exception:
     """Return the error of a broadcast as Spark's adaptive execution raises it: that of its thread, not of the wait."""
     cause = error.java_exception.getCause()
-    if class_name(error.java_exception) != "ExecutionException" or cause is None:
-        return error
-    converted: Exception = convert_exception(cause)
-    return error if isinstance(converted, UnknownException) else converted
+    if class_name(error.java_exception) == "ExecutionException" and cause is not None:
+        converted: Exception = convert_exception(cause)
+        if not isinstance(converted, UnknownException):
+            return converted
+    raised: Exception = error
+    return raised
 
 
 def _data_bytes(bridge: Bridge, stage: Any, rows: int | None, memory: int) -> int:
