@@ -180,7 +180,7 @@ def test_a_false_claim_about_a_layout_fails_the_job(
     monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
 ) -> None:
     """The rows of a leaf are said to be hashed otherwise than they are."""
-    from penstock.spark import exchange
+    from penstock.spark import layouts
     from penstock.spark.handles import Partitioning
 
     def claim(plan: Any, output: Any) -> Any:
@@ -188,7 +188,7 @@ def test_a_false_claim_about_a_layout_fails_the_job(
         hashing = bridge.find("org.apache.spark.sql.catalyst.plans.physical.HashPartitioning")
         return Partitioning(bridge, hashing(bridge.seq([output.at(len(output) - 1)]), plan.rows().tasks))
 
-    monkeypatch.setattr(exchange, "layout", claim)
+    monkeypatch.setattr(layouts, "layout", claim)
     with pytest.raises(JobError, match=r"claims rows hashed by .* it has a row of \d+"):
         make_env(**MODES["many tasks"]).collect(tables.sums.join(tables.most, "k"))
 

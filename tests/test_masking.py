@@ -36,6 +36,8 @@ from penstock.masking import MASK, mask, mask_sql, mask_value
         ("jdbc:oracle:thin:scott/hunter2@//db:1521/shop", f"jdbc:oracle:thin:scott/{MASK}@//db:1521/shop"),
         ('jdbc:oracle:oci:"scott"/"hunter2"@shop', f'jdbc:oracle:oci:"scott"/{MASK}@shop'),
         ("jdbc:mysql://db?password=hunter2;hunter2&ssl=true", f"jdbc:mysql://db?password={MASK}&ssl=true"),
+        ("jdbc:mysql://db?password=hunter2;;hunter2&&hunter2&ssl=true", f"jdbc:mysql://db?password={MASK}&ssl=true"),
+        ("jdbc:sqlserver://db;password=hunter2;trust store=a", f"jdbc:sqlserver://db;password={MASK};trust store=a"),
         ("jdbc:sqlserver://db;password=hunter2;encrypt=true;x", f"jdbc:sqlserver://db;password={MASK};encrypt=true;x"),
         ("jdbc:sqlserver://db;password={hunter2;b};ssl=true", f"jdbc:sqlserver://db;password={MASK};ssl=true"),
         ("jdbc:sqlserver://db;password={hunt}}er2;hunter2}", f"jdbc:sqlserver://db;password={MASK}"),

@@ -46,7 +46,8 @@ _ASSIGNED = re.compile(
     rf"(?<![\w.-])(?P<key>{_SECRET_NAME})(?P<between>\\*[\"']?\s*(?:->|[=:]|%3[ad])\s*|[\"']\s*,\s*(?=[\"']))"
     r"(?:(?P<quote>\\*[\"'])(?:(?!(?P=quote))(?:\\.|[^\\\n]))+(?P=quote)"
     r"|\{(?:[^{}\n]|\}\}){1,1000}\}"
-    r"|(?P<open>\\*[\"']?)(?:(?:bearer|basic)\s+)?[^\s&;,\"'<>)}]+(?:[&;](?![\w. -]*=)[^\s&;,\"'<>)}]+)*)",
+    r"|(?P<open>\\*[\"']?)(?:(?:bearer|basic)\s+)?[^\s&;,\"'<>)}]+"
+    r"(?:[&;]+(?![\w.-]+(?: [\w.-]+)*\s*=)[^\s&;,\"'<>)}]+)*)",
     re.IGNORECASE,
 )
 """A word and a value behind it, which ends with its quote or brace if it begins with one, else before the next word."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.commit import Access, Direction, recover, recover_target
+from penstock.commit.added_files import PreparedFiles
 from penstock.commit.journal import journals_at, read_journal
 from penstock.commit.names import check_relative, check_staging, check_within
 from penstock.commit.owner import Owner
@@ -188,6 +189,20 @@ def test_garbage_stops_nobody(local: Any, target: Files, case: str, ending: str)
     plant(target, GARBAGE[case], ending)
     run(local, [target])
     assert target.rows() == target.new
+
+
+def test_a_job_writes_no_journal_that_would_not_be_believed(
+    monkeypatch: pytest.MonkeyPatch, local: Any, target: Files
+) -> None:
+    def refuse(self: PreparedFiles) -> None:
+        raise ValueError("'..' leads out of the folder")
+
+    monkeypatch.setattr(PreparedFiles, "check_names", refuse)
+    with pytest.raises(CommitError, match=r"is not written[^\n]*\n  cause: .* leads out of the folder"):
+        run(local, [target])
+    assert target.rows() == target.old
+    assert not journals(target)
+    assert not leftovers(target)
 
 
 def test_a_huge_file_is_not_read(local: Any, target: Files, caplog: pytest.LogCaptureFixture) -> None:

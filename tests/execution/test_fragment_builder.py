@@ -15,7 +15,7 @@ from penstock.graph.operators import JoinSequence
 from penstock.optimizer.skew import LARGEST
 from penstock.planner.plan import WriteKind
 from penstock.sizing.skew_cut import Slice
-from penstock.spark import exchange
+from penstock.spark import exchange, layouts
 from tests.execution.plans import Context, Plan, Results, job
 from tests.scheduler.results import written
 
@@ -171,7 +171,7 @@ def split_join(monkeypatch: pytest.MonkeyPatch, answer: bool | Exception) -> tup
         return SimpleNamespace(rows=lambda: "the join")
 
     monkeypatch.setattr(exchange, "physical_plan", physical_plan)
-    monkeypatch.setattr(exchange, "joins_its_leaves", joins_its_leaves)
+    monkeypatch.setattr(layouts, "joins_its_leaves", joins_its_leaves)
     context = job("1 #> 3\n2 #> 3", {3: INNER})
     context.decisions.record(Choice(DecisionKind.SKEW, NodeRef(3, "n3"), "split", "hot", {LARGEST: 9}))
     context.decisions.record(Choice(DecisionKind.VERTEX_PARALLELISM, NodeRef(3, "n3"), "2", "keys are split"))

@@ -10,7 +10,7 @@ import pytest
 from penstock.execution.results import NothingWritten, ResultStore
 from penstock.graph import JobVertex, StreamEdge
 from penstock.graph.partitioner import BROADCAST
-from penstock.spark import exchange
+from penstock.spark import exchange, stage_figures
 from penstock.spark.exchange import BroadcastResult
 from tests.execution.plans import job
 from tests.scheduler.results import Written, written
@@ -71,7 +71,7 @@ def test_rows_that_scans_have_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         return {1: 10 * len(asked)}
 
     monkeypatch.setattr(exchange, "plans_run", lambda result: ["first stage", "second stage"])
-    monkeypatch.setattr(exchange, "scanned_rows", scanned_rows)
+    monkeypatch.setattr(stage_figures, "scanned_rows", scanned_rows)
     assert told(written(1)).scanned == {1: 20}
     assert asked == [(stage, {1: "relation 1"}) for stage in ("first stage", "second stage")]
 
@@ -82,7 +82,7 @@ def test_scans_of_tasks_that_ran_again_are_unknown(
     monkeypatch: pytest.MonkeyPatch, result: Any, *, is_counted_once: bool
 ) -> None:
     monkeypatch.setattr(exchange, "plans_run", lambda result: ["a plan"])
-    monkeypatch.setattr(exchange, "scanned_rows", lambda *_: {1: 10})
+    monkeypatch.setattr(stage_figures, "scanned_rows", lambda *_: {1: 10})
     found = told(replace(result, is_counted_once=is_counted_once))
     assert found.scanned == ({1: 10} if is_counted_once else {})
 

@@ -7,6 +7,7 @@ that Spark computes does not count as equal by accident.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -44,6 +45,21 @@ TABLES: dict[str, tuple[pa.Table, dict[str, Any]]] = {
                 "s": ["x", "y", "x", None],
                 "big": pa.array([2**62, 2**62, 2**62, -5], pa.int64()),
                 "mixed": pa.array([2**63 - 1, -(2**63), 2**63 - 1, -9], pa.int64()),
+            }
+        ),
+        {},
+    ),
+    "cents": (
+        pa.table(
+            {
+                "n": range(200_000),
+                "k": pa.array([1] * 200_000, INTS),
+                "long": pa.array(
+                    [Decimal("999999999.99")] * 100_000 + [Decimal("-999999999.98")] * 100_000, pa.decimal128(11, 2)
+                ),
+                "short": pa.array(
+                    [Decimal("99999.99")] * 100_000 + [Decimal("-99999.98")] * 100_000, pa.decimal128(7, 2)
+                ),
             }
         ),
         {},
@@ -108,6 +124,9 @@ CASES = (
         ),
         "an average of numbers that cancel out": Case("SELECT k, avg(mixed) FROM t GROUP BY k"),
         "an average of different numbers that cancel out": Case("SELECT avg(DISTINCT mixed) FROM t"),
+        "an average of decimals that a double rounds": Case("SELECT k, avg(long) FROM cents GROUP BY k"),
+        "averages of decimals": Case("SELECT k, avg(short), avg(long) FROM cents WHERE n < 30 GROUP BY k", (ONE, MANY)),
+        "averages of short decimals": Case("SELECT k, avg(short) FROM cents GROUP BY k", (ONE, MANY)),
         "averages of numbers that do not cancel out": Case(
             "SELECT k, avg(big - 7), avg(v - 3) FROM t GROUP BY k", (ONE, MANY)
         ),

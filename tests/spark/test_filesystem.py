@@ -205,7 +205,7 @@ def test_owners_that_hadoop_reports(
     file = folder("a")
     monkeypatch.setattr(file, "_scheme", "hdfs")
     assert file.read_checked(10).writer is Writer[writer]
-    assert file.may_be_removed is not user
+    assert file.may_be_removed is (not user)
 
 
 @pytest.mark.parametrize("private", [True, False])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.spark import catalyst, exchange
+from penstock.spark import catalyst, exchange, layouts
 from penstock.spark.dataframes import dataframe, with_settings
 from penstock.spark.fragment import rdd_leaf
 from penstock.spark.jvm import Bridge
@@ -121,7 +121,7 @@ def merged_rows(spark: SparkSession, plan: Any, pieces: int, tasks: int) -> tupl
     physical = aggregated(session, result, merged, {hot}, list(pairwise(cuts)))
     rows = physical.rows()
     assert rows.tasks == len(cuts) - 1
-    layout = exchange.layout(physical, plan.output)
+    layout = layouts.layout(physical, plan.output)
     assert (layout is not None) is (tasks > 1)
     leaf = rdd_leaf(session, plan.output, rows, layout=layout)
     return dataframe(session, leaf).collect(), sizes[hot], merged

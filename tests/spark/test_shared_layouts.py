@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.spark import catalyst, exchange, fragment
+from penstock.spark import catalyst, exchange, fragment, layouts
 from penstock.spark.handles import InternalRows, PhysicalPlan
 from penstock.spark.jvm import Bridge, class_name
 from penstock.spark.plans import read_plan
@@ -32,7 +32,7 @@ def leaf(bridge: Bridge, side: Any, tasks: Any, layout: Any) -> Any:
     output = side.output
     rows = InternalRows(bridge, bridge.spark.range(0, 40, 1, tasks)._jdf.queryExecution().toRdd())
     found = fragment.joint_layout([output.at(0)], tasks) if layout else None
-    claim = exchange.shareable(found) if layout == "shared" else found
+    claim = layouts.shareable(found) if layout == "shared" else found
     return fragment.rdd_leaf(bridge.session, output, rows, layout=claim)
 
 
@@ -62,11 +62,11 @@ def test_exchanges_of_a_join(bridge: Any, join: Any, case: str) -> None:
     if expected is None:
         with pytest.raises(Exception) as error:  # noqa: PT011
             exchange.physical_plan(bridge.session, plan)
-        assert exchange.is_refused(error.value)
+        assert layouts.is_refused(error.value)
         return
     physical = exchange.physical_plan(bridge.session, plan)
     assert len(exchanges(physical._handle.initialPlan())) == expected
-    assert exchange.joins_its_leaves(physical) is (expected == 0)
+    assert layouts.joins_its_leaves(physical) is (expected == 0)
 
 
 def test_a_layout_follows_its_columns(spark: SparkSession, bridge: Any) -> None:
@@ -74,5 +74,5 @@ def test_a_layout_follows_its_columns(spark: SparkSession, bridge: Any) -> None:
     plan = spark.range(40).selectExpr("id % 7 a", "id b").repartition(4, "a")._jdf.queryExecution().executedPlan()
     other = catalyst.optimized_plan(bridge, spark.range(1).selectExpr("id x", "id y")).output
     physical = PhysicalPlan(bridge, plan.initialPlan())
-    assert exchange.layout(physical, other)._handle.toString() == f"hashpartitioning({other.at(0).text}, 4)"
-    assert exchange.layout(physical, other.take([0])) is None
+    assert layouts.layout(physical, other)._handle.toString() == f"hashpartitioning({other.at(0).text}, 4)"
+    assert layouts.layout(physical, other.take([0])) is None

@@ -149,6 +149,7 @@ class HeldJournal:
 def left(access: Access, journal: Journal) -> str | None:
     """Write a journal for whoever comes next, and return its file; None if that cannot be."""
     try:
+        journal.check()
         journal.write(access)
     except Exception:
         log.warning("the journal %s could not be written", journal.path, exc_info=True)

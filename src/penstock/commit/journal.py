@@ -74,7 +74,7 @@ class Journal:
         file.write(signed(file.name, content), overwrite=True, private=True)
 
     def check(self) -> None:
-        """Refuse records of which a later process would not believe what they name; see `commit.names`.
+        """Refuse a journal that a later process would not believe for what it is called or names; see `commit.names`.
 
         Raises
         ------
@@ -83,8 +83,9 @@ class Journal:
         """
         for part in self.parts:
             try:
+                check_location(self.path, self.path)
                 part.check_names()
-            except ValueError as error:
+            except (UntrustedJournalError, ValueError) as error:
                 raise CommitError.unusual_name(part.target, str(error)) from error
 
     def point(self, access: Access) -> None:

@@ -21,7 +21,7 @@ LARGEST_JOURNAL = 128 << 20
 LARGEST_NOTE = 64 << 10
 """Bytes of the largest file beside a journal that is read: a pointer, a claim, a lease."""
 _NAME = re.compile(r"\.penstock-commit-[\w.-]+\.json")
-_LOCATION = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?)?(/.*)")
+_LOCATION = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?)?(/.*)", re.DOTALL)
 _WITH_OWNERS = {"hdfs", "viewfs", "webhdfs", "swebhdfs"}
 _STORES = {"file", "s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "adl", "oss", "cosn", "obs", "ofs"}
 _STORES |= {"o3fs", "dbfs", *_WITH_OWNERS}

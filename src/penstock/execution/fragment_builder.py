@@ -14,7 +14,7 @@ from penstock.graph import JoinOperator, JoinType, Side
 from penstock.optimizer.graphs import equi_join, is_broadcast
 from penstock.planner.plan import WriteKind
 from penstock.sizing.packing import SizeRow, pack_exactly
-from penstock.spark import exchange, fragment
+from penstock.spark import exchange, fragment, layouts
 from penstock.threads import doing
 
 if TYPE_CHECKING:
@@ -135,9 +135,9 @@ class FragmentBuilder:
         plan = self.operator(node_id, plans)
         try:
             physical = exchange.physical_plan(self.session, plan)
-            is_right = exchange.joins_its_leaves(physical)
+            is_right = layouts.joins_its_leaves(physical)
         except Exception as error:
-            if not exchange.is_refused(error):
+            if not layouts.is_refused(error):
                 raise
             is_right = False
         if is_right:

@@ -12,7 +12,7 @@ from penstock.optimizer.graphs import is_broadcast
 from penstock.planner.plan import WriteKind
 from penstock.sizing.coverage import check_rows
 from penstock.sizing.packing import SizeRow, pack_exactly
-from penstock.spark import exchange, fragment, pulled, verification
+from penstock.spark import exchange, fragment, layouts, pulled, verification
 from penstock.spark.exchange import BroadcastResult
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Leaves:
         physical = None
         if divided is not None:
             rows, layout = divided.rows, None
-            told = verification.span_layout(exchange.layout(result.above, output), divided.spans)
+            told = verification.span_layout(layouts.layout(result.above, output), divided.spans)
         elif isinstance(read, SlicedRead) and not self._is_window(edge):
             rows, layout, told = self._sliced(edge, read, result, output, meets=meets)
         else:
@@ -155,8 +155,8 @@ class Leaves:
 
     def _whole(self, physical: PhysicalPlan, output: Attributes, *, shared: bool) -> _Rows:
         """Return the rows of whole subpartitions, the layout they claim, and the one that can be checked."""
-        told = exchange.layout(physical, output)
-        return physical.rows(), exchange.shareable(told) if shared else told, told
+        told = layouts.layout(physical, output)
+        return physical.rows(), layouts.shareable(told) if shared else told, told
 
     def _sliced(
         self, edge: StreamEdge, read: SlicedRead, result: StagedResult, output: Attributes, *, meets: bool
@@ -168,6 +168,6 @@ class Leaves:
         joint = fragment.joint_layout(plan.keys, len(read.tasks)) if meets else None
         told: Partitioning | None = None
         if self._context.verify and all(len(task) == 1 for task in read.tasks):
-            lies = exchange.layout(result.above, output)
+            lies = layouts.layout(result.above, output)
             told = verification.span_layout(lies, [task[0].subpartitions for task in read.tasks])
-        return rows, exchange.shareable(joint), told
+        return rows, layouts.shareable(joint), told

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from penstock.optimizer import ResultInfo
-from penstock.spark import exchange
+from penstock.spark import exchange, stage_figures
 from penstock.spark.exchange import BroadcastResult, StagedResult
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class ResultStore:
         if result is None or not result.is_counted_once or not leaves:
             return found
         for plan in exchange.plans_run(result):
-            found |= exchange.kept_rows(plan, leaves)
+            found |= stage_figures.kept_rows(plan, leaves)
         return found
 
     def _scanned(self, vertex: JobVertex, result: Result) -> dict[int, int]:
@@ -130,7 +130,7 @@ class ResultStore:
         found: dict[int, int] = {}
         try:
             for plan in exchange.plans_run(result) if leaves and result.is_counted_once else ():
-                found |= exchange.scanned_rows(plan, leaves)
+                found |= stage_figures.scanned_rows(plan, leaves)
         except Exception:
             log.info("the scans of %s do not tell their rows", vertex.name, exc_info=True)
         return found

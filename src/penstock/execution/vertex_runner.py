@@ -20,7 +20,7 @@ from penstock.graph.partitioner import (
     AdaptiveRescalePartitioner,
     PulledRebalancePartitioner,
 )
-from penstock.spark import exchange
+from penstock.spark import layouts
 from penstock.spark.exchange import StagedResult
 from penstock.threads import doing
 
@@ -125,7 +125,7 @@ class VertexRunner:
             try:
                 run = self._run(vertex, setup, session, scan_sessions)
             except Exception as error:
-                if not exchange.is_refused(error):
+                if not layouts.is_refused(error):
                     raise
                 for decision in self._context.decisions.of(vertex.node_ids, DecisionKind.VERTEX_PARALLELISM):
                     why = "Spark requires another partitioning for an operator with several inputs"

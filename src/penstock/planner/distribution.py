@@ -2,7 +2,7 @@
 
 Keys are texts that are equal where the expressions are; see `Expression.key`. All of this is
 about where to cut: where it says "not known", rows are exchanged once more, and where it says too much, Spark puts the
-exchange into the vertex. How rows really lie is Spark's word alone, see `penstock.spark.exchange.layout`.
+exchange into the vertex. How rows really lie is Spark's word alone, see `penstock.spark.layouts.layout`.
 """
 
 from __future__ import annotations

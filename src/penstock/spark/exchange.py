@@ -5,9 +5,7 @@ Uses (Spark 4.0 to 4.3): ``QueryExecution.createSparkPlan``, ``InsertAdaptiveSpa
 
 Two walls keep answers right. Everything *above* the stages of a plan belongs to its result: Spark may have dropped an
 exchange that was asked for, so a stage is never taken for the result itself. And how a result's rows lie is never
-reasoned about: a leaf claims what Spark's own plan of the rows says, the ranges it is read by included (`layout`).
-Spark takes two inputs for laid out alike only if they are cut alike, and lays no other input out like one of them
-(`shareable`).
+reasoned about; see `penstock.spark.layouts`.
 """
 
 from __future__ import annotations
@@ -23,14 +21,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import UnknownException, convert_exception
 
 from penstock.graph import Side
-from penstock.spark import answers
 from penstock.spark.fragment import broadcast_join, placeholder
 from penstock.spark.grouping_sets import aggregated_first
 from penstock.spark.handles import (
     BroadcastMode,
     HashedRelation,
     InternalRows,
-    Partitioning,
     PhysicalPlan,
     QueryStage,
     Statistics,
@@ -42,9 +38,9 @@ from penstock.spark.planning import spark_plan
 from penstock.spark.stage_figures import mapper_bytes, row_count, stage_statistics, subpartition_bytes, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from penstock.spark.expressions import Attributes, Expression
+    from penstock.spark.expressions import Expression
     from penstock.spark.handles import Session
     from penstock.spark.job_watch import JobWatch
     from penstock.spark.jvm import Bridge
@@ -426,59 +422,6 @@ def as_cut(result: StagedResult, ranges: Sequence[tuple[int, int]] | None) -> Ph
     return _cut(result, _merged(result, ranges))
 
 
-def layout(plan: PhysicalPlan, output: Attributes) -> Partitioning | None:
-    """Return how Spark says that a physical plan's rows are hashed, in the columns of a leaf; None if it does not.
-
-    Of merged subpartitions Spark says which ones each task has (``CoalescedHashPartitioning``).
-    """
-    bridge = plan._bridge
-    found = bridge.helper("HashedLayout").of(plan, output)
-    return None if found is None else Partitioning(bridge, found)
-
-
-def shareable(layout: Partitioning | None) -> Partitioning | None:
-    """Return a layout that inputs of one operator can have in common, if they are cut alike.
-
-    Where Spark wants to lay another input out like it, planning fails; see `is_refused` and ``java/CutLayouts.java``.
-    """
-    if layout is None:
-        return None
-    bridge = layout._bridge
-    return Partitioning(bridge, bridge.helper("CutLayouts", on_executors=True).of(layout))
-
-
-_REFUSED = "no other input can be laid out like merged subpartitions"
-
-
-def is_refused(error: BaseException) -> bool:
-    """Whether planning failed as Spark wanted to lay an input out like merged subpartitions."""
-    return _REFUSED in str(error)
-
-
-def joins_its_leaves(physical: PhysicalPlan) -> bool:
-    """Whether a physical plan is a sort-merge or shuffled hash join right over two leaves, with nothing moved between.
-
-    Only such a join may have inputs with split subpartitions: it joins each task's rows with each other, and no more.
-    """
-    plan = physical._handle
-    if class_name(plan) == "AdaptiveSparkPlanExec":
-        plan = plan.initialPlan()
-    plan = _below(plan, _WITHIN_A_TASK)
-    return class_name(plan) in {"SortMergeJoinExec", "ShuffledHashJoinExec"} and all(
-        class_name(_below(side, _WITHIN_A_TASK)) == "RDDScanExec" for side in children(plan)
-    )
-
-
-_WITHIN_A_TASK = frozenset({"ProjectExec", "FilterExec", "SortExec", "WholeStageCodegenExec", "InputAdapter"})
-
-
-def _below(plan: Any, names: frozenset[str]) -> Any:
-    """Return the first plan, from the top, that is none of some operators."""
-    while class_name(plan) in names:
-        plan = plan.child()
-    return plan
-
-
 def read_slices(result: StagedResult, tasks: Sequence[Sequence[_Slice]]) -> InternalRows:
     """Return the rows of a one-stage result with one task for some slices each, one after the other.
 
@@ -519,54 +462,6 @@ def read_slices(result: StagedResult, tasks: Sequence[Sequence[_Slice]]) -> Inte
     context, rows = bridge.spark.sparkContext._jsc.sc(), layers[0]._handle.elementClassTag()
     union = bridge.find("org.apache.spark.rdd.SQLPartitioningAwareUnionRDD")
     return InternalRows(bridge, union(context, bridge.seq(layers), len(tasks), rows))
-
-
-def scanned_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
-    """Return how many rows a plan that has run has read from some relations, by the relations' numbers.
-
-    Uses the metric ``numOutputRows`` of scans.
-    """
-    found: dict[int, int] = {}
-    for number, scan in _scans(plan, leaves):
-        found[number] = found.get(number, 0) + scan.rows
-    return found
-
-
-def kept_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
-    """Return how many rows of some relations the filters right above them have kept, by the relations' numbers.
-
-    Those that DuckDB reads are not counted.
-    """
-    found: dict[int, int] = {}
-    for number, scan in _scans(plan, leaves):
-        if scan.kept is not None:
-            found[number] = found.get(number, 0) + scan.kept
-    return found
-
-
-def _scans(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> Iterator[tuple[int, _Scanned]]:
-    """Return the scans that a plan has of some relations, each with the relation's number."""
-    for facts in answers.facts(plan._bridge.helper("ScanMetrics").rows(plan)):
-        scan = _Scanned.of(facts)
-        for number, leaf in leaves.items():
-            if scan.columns and leaf.has(scan.columns):
-                yield number, scan
-
-
-@dataclass(frozen=True, slots=True)
-class _Scanned:
-    """The columns of a scan, by their ids, the rows that it gave, and how many of them the filters above it kept.
-
-    The last is None where it was not counted.
-    """
-
-    columns: tuple[str, ...]
-    rows: int
-    kept: int | None
-
-    @classmethod
-    def of(cls, facts: dict[str, Any]) -> _Scanned:
-        return cls(tuple(facts["columns"]), facts["rows"], facts["kept"])
 
 
 def plans_run(result: StagedResult | BroadcastResult) -> list[PhysicalPlan]:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from penstock.spark.jvm import Bridge
 
-_STATUS = re.compile(r"\{path=(.*?); isDirectory=(true|false)(?:; length=(\d+))?.*?; modification_time=(\d+)")
+_STATUS = re.compile(
+    r"\{path=(.*?); isDirectory=(true|false)(?:; length=(\d+))?.*?; modification_time=(\d+)", re.DOTALL
+)
 
 _GONE = {"FileNotFoundException", "NoSuchFileException"}
 _WHOLE = {"file", "hdfs", "viewfs", "webhdfs", "swebhdfs"}
@@ -214,10 +216,15 @@ class Folder:
         path = self.local_path
         if path is not None:
             return is_own_entry(path)
-        status = self._fs.getFileLinkStatus(self._hadoop_path)
-        if status.isSymlink():
-            return False
-        return self._scheme not in _WITH_OWNERS or str(status.getOwner()) == self._user()
+        if self._scheme not in _WITH_OWNERS:
+            return True
+        try:
+            status = self._fs.getFileLinkStatus(self._hadoop_path)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() in _GONE:
+                return False
+            raise
+        return not status.isSymlink() and str(status.getOwner()) == self._user()
 
     def write(self, content: bytes, *, overwrite: bool = False, private: bool = False) -> bool:
         """Make a file with all of its content or not at all, as Spark makes its logs.
@@ -271,7 +278,7 @@ class Folder:
         array = self._fs.listStatus(self._hadoop_path)
         wrapped = self._bridge.find("scala.collection.immutable.ArraySeq").unsafeWrapArray(array)
         found = _STATUS.findall(str(wrapped.mkString(" ")))
-        if any(path == "null" for path, *_ in found):  # mounted file systems (ViewFs) do not tell by text
+        if len(found) != len(array) or any(path == "null" for path, *_ in found):  # as of mounted file systems (ViewFs)
             found = [
                 (one.getPath().toString(), str(one.isDirectory()).lower(), one.getLen(), one.getModificationTime())
                 for one in array

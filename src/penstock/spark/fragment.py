@@ -76,7 +76,7 @@ def rdd_leaf(
     output
         Its columns.
     layout
-        What the leaf claims: what Spark says of the plan whose rows these are (`exchange.layout`), or `joint_layout`;
+        What the leaf claims: what Spark says of the plan whose rows these are (`layouts.layout`), or `joint_layout`;
         None claims nothing. A single partition needs no claim: it is right for any operator.
     ordering
         The order of rows within a partition, as Spark's own plan tells it.
@@ -107,7 +107,7 @@ def joint_layout(keys: Sequence[Expression], tasks: int) -> Partitioning:
     """Return the layout that the inputs of a join with split subpartitions claim towards that join.
 
     It is equal for inputs of as many tasks, and for nothing else. The rows of a key lie in several tasks, so it is true
-    of the join's pairs only: the join must be planned as `exchange.joins_its_leaves` wants it, and the claim must end
+    of the join's pairs only: the join must be planned as `layouts.joins_its_leaves` wants it, and the claim must end
     there.
     """
     bridge = keys[0]._bridge

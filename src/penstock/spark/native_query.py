@@ -16,7 +16,7 @@ from penstock.native.errors import NOT_NATIVE, NotNativeError
 from penstock.native.files import FileRange, Files
 from penstock.native.query import NamedResult, NativeQueryStep, Table
 from penstock.sizing.coverage import check_rows
-from penstock.spark import answers, exchange, verification
+from penstock.spark import answers, exchange, layouts, verification
 from penstock.spark.expressions import Expression
 from penstock.spark.fragment import rdd_leaf
 from penstock.spark.logical_plan import LogicalPlan
@@ -175,12 +175,12 @@ def _computed(
         result = exchange.write(session, written.rebalanced(1) if None in keys else spread)
     is_small = (result.size_in_bytes or 0) <= most
     physical = exchange.as_cut(result, [(0, result.subpartitions)] if is_small else None)
-    told, rows = exchange.layout(physical, place.output), physical.rows()
+    told, rows = layouts.layout(physical, place.output), physical.rows()
     if is_checked:
         who = f"the result of DuckDB for {', '.join(sorted(table.name for table in part.tables))}"
         rows = rows if told is None else verification.checked(rows, told, place.output, who)
         check_rows(who, result.exact_rows, verification.count(rows))
-    layout = exchange.shareable(told)
+    layout = layouts.shareable(told)
     leaf = rdd_leaf(session, place.output, rows, layout=layout, statistics=result.statistics)
     return leaf._handle
 

@@ -1,4 +1,4 @@
-"""What Spark has measured of a shuffle stage that ran: bytes of each subpartition, and rows.
+"""What Spark has measured of a shuffle stage that ran: bytes of each subpartition, its rows, and those of its scans.
 
 Uses ``MapOutputStatistics``, ``ShufflePartitionsUtil`` and ``QueryStageExec.getRuntimeStatistics``.
 """
@@ -6,18 +6,21 @@ Uses ``MapOutputStatistics``, ``ShufflePartitionsUtil`` and ``QueryStageExec.get
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.spark import answers
 from penstock.spark.jvm import EXECUTION, items, option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.spark.handles import PhysicalPlan
     from penstock.spark.jvm import Bridge
     from penstock.spark.native_parts import NativeParts
+    from penstock.spark.plans import LogicalNode
 
 _WORD = 8
 """Bytes of a value in Spark's rows, and of what says which of them are null."""
@@ -79,3 +82,51 @@ def row_count(statistics: Any) -> int | None:
 def whole(value: Any) -> int:
     """Return a whole number of Scala's."""
     return int(value if isinstance(value, int) else value.toString())
+
+
+def scanned_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
+    """Return how many rows a plan that has run has read from some relations, by the relations' numbers.
+
+    Uses the metric ``numOutputRows`` of scans.
+    """
+    found: dict[int, int] = {}
+    for number, scan in _scans(plan, leaves):
+        found[number] = found.get(number, 0) + scan.rows
+    return found
+
+
+def kept_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
+    """Return how many rows of some relations the filters right above them have kept, by the relations' numbers.
+
+    Those that DuckDB reads are not counted.
+    """
+    found: dict[int, int] = {}
+    for number, scan in _scans(plan, leaves):
+        if scan.kept is not None:
+            found[number] = found.get(number, 0) + scan.kept
+    return found
+
+
+def _scans(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> Iterator[tuple[int, _Scanned]]:
+    """Return the scans that a plan has of some relations, each with the relation's number."""
+    for facts in answers.facts(plan._bridge.helper("ScanMetrics").rows(plan)):
+        scan = _Scanned.of(facts)
+        for number, leaf in leaves.items():
+            if scan.columns and leaf.has(scan.columns):
+                yield number, scan
+
+
+@dataclass(frozen=True, slots=True)
+class _Scanned:
+    """The columns of a scan, by their ids, the rows that it gave, and how many of them the filters above it kept.
+
+    The last is None where it was not counted.
+    """
+
+    columns: tuple[str, ...]
+    rows: int
+    kept: int | None
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> _Scanned:
+        return cls(tuple(facts["columns"]), facts["rows"], facts["kept"])

@@ -29,7 +29,7 @@ def checked(rows: InternalRows, layout: Partitioning, output: Attributes, who: s
     Parameters
     ----------
     layout
-        What `exchange.layout` or `span_layout` gave.
+        What `layouts.layout` or `span_layout` gave.
     output
         The columns of the rows, in which the layout's keys are spelt.
     who

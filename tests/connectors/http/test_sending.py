@@ -515,7 +515,7 @@ def test_the_timer_of_a_request_leaves_the_next_alone() -> None:
             assert not connection.is_late
 
 
-@pytest.mark.parametrize("charset", ["base64", "nothing", "latin-1"])
+@pytest.mark.parametrize("charset", ["base64", "idna", "undefined", "nothing", "latin-1"])
 def test_answers_in_any_charset(side: Any, charset: str) -> None:
     class Refusing(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -173,7 +173,7 @@ class Attempts:
             return ""
         try:
             return received.decode(answer.encoding or "utf-8", errors="replace")
-        except LookupError:  # Python has a codec of that name, but none of texts
+        except (LookupError, UnicodeError):  # the codec of that name is not one of such texts
             return received.decode("utf-8", errors="replace")
 
     def _may_pass(self, error: BaseException) -> bool:

@@ -29,7 +29,7 @@ import scala.collection.immutable.Seq;
  * planned again without it. AQE itself takes such a failure for a plan that it must not use, and keeps the one it has.
  */
 public final class CutLayouts {
-    /** The message of a planning that failed; `exchange.is_refused` looks for it. */
+    /** The message of a planning that failed; `layouts.is_refused` looks for it. */
     public static final String REFUSED = "no other input can be laid out like merged subpartitions";
 
     /** Returns a layout with its merged parts in this form. */

@@ -74,11 +74,13 @@ public final class ExpressionKeys {
 
     private static synchronized long number(Expression expression, Expression canonical) {
         Numbered known = canonical.deterministic() ? (Numbered) NUMBERS.get(canonical) : null;
-        if (known == null) {
+        Object kept = known == null ? null : known.canonical.get();
+        if (kept == null) { // none, or it has just been collected
             known = new Numbered(++last, canonical);
+            kept = canonical;
             NUMBERS.put(canonical, known);
         }
-        expression.setTagValue(CANONICAL, known.canonical.get());
+        expression.setTagValue(CANONICAL, kept);
         return known.number;
     }
 }

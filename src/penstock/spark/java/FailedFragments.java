@@ -15,8 +15,9 @@ public final class FailedFragments {
 
     /** Remembers a plan, and why it failed. */
     public void add(QueryPlan<?> plan, String reason) {
+        Failure failure = new Failure(reason, ListingComparison.versions(plan)); // may list: not under the lock
         synchronized (FAILURES) {
-            FAILURES.put(plan.canonicalized(), new Failure(reason, ListingComparison.versions(plan)));
+            FAILURES.put(plan.canonicalized(), failure);
             if (FAILURES.size() > MOST) {
                 FAILURES.remove(FAILURES.keySet().iterator().next());
             }
@@ -25,11 +26,12 @@ public final class FailedFragments {
 
     /** Returns why an equal plan over the same versions of its files failed, null if none did. */
     public String reason(QueryPlan<?> plan) {
+        Failure failure;
         synchronized (FAILURES) {
-            Failure failure = (Failure) FAILURES.get(plan.canonicalized());
-            // Spark holds relations equal whose folders are the same, whatever they have listed.
-            return failure != null && failure.files.equals(ListingComparison.versions(plan)) ? failure.reason : null;
+            failure = (Failure) FAILURES.get(plan.canonicalized());
         }
+        // Spark holds relations equal whose folders are the same, whatever they have listed.
+        return failure != null && failure.files.equals(ListingComparison.versions(plan)) ? failure.reason : null;
     }
 
     /** Why a plan failed, and the versions of its files then. */

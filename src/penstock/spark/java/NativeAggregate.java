@@ -18,8 +18,14 @@ import org.apache.spark.sql.types.DecimalType;
 /** What a task sums up of its rows before they are exchanged, in the SQL of DuckDB: the buffers of Spark's functions. */
 final class NativeAggregate {
     private static final String LONGEST = "9223372036854775807";
-    /** Spark's rounding of a sum of doubles stays below a billionth of the sum, if the numbers are no larger in all. */
+    /** Doubles have each whole number up to 2 to the 53rd. */
+    private static final long LARGEST_WHOLE_DOUBLE = 1L << 53;
+    /** How many times the sum its numbers may have in all: some thousand numbers are then summed up to a billionth. */
     private static final int MOST_CANCELLED = 10_000;
+    /** As many tasks may sum up decimals of one group before their total passes it, too. */
+    private static final int MOST_TASKS = 1024;
+    /** Decimals of so many digits pass `LARGEST_WHOLE_DOUBLE` only in groups of 900 million rows, so to count is enough. */
+    private static final int FEW_DIGITS = 7;
 
     private final String columns;
     private final String groups;
@@ -106,25 +112,36 @@ final class NativeAggregate {
             return Arrays.asList(wholeSum("", sql, only, NativeTypes.isSmall(child), NativeTypes.mode(function)));
         }
         if (name.equals("Average") && NativeTypes.isWhole(child.dataType()) && types.size() == 2) {
-            return Arrays.asList("coalesce(" + doubleSum("", sql, only, NativeTypes.isSmall(child)) + ", 0)", count);
+            return Arrays.asList("coalesce(" + doubleSum("", sql, only, child, MOST_TASKS) + ", 0)", count);
         }
         throw new NativeSql.Declined("aggregate " + name + " of " + type);
     }
 
     /**
      * Returns a sum of whole numbers for an average, as a double. Spark adds doubles: above 2 to the 53rd its sum is
-     * rounded, by more than the sum itself where positive and negative numbers cancel out. Then this is an error.
+     * rounded, and depends on the order of the rows.
      *
-     * @param isSmall whether each number has 32 bits at most, of which only many millions are rounded
+     * An average of decimals becomes a decimal, in which the rounding may show: such a sum is an error. One of bigint
+     * stays a double, equal up to rounding unless positive and negative numbers cancel out in a task: this is an error.
+     * Numbers of 32 bits pass the bound in groups of millions of rows only, and are not checked.
+     *
+     * @param tasks how many such sums are added up at most
      */
-    static String doubleSum(String distinct, String sql, String only, boolean isSmall) {
+    static String doubleSum(String distinct, String sql, String only, Expression child, int tasks) {
         String sum = "sum(" + distinct + sql + ")" + only;
-        if (isSmall) {
-            return "CAST(" + sum + " AS DOUBLE)";
-        }
         String sizes = "(2 * sum(" + distinct + "greatest(" + sql + ", 0))" + only + " - " + sum + ")"; // of all absolute values
-        return "CAST(CASE WHEN " + sizes + " > 9007199254740992 AND " + sizes + " > " + MOST_CANCELLED + " * abs(" + sum
-                + ") THEN error('an average of numbers that cancel out') ELSE " + sum + " END AS DOUBLE)";
+        String rounded;
+        if (Catalyst.name(child).equals("UnscaledValue")) {
+            DecimalType type = (DecimalType) Catalyst.first(child).dataType();
+            long mostRows = LARGEST_WHOLE_DOUBLE / (long) Math.pow(10, type.precision());
+            rounded = tasks == 1 && type.precision() <= FEW_DIGITS ? "count(" + distinct + sql + ")" + only + " > " + mostRows
+                    : sizes + " > " + LARGEST_WHOLE_DOUBLE / tasks;
+        } else if (NativeTypes.isSmall(child)) {
+            return "CAST(" + sum + " AS DOUBLE)";
+        } else {
+            rounded = sizes + " > " + LARGEST_WHOLE_DOUBLE + " AND " + sizes + " > " + MOST_CANCELLED + " * abs(" + sum + ")";
+        }
+        return "CAST(CASE WHEN " + rounded + " THEN error('an average that Spark rounds otherwise') ELSE " + sum + " END AS DOUBLE)";
     }
 
     /** Returns a sum of decimals, or an error if the sum of their absolute values exceeds the bound; null is no bound. */

@@ -112,7 +112,7 @@ final class NativeGroups {
         String sql = NativeSql.of(child);
         String count = "count(" + distinct + sql + ")" + only;
         if (NativeTypes.isWhole(child.dataType())) {
-            String sum = NativeAggregate.doubleSum(distinct, sql, only, NativeTypes.isSmall(child));
+            String sum = NativeAggregate.doubleSum(distinct, sql, only, child, 1);
             return "CASE WHEN " + count + " = 0 THEN NULL ELSE " + sum + " / CAST(" + count + " AS DOUBLE) END";
         }
         if (!NativeTypes.isSummedExactly(child.dataType())) {

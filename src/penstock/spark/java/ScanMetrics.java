@@ -23,7 +23,7 @@ import org.apache.spark.util.AccumulatorV2;
 
 import scala.Option;
 
-/** Tells what the leaves of a plan have read, and with how many tasks; see `exchange.scanned_rows`. */
+/** Tells what the leaves of a plan have read, and with how many tasks; see `stage_figures.scanned_rows`. */
 public final class ScanMetrics {
     /**
      * Returns the columns of each scan of a plan that has run, by their ids, the rows that it gave, and those of them
