@@ -9,5 +9,5 @@ shift 2
 failed=0
 "$python" -m pytest -m "($selected) and alone" "$@"
 [[ $? -eq 0 || $? -eq 5 ]] || failed=1  # 5: a part of the tests may have none of these
-"$python" -m pytest -m "($selected) and not alone" -n 2 --dist loadfile --no-loadscope-reorder "$@" || failed=1
+"$python" -m pytest -m "($selected) and not alone" -n 2 --dist loadfile --no-loadscope-reorder -p tests.durations "$@" || failed=1
 exit $failed

@@ -13,7 +13,7 @@ from penstock.errors import PenstockError
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:\.[A-Z0-9_]+)*)\]")
 _CAUSE = re.compile(r"cause: (\w+(?:\.\w+)*(?:Error|Exception))\b")
 _PASSED_ON = ("Job aborted due to stage failure", "Exception thrown in awaitResult")
-_VALUES = re.compile(r"""['"`\d/]""")
+_VALUES = re.compile(r"""['"`\d/-]""")
 """Where a message begins to tell of values, tasks or files."""
 _RAISED = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception|Interrupt|Exit))\b", re.MULTILINE)
 

@@ -41,7 +41,14 @@ def unsupported(version: str) -> str | None:
 
 
 @contextmanager
-def connected(memory: int, threads: int = 1, files: Iterable[str] = (), budget: int | None = None) -> Iterator[Any]:
+def connected(
+    memory: int,
+    threads: int = 1,
+    files: Iterable[str] = (),
+    budget: int | None = None,
+    *,
+    reads_arrow: bool = False,
+) -> Iterator[Any]:
     """Open a connection that reads the given files, writes to its spill directory, and reaches nothing else.
 
     Parameters
@@ -54,6 +61,10 @@ def connected(memory: int, threads: int = 1, files: Iterable[str] = (), budget: 
         The files that its queries read.
     budget
         The bytes that all tasks of the executor may use together, see `workspace`.
+    reads_arrow
+        Whether its queries read registered tables of Arrow. DuckDB 1.5 lets Arrow carry out filters of them, and those
+        that a join derives from its other side. Arrow then compares NaN as no number is compared in SQL, and takes an
+        infinite day for 1 January of the year 1. So no filter is pushed down.
 
     Raises
     ------
@@ -80,6 +91,8 @@ def connected(memory: int, threads: int = 1, files: Iterable[str] = (), budget: 
                 connection.execute(f"SET max_temp_directory_size = '{space.most_spilled}B'")
                 paths = ", ".join(map(quoted, files))
                 connection.execute(f"SET allowed_paths = [{paths}]")
+                if reads_arrow:
+                    connection.execute("SET disabled_optimizers = 'filter_pushdown,join_filter_pushdown'")
                 connection.execute("SET enable_external_access = false")
                 connection.execute("SET lock_configuration = true")
                 yield connection

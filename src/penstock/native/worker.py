@@ -97,9 +97,12 @@ class NativeStep:
     ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        with connected(self.memory, files=files) as connection:
+        with connected(self.memory, files=files, reads_arrow=bool(inputs)) as connection:
             for name, sent in self.tables.items():
-                connection.register(name, pa.ipc.open_stream(sent.value).read_all())
+                # A copy: filters of files are pushed down, and must not reach a table of Arrow; see `connected`.
+                connection.register(f"sent_{name}", pa.ipc.open_stream(sent.value).read_all())
+                connection.execute(f"CREATE TEMP TABLE {name} AS FROM sent_{name}").fetchall()
+                connection.unregister(f"sent_{name}")
             if scan is not None:
                 connection.execute(f"CREATE TEMP VIEW scan AS {scan}")
             for name, table in inputs.items():
