@@ -43,7 +43,7 @@ class Leaves:
     results, broadcasts
         What its vertices have written, and the relations made of it.
     batches
-        Is told what rows are read.
+        Receives the rows that are read.
     """
 
     def __init__(
@@ -82,14 +82,14 @@ class Leaves:
         physical = None
         if divided is not None:
             rows, layout = divided.rows, None
-            told = verification.span_layout(layouts.layout(result.above, output), divided.spans)
+            spark_layout = verification.span_layout(layouts.layout(result.above, output), divided.spans)
         elif isinstance(read, SlicedRead) and not self._is_window(edge):
-            rows, layout, told = self._sliced(edge, read, result, output, meets=meets)
+            rows, layout, spark_layout = self._sliced(edge, read, result, output, meets=meets)
         else:
             physical = self._hot_merged(edge, read, result) or self._cut(edge, read, result)
-            rows, layout, told = self._whole(physical, output, shared=shared)
-        if self._context.verify and told is not None:
-            rows = verification.checked(rows, told, output, f"the input {edge.id}")
+            rows, layout, spark_layout = self._whole(physical, output, shared=shared)
+        if self._context.verify and spark_layout is not None:
+            rows = verification.checked(rows, spark_layout, output, f"the input {edge.id}")
             if self._context.native_memory is not None and physical is not None:
                 # DuckDB reads the exchange itself, so the tasks of these rows may never run.
                 self._check_exchange(edge, read, result, physical, rows)
@@ -155,8 +155,8 @@ class Leaves:
 
     def _whole(self, physical: PhysicalPlan, output: Attributes, *, shared: bool) -> _Rows:
         """Return the rows of whole subpartitions, the layout they claim, and the one that can be checked."""
-        told = layouts.layout(physical, output)
-        return physical.rows(), layouts.shareable(told) if shared else told, told
+        spark_layout = layouts.layout(physical, output)
+        return physical.rows(), layouts.shareable(spark_layout) if shared else spark_layout, spark_layout
 
     def _sliced(
         self, edge: StreamEdge, read: SlicedRead, result: StagedResult, output: Attributes, *, meets: bool
@@ -166,8 +166,8 @@ class Leaves:
         pieces = [[(one.subpartitions, one.mappers) for one in task] for task in read.tasks]
         rows = exchange.read_slices(result, pieces)
         joint = fragment.joint_layout(plan.keys, len(read.tasks)) if meets else None
-        told: Partitioning | None = None
+        spark_layout: Partitioning | None = None
         if self._context.verify and all(len(task) == 1 for task in read.tasks):
             lies = layouts.layout(result.above, output)
-            told = verification.span_layout(lies, [task[0].subpartitions for task in read.tasks])
-        return rows, layouts.shareable(joint), told
+            spark_layout = verification.span_layout(lies, [task[0].subpartitions for task in read.tasks])
+        return rows, layouts.shareable(joint), spark_layout

@@ -117,7 +117,7 @@ class ResultStore:
         if result is None or not result.is_counted_once or not leaves:
             return found
         for plan in exchange.plans_run(result):
-            found |= stage_figures.kept_rows(plan, leaves)
+            found |= stage_figures.filtered_rows(plan, leaves)
         return found
 
     def _scanned(self, vertex: JobVertex, result: Result) -> dict[int, int]:

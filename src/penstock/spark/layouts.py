@@ -23,8 +23,8 @@ def layout(plan: PhysicalPlan, output: Attributes) -> Partitioning | None:
     Of merged subpartitions Spark says which ones each task has (``CoalescedHashPartitioning``).
     """
     bridge = plan._bridge
-    found = bridge.helper("HashedLayout").of(plan, output)
-    return None if found is None else Partitioning(bridge, found)
+    partitioning = bridge.helper("HashedLayout").of(plan, output)
+    return None if partitioning is None else Partitioning(bridge, partitioning)
 
 
 def shareable(layout: Partitioning | None) -> Partitioning | None:

@@ -175,12 +175,12 @@ def _computed(
         result = exchange.write(session, written.rebalanced(1) if None in keys else spread)
     is_small = (result.size_in_bytes or 0) <= most
     physical = exchange.as_cut(result, [(0, result.subpartitions)] if is_small else None)
-    told, rows = layouts.layout(physical, place.output), physical.rows()
+    spark_layout, rows = layouts.layout(physical, place.output), physical.rows()
     if is_checked:
         who = f"the result of DuckDB for {', '.join(sorted(table.name for table in part.tables))}"
-        rows = rows if told is None else verification.checked(rows, told, place.output, who)
+        rows = rows if spark_layout is None else verification.checked(rows, spark_layout, place.output, who)
         check_rows(who, result.exact_rows, verification.count(rows))
-    layout = layouts.shareable(told)
+    layout = layouts.shareable(spark_layout)
     leaf = rdd_leaf(session, place.output, rows, layout=layout, statistics=result.statistics)
     return leaf._handle
 

@@ -89,22 +89,22 @@ def scanned_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[
 
     Uses the metric ``numOutputRows`` of scans.
     """
-    found: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for number, scan in _scans(plan, leaves):
-        found[number] = found.get(number, 0) + scan.rows
-    return found
+        counts[number] = counts.get(number, 0) + scan.rows
+    return counts
 
 
-def kept_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
+def filtered_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
     """Return how many rows of some relations the filters right above them have kept, by the relations' numbers.
 
     Those that DuckDB reads are not counted.
     """
-    found: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for number, scan in _scans(plan, leaves):
         if scan.kept is not None:
-            found[number] = found.get(number, 0) + scan.kept
-    return found
+            counts[number] = counts.get(number, 0) + scan.kept
+    return counts
 
 
 def _scans(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> Iterator[tuple[int, _Scanned]]:
