@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from penstock.decisions import DecisionKind
 from penstock.observer import record_of
 from penstock.optimizer import StreamGraphOptimizationStrategy
-from penstock.spark import exchange, filters
+from penstock.spark import exchange, filters, layouts
 from penstock.web import pages
 from penstock.web.listing import JobWish
 from tests.equality import assert_as_plain_spark
@@ -109,7 +109,7 @@ def test_statistics_that_could_not_be_read(
 def test_a_split_that_spark_did_not_plan_so(
     monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
 ) -> None:
-    monkeypatch.setattr(exchange, "joins_its_leaves", lambda _: False)
+    monkeypatch.setattr(layouts, "joins_its_leaves", lambda _: False)
     (one,) = settled(make_env(**SPLIT), joined(tables), "skew")
     assert one["outcome"]["instead"] == "its partitions are not split"
     assert "partitions split" in one["chosen"]
@@ -124,7 +124,7 @@ def test_a_layout_that_spark_refused(
     def refuse(session: SparkSession, logical: Any, **others: Any) -> Any:
         if not refused and "Join" in logical._handle.toString():
             refused.append(True)
-            raise RuntimeError(exchange._REFUSED)
+            raise RuntimeError(layouts._REFUSED)
         return write(session, logical, **others)
 
     monkeypatch.setattr(exchange, "write", refuse)
