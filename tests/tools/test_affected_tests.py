@@ -1,0 +1,32 @@
+"""A change runs the tests of its room and of all that import it."""
+
+from __future__ import annotations
+
+import pytest
+from tools.affected_tests import ROOT, affected_tests
+
+CASES = [
+    ("a pure module", "src/penstock/sizing/packing.py", ["tests/sizing/test_packing.py"], ["tests/web/test_api.py"]),
+    ("a module of another room's tests", "src/penstock/spark/layouts.py", ["tests/test_true_records.py"], []),
+    ("a module at the top", "src/penstock/masking.py", ["tests/test_masking.py"], ["tests/sizing/test_packing.py"]),
+    (
+        "a Java class",
+        "src/penstock/spark/java/CutLayouts.java",
+        ["tests/spark/test_java.py"],
+        ["tests/cli/test_main.py"],
+    ),
+    ("a helper of tests", "tests/stages.py", ["tests/test_strategies.py"], ["tests/sizing/test_packing.py"]),
+    ("a test", "tests/cli/test_main.py", ["tests/cli/test_main.py"], ["tests/cli/test_shell.py"]),
+    ("a page", "docs/glossary.md", ["tests/docs/test_claims.py"], ["tests/cli/test_main.py"]),
+    ("a tool", "tools/figures.py", ["tests/docs/test_claims.py"], ["tests/test_package.py"]),
+    ("nothing", None, [], ["tests/sizing/test_packing.py"]),
+    ("the set-up of all tests", "tests/conftest.py", ["tests"], ["tests/test_architecture.py"]),
+]
+
+
+@pytest.mark.parametrize(("changed", "included", "excluded"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
+def test_affected(changed: str | None, included: list[str], excluded: list[str]) -> None:
+    tests = {str(path.relative_to(ROOT)) for path in affected_tests([ROOT / changed] if changed else [])}
+    assert tests >= set(included)
+    assert not tests & set(excluded)
+    assert tests & {"tests", "tests/test_architecture.py"}

@@ -1,0 +1,100 @@
+"""Print the test files that a change affects, one per line; `make check` runs them.
+
+The change is every file that differs from a commit (the last one if no other is named), files that Git does not track
+included. It affects
+
+* the tests of a changed module's room: of ``src/penstock/sizing/packing.py`` those in ``tests/sizing``,
+* the test files that import a changed module, themselves or through helpers in ``tests``,
+* changed test files,
+* all tests if their common set-up changed (``tests/conftest.py``),
+* the tests of the architecture, always.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import subprocess
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGE, TESTS = ROOT / "src" / "penstock", ROOT / "tests"
+ALWAYS = TESTS / "test_architecture.py"
+OF_ALL = TESTS / "conftest.py"
+JAVA_ROOMS = {"spark", "native"}
+"""Rooms whose tests run the Java classes."""
+DOCUMENTED = {"docs", "bench", "examples"}
+"""Folders that the tests in ``tests/docs`` read."""
+
+
+def changed_files(base: str) -> list[Path]:
+    """Return the files that differ from a commit, without removed ones."""
+
+    def names(*arguments: str) -> list[str]:
+        command = ["git", *arguments]
+        return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+
+    tracked = names("diff", "--name-only", "--diff-filter=d", base)
+    return [ROOT / name for name in tracked + names("ls-files", "--others", "--exclude-standard")]
+
+
+def affected_tests(changed: list[Path]) -> list[Path]:
+    """Return the test files, or the folder of all tests, that changed files affect."""
+    if OF_ALL in changed:
+        return [TESTS]
+    files = sorted(TESTS.rglob("*.py"))
+    imports = {path: _imported_modules(path) for path in files}
+    modules = {_module_name(path) for path in changed if path.suffix == ".py"}
+    while True:  # a helper passes on what it imports
+        helpers = {_module_name(path) for path in files if imports[path] & modules and not _is_test(path)}
+        if helpers <= modules:
+            break
+        modules |= helpers
+    rooms = set().union(*map(_rooms, changed))
+    tests = {path for path in files if imports[path] & modules or path in changed or _room_of_test(path) in rooms}
+    return sorted({ALWAYS, *filter(_is_test, tests)})
+
+
+def _module_name(path: Path) -> str:
+    """Return the name by which a file is imported, such as ``penstock.sizing.packing`` or ``tests.services``."""
+    parts = path.relative_to(ROOT / "src" if PACKAGE in path.parents else ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def _imported_modules(path: Path) -> set[str]:
+    """Return the modules that a file imports anywhere; of ``from a import b`` both ``a`` and ``a.b``."""
+    modules: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return modules
+
+
+def _rooms(path: Path) -> set[str]:
+    """Return the rooms whose tests a changed file affects, whoever imports it."""
+    top, *_ = path.relative_to(ROOT).parts
+    if path.suffix == ".java":
+        return JAVA_ROOMS
+    if PACKAGE in path.parents:
+        return {path.relative_to(PACKAGE).parts[0].removesuffix(".py")}
+    return {"docs"} if top in DOCUMENTED or path.suffix == ".md" else set()
+
+
+def _room_of_test(path: Path) -> str:
+    """Return the room that a test file belongs to: ``tests/sizing/test_packing.py`` and ``tests/test_sizing.py``."""
+    return path.relative_to(TESTS).parts[0].removeprefix("test_").removesuffix(".py")
+
+
+def _is_test(path: Path) -> bool:
+    return path.name.startswith("test_")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--base", default="HEAD", help="the commit that the files are compared with (default: HEAD)")
+    for test in affected_tests(changed_files(parser.parse_args().base)):
+        print(test.relative_to(ROOT))
