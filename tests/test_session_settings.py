@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import functions as F
@@ -15,6 +18,7 @@ from tests.equality import assert_as_plain_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -204,3 +208,23 @@ def test_a_tag_of_the_user_reaches_every_job(spark: SparkSession, env: Environme
     }
     assert own
     assert own <= tagged
+
+
+@pytest.mark.parametrize("in_a_thread", [False, True], ids=["main thread", "a thread of the user's"])
+def test_names_that_differ_in_case(spark: SparkSession, env: Environment, tmp_path: Path, *, in_a_thread: bool) -> None:
+    """Spark resolves names by its defaults in a thread in which no session is active, so in threads of ours."""
+    for part in ("x", "y"):
+        (tmp_path / f"p={part}").mkdir()
+        pq.write_table(pa.table({"A": [1, 2], "a": [3, 4], "k": [5, 6]}), tmp_path / f"p={part}" / "f.parquet")
+    with with_settings(spark, {"spark.sql.caseSensitive": "true"}):
+        keys = spark.createDataFrame([("x", 5), ("q", 6)], "p string, k long")
+        df = spark.read.parquet(str(tmp_path)).join(keys, ["p", "k"]).groupBy("A").agg(F.sum("a").alias("n"))
+        expected = df.collect()
+        if in_a_thread:
+            with ThreadPoolExecutor(1) as pool:
+                rows = pool.submit(env.collect, df).result()
+        else:
+            rows = env.collect(df)
+    assert sorted(rows) == sorted(expected) == [(1, 3)]
+    assert env.last_job is not None
+    assert not [each for each in env.last_job.decisions if "its inference raised" in each.reason]

@@ -44,6 +44,7 @@ from penstock.scheduler.job import Job
 from penstock.scheduler.origin import QueryOrigin
 from penstock.shadow.job import ShadowedJob
 from penstock.spark.dataframes import executed_plan_text, given_text, shown_rows
+from penstock.spark.jobs import active_session
 from penstock.spark.jvm import Bridge
 from penstock.spark.local_dirs import local_dirs
 from penstock.spark.session import embedded_session, penstock_settings
@@ -341,10 +342,11 @@ class Environment:
             spark_plan = None if job.vertices else "\n".join(executed_plan_text(one.df) for one in outputs)
             return Analysis(job, spark_plan)
         strategies = strategies_of(self.config, self._strategies)
-        plan = self._planned(outputs, "explain")
-        if isinstance(plan, WholeQuery):
-            return Explanation.of_whole(plan, [output.df for output in outputs])
-        return Explanation.of(self._bridge, self.config, plan, strategies)
+        with active_session(self._bridge.session):
+            plan = self._planned(outputs, "explain")
+            if isinstance(plan, WholeQuery):
+                return Explanation.of_whole(plan, [output.df for output in outputs])
+            return Explanation.of(self._bridge, self.config, plan, strategies)
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 
@@ -376,7 +378,7 @@ class Environment:
         # The text is for who watches; nobody else pays for asking.
         text = given_text(self._bridge, outputs[0].df) if self._observer.is_on and len(outputs) == 1 else None
         origin = QueryOrigin.of(text, line, name)
-        with timeout_of(self.config.seconds(SOURCES_TIMEOUT)):
+        with timeout_of(self.config.seconds(SOURCES_TIMEOUT)), active_session(self._bridge.session):
             return self._started(outputs, name or line, origin, made)
 
     def _started(self, outputs: Sequence[Output], name: str, origin: QueryOrigin, made: Callable[[Job], None]) -> Job:

@@ -236,6 +236,16 @@ def test_the_same_with_merged_files(env: Environment, spark: SparkSession, tmp_p
     compared(env, spark, tmp_path, WRITES[case], auto_compaction=True)
 
 
+@pytest.mark.parametrize("name", ["col:on", "per%cent", "a b", "\u00e9;"])
+def test_odd_names_of_targets(env: Environment, spark: SparkSession, tmp_path: Path, name: str) -> None:
+    path = str(tmp_path / name)
+    for mode in ("error", "overwrite", "append"):
+        env.write(spark.range(20), FileSink(path, mode=mode))
+        env.execute()
+    assert spark.read.parquet(path).count() == 40
+    assert os.listdir(tmp_path) == [name]
+
+
 def test_a_failed_job_leaves_all_partitions(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "out")
     spark.sql(DAYS).write.partitionBy("day").parquet(path)

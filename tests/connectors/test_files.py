@@ -88,6 +88,18 @@ def test_pruned_partitions_do_not_count(make_env: Callable[..., Environment], sp
     assert one.parallelism * 3 < everything.parallelism
 
 
+def test_partitions_are_pruned_whatever_their_values_are_called(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Any
+) -> None:
+    for value, rows in (("a subquery", 10), ("others", 100_000)):
+        spark.range(rows).coalesce(1).write.parquet(f"{tmp_path}/part={value}")
+    env = make_env(**VOLUME)
+    df = spark.read.parquet(str(tmp_path)).where("part = 'a subquery'")
+    assert_as_plain_spark(env, df)
+    first = env.last_job.vertices[0]
+    assert first.tasks == first.parallelism == 1
+
+
 def test_dynamic_partition_pruning_gives_the_same_rows(env: Environment, spark: SparkSession, folder: Any) -> None:
     facts = spark.read.parquet(str(folder / "partitioned"))
     wanted = spark.createDataFrame([(1, "a"), (3, "b"), (9, "a")], "part int, team string").where("team = 'a'")

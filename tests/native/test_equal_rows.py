@@ -60,6 +60,8 @@ TABLES: dict[str, tuple[pa.Table, dict[str, Any]]] = {
                 "short": pa.array(
                     [Decimal("99999.99")] * 100_000 + [Decimal("-99999.98")] * 100_000, pa.decimal128(7, 2)
                 ),
+                "fine": pa.array([Decimal("0.99999999999")] * 200_000, pa.decimal128(11, 11)),
+                "moment": pa.array([1_700_000_000_001] * 200_000, pa.int64()),
             }
         ),
         {},
@@ -127,9 +129,13 @@ CASES = (
         "an average of decimals that a double rounds": Case("SELECT k, avg(long) FROM cents GROUP BY k"),
         "averages of decimals": Case("SELECT k, avg(short), avg(long) FROM cents WHERE n < 30 GROUP BY k", (ONE, MANY)),
         "averages of short decimals": Case("SELECT k, avg(short) FROM cents GROUP BY k", (ONE, MANY)),
-        "averages of numbers that do not cancel out": Case(
-            "SELECT k, avg(big - 7), avg(v - 3) FROM t GROUP BY k", (ONE, MANY)
+        "averages of decimals without a whole part": Case(
+            "SELECT k, avg(fine) FROM cents WHERE n < 30 GROUP BY k", (ONE, MANY)
         ),
+        "averages of numbers of either sign": Case("SELECT k, avg(v - 3) FROM t GROUP BY k", (ONE, MANY)),
+        "an average as a whole number": Case("SELECT k, cast(avg(moment) AS bigint) FROM cents GROUP BY k"),
+        "an average in a condition": Case("SELECT k FROM cents GROUP BY k HAVING avg(moment) >= max(moment)"),
+        "an average of small moments": Case("SELECT k, avg(moment) FROM cents WHERE n < 5 GROUP BY k", (ONE, MANY)),
         "a column with a name that DuckDB adds": Case("SELECT k, sum(file_row_number) FROM row_numbers GROUP BY k"),
         "a codec that Spark lacks": Case("SELECT k, sum(v) FROM brotli GROUP BY k"),
         "a codec that Spark lacks, ignored": Case(
@@ -138,8 +144,8 @@ CASES = (
         "an encoding that not every release of Spark has": Case("SELECT k, sum(v) FROM split_streams GROUP BY k"),
         "decimal folder names": Case("SELECT p, sum(v) FROM folders GROUP BY p"),
         "an error in a subquery": Case("SELECT count(*) FROM t WHERE v > (SELECT max(a / b) FROM zero)"),
-        "a large average": Case("SELECT k, avg(big) FROM t GROUP BY k", (ONE, MANY)),
-        "an average of all rows": Case("SELECT avg(big), avg(DISTINCT v) FROM t", (ONE,)),
+        "a large average": Case("SELECT k, avg(big) FROM t GROUP BY k"),
+        "an average of all rows": Case("SELECT avg(v), avg(DISTINCT v) FROM t", (ONE,)),
         "a sum that wraps around, or fails": Case("SELECT k, sum(big) FROM t GROUP BY k"),
         "a sum of the largest numbers of either sign": Case("SELECT k, sum(mixed) FROM t GROUP BY k", (ONE, MANY)),
     }

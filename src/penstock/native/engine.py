@@ -64,7 +64,8 @@ def connected(
     reads_arrow
         Whether its queries read registered tables of Arrow. DuckDB 1.5 lets Arrow carry out filters of them, and those
         that a join derives from its other side. Arrow then compares NaN as no number is compared in SQL, and takes an
-        infinite day for 1 January of the year 1. So no filter is pushed down.
+        infinite day for 1 January of the year 1. So neither is pushed down. (The order of a limited number of rows
+        would still push one; no query of exchanged rows has it.)
 
     Raises
     ------

@@ -189,10 +189,11 @@ class AdaptiveBatchScheduler:
         JobCancelledError
             If the job was cancelled.
         """
+        jobs.activate(self._bridge)
         for choice in self._plan.choices:
             self._decisions.record(choice)
         self._workers = DaemonPool(_SIDE_BY_SIDE, f"{self._threads}-vertex")
-        self._askers = DaemonPool(_SIDE_BY_SIDE, f"{self._threads}-source")
+        self._askers = jobs.SparkThreads(_SIDE_BY_SIDE, f"{self._threads}-source", self._bridge)
         patience: float | None = None
         try:
             first, pending = list(self._manager.job_graph), self._manager.pending_operators
@@ -285,6 +286,7 @@ class AdaptiveBatchScheduler:
     def _fetch_filters(self, execution: ExecutionJobVertex) -> None:
         """Fetch filters, and let sources know; on a worker's thread."""
         try:
+            jobs.activate(self._bridge)
             self._ask_sources(execution, self._execution.fetch_filters(execution.vertex))
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job must hear of it
             self._fail(execution, error)
@@ -338,6 +340,7 @@ class AdaptiveBatchScheduler:
             return
         vertex = execution.vertex
         try:
+            jobs.activate(self._bridge)
             inferred = {n: self._answers[n].result() for n in vertex.node_ids if n in self._plan.sources}
             self._execution.execute(execution, inferred)
             self._events.put(JobVertexFinishedEvent(vertex.id))

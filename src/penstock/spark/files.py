@@ -15,7 +15,7 @@ from penstock.spark.dataframes import with_settings
 from penstock.spark.jvm import Bridge, children, class_name, items
 from penstock.spark.logical_plan import LogicalPlan
 from penstock.spark.parquet import estimate_rows
-from penstock.spark.planning import spark_plan
+from penstock.spark.planning import spark_plan, without_subqueries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -172,7 +172,6 @@ def _partition_filters(session: Session, scan: LogicalPlan) -> list[Any]:
     while todo:
         node = todo.pop()
         if class_name(node) == "FileSourceScanExec":
-            filters = items(node.partitionFilters())
-            return [f for f in filters if "dynamicpruning" not in f.toString() and "subquery" not in f.toString()]
+            return without_subqueries(session, items(node.partitionFilters()))
         todo += children(node)
     return []

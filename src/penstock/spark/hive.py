@@ -9,7 +9,7 @@ from penstock.spark.filesystem import Folder
 from penstock.spark.jobs import active_session
 from penstock.spark.jvm import children, class_name, items, lowered, option, with_fields
 from penstock.spark.logical_plan import LogicalPlan
-from penstock.spark.planning import spark_plan
+from penstock.spark.planning import spark_plan, without_subqueries
 
 if TYPE_CHECKING:
     from penstock.spark.plans import LogicalNode
@@ -72,8 +72,7 @@ class HiveRelation:
         while todo:
             node = todo.pop()
             if class_name(node) == "HiveTableScanExec":
-                texts = ((one, str(one.toString())) for one in items(node.partitionPruningPred()))
-                return [one for one, text in texts if "subquery" not in text and "dynamicpruning" not in text]
+                return without_subqueries(self._bridge.session, items(node.partitionPruningPred()))
             todo += children(node)
         return []
 

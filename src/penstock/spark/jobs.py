@@ -7,7 +7,7 @@ import logging
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
@@ -16,13 +16,16 @@ from penstock.config import parse_size
 from penstock.spark.handles import LocalProperties
 from penstock.spark.jvm import items
 from penstock.spark.settings import is_true, read_settings, thread_properties
+from penstock.threads import DaemonPool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
     from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
 
+T = TypeVar("T")
 log = logging.getLogger("penstock.spark")
 
 _LOOK_AGAIN = 0.05
@@ -89,6 +92,31 @@ def active_session(session: Session) -> Iterator[None]:
             sessions.setActiveSession(active.get())
         else:
             sessions.clearActiveSession()
+
+
+def activate(bridge: Bridge) -> None:
+    """Make the user's session the active one of a thread of ours.
+
+    Where none is active, Spark resolves names, plans and computes by its defaults, not by the session's settings.
+    """
+    bridge.find("org.apache.spark.sql.classic.SparkSession").setActiveSession(bridge.session)
+
+
+class SparkThreads(DaemonPool):
+    """A pool of threads in which the user's session is the active one."""
+
+    def __init__(self, limit: int, name: str, bridge: Bridge) -> None:
+        super().__init__(limit, name)
+        self._bridge = bridge
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Run a function on a thread of the pool; its result is in the future that is returned."""
+
+        def in_session() -> T:
+            activate(self._bridge)
+            return fn(*args, **kwargs)
+
+        return super().submit(in_session)
 
 
 def cancel_group(bridge: Bridge, group: str, reason: str) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.jvm import EXECUTION
+from penstock.spark.jvm import EXECUTION, EXPRESSIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstock.spark.handles import Session
     from penstock.spark.logical_plan import LogicalPlan
 
@@ -24,3 +26,9 @@ def spark_plan(session: Session, logical: LogicalPlan) -> Any:
     copy = logical._handle.clone()
     bridge.helper("QueryHook").leave(copy)  # in a session that is served, the planner would hand it over
     return maker.createSparkPlan(*until_4_0, planner, copy)
+
+
+def without_subqueries(session: Session, filters: Iterable[Any]) -> list[Any]:
+    """Return the filters that can be evaluated before the query runs (``SubqueryExpression.hasSubquery``)."""
+    subqueries = session._bridge.companion(EXPRESSIONS + "SubqueryExpression")
+    return [each for each in filters if not subqueries.hasSubquery(each)]

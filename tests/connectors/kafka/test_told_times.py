@@ -109,10 +109,17 @@ def test_sources_of_others_are_passed_over(folder: Path, end: Any) -> None:
     assert not list(folder.iterdir())
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"end": {}'])
-def test_what_is_not_whole_tells_nothing(folder: Path, text: str) -> None:
-    (folder / "penstock-stream-abc").write_text(text)
-    assert told("abc", end_of("abc")) is None
+def test_a_file_that_others_may_write_is_not_believed(folder: Path) -> None:
+    end, teller = end_of("abc"), Teller()
+    teller.tell(progress(end))
+    file = folder / "penstock-stream-abc"
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.chmod(0o666)
+    assert told("abc", end) is None
+    file.chmod(0o600)
+    file.rename(folder / "elsewhere")
+    file.symlink_to(folder / "elsewhere")
+    assert told("abc", end) is None
 
 
 def test_a_file_that_cannot_be_written_is_no_error(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.kafka.stream_offsets import planned_of
+from penstock.spark.durable import write_whole
+from penstock.spark.ownership import Writer, read_checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,11 +29,15 @@ log = logging.getLogger("penstock.connectors")
 _NAME = re.compile(r"\w+")
 _KEPT = 86_400
 """Seconds after which a file is of a driver that was killed; a reader whose batches are rarer goes without."""
+_LARGEST = 1_000_000
+"""Bytes of such a file; an offset has a few for each partition of the topic."""
 _END, _SECONDS = "end", "seconds"
 
 
 def told(reader: str, end: Mapping[str, Any]) -> float | None:
     """Return the seconds that a batch took, None if nobody has told it (yet).
+
+    What another user may have written is not believed.
 
     Parameters
     ----------
@@ -40,10 +46,10 @@ def told(reader: str, end: Mapping[str, Any]) -> float | None:
     end
         This offset.
     """
-    try:
-        found = json.loads(_file(reader).read_text())
-    except (OSError, ValueError):  # nothing is told, or it is being written
+    content = read_checked(str(_file(reader)), _LARGEST)
+    if content is None or content.writer is not Writer.USER:
         return None
+    found = json.loads(content.content)
     return float(found[_SECONDS]) if found[_END] == end else None
 
 
@@ -77,7 +83,9 @@ class Teller:
                 file = _file(planned.reader)
                 self._files.setdefault(progress["id"], set()).add(file)
                 try:
-                    file.write_text(json.dumps({_END: end, _SECONDS: seconds}))
+                    write_whole(
+                        str(file), json.dumps({_END: end, _SECONDS: seconds}).encode(), overwrite=True, private=True
+                    )
                 except OSError as error:
                     log.info("a stream reader is not told how long its batches take: %s", error)
 

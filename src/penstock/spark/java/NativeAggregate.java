@@ -20,12 +20,10 @@ final class NativeAggregate {
     private static final String LONGEST = "9223372036854775807";
     /** Doubles have each whole number up to 2 to the 53rd. */
     private static final long LARGEST_WHOLE_DOUBLE = 1L << 53;
-    /** How many times the sum its numbers may have in all: some thousand numbers are then summed up to a billionth. */
-    private static final int MOST_CANCELLED = 10_000;
-    /** As many tasks may sum up decimals of one group before their total passes it, too. */
+    /** As many tasks may sum up numbers of one group before their total passes it, too. */
     private static final int MOST_TASKS = 1024;
-    /** Decimals of so many digits pass `LARGEST_WHOLE_DOUBLE` only in groups of 900 million rows, so to count is enough. */
-    private static final int FEW_DIGITS = 7;
+    /** Numbers up to this pass `LARGEST_WHOLE_DOUBLE` only in groups of 900 million rows, so to count is enough. */
+    private static final long FEW_DIGITS = 10_000_000;
 
     private final String columns;
     private final String groups;
@@ -118,30 +116,29 @@ final class NativeAggregate {
     }
 
     /**
-     * Returns a sum of whole numbers for an average, as a double. Spark adds doubles: above 2 to the 53rd its sum is
-     * rounded, and depends on the order of the rows.
+     * Returns a sum of whole numbers for an average, as a double.
      *
-     * An average of decimals becomes a decimal, in which the rounding may show: such a sum is an error. One of bigint
-     * stays a double, equal up to rounding unless positive and negative numbers cancel out in a task: this is an error.
-     * Numbers of 32 bits pass the bound in groups of millions of rows only, and are not checked.
+     * Spark adds doubles: above 2 to the 53rd its sum is rounded, once for each row, and depends on the order of the
+     * rows. A condition, a cast or a decimal shows that. So the sum is an error where the absolute values pass the bound.
      *
      * @param tasks how many such sums are added up at most
      */
     static String doubleSum(String distinct, String sql, String only, Expression child, int tasks) {
         String sum = "sum(" + distinct + sql + ")" + only;
-        String sizes = "(2 * sum(" + distinct + "greatest(" + sql + ", 0))" + only + " - " + sum + ")"; // of all absolute values
-        String rounded;
-        if (Catalyst.name(child).equals("UnscaledValue")) {
-            DecimalType type = (DecimalType) Catalyst.first(child).dataType();
-            long mostRows = LARGEST_WHOLE_DOUBLE / (long) Math.pow(10, type.precision());
-            rounded = tasks == 1 && type.precision() <= FEW_DIGITS ? "count(" + distinct + sql + ")" + only + " > " + mostRows
-                    : sizes + " > " + LARGEST_WHOLE_DOUBLE / tasks;
-        } else if (NativeTypes.isSmall(child)) {
-            return "CAST(" + sum + " AS DOUBLE)";
-        } else {
-            rounded = sizes + " > " + LARGEST_WHOLE_DOUBLE + " AND " + sizes + " > " + MOST_CANCELLED + " * abs(" + sum + ")";
-        }
+        long largest = largestNumber(child);
+        String rounded = tasks == 1 && largest <= FEW_DIGITS
+                ? "count(" + distinct + sql + ")" + only + " > " + LARGEST_WHOLE_DOUBLE / largest
+                : "2 * sum(" + distinct + "greatest(" + sql + ", 0))" + only + " - " + sum + " > " + LARGEST_WHOLE_DOUBLE / tasks;
         return "CAST(CASE WHEN " + rounded + " THEN error('an average that Spark rounds otherwise') ELSE " + sum + " END AS DOUBLE)";
+    }
+
+    /** Returns the largest absolute value that the type of a whole number has. */
+    private static long largestNumber(Expression child) {
+        if (Catalyst.name(child).equals("UnscaledValue")) {
+            return (long) Math.pow(10, ((DecimalType) Catalyst.first(child).dataType()).precision());
+        }
+        int bits = 8 * child.dataType().defaultSize();
+        return bits == 64 ? Long.MAX_VALUE : 1L << bits - 1;
     }
 
     /** Returns a sum of decimals, or an error if the sum of their absolute values exceeds the bound; null is no bound. */

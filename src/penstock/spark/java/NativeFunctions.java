@@ -26,8 +26,12 @@ final class NativeFunctions {
             return "CAST(" + DATE_FUNCTIONS.get(DATE_PARTS.indexOf(name)) + "(" + NativeTypes.finite(NativeSql.part(parts, 0)) + ") AS INTEGER)";
         }
         if (name.equals("UnscaledValue")) {
-            BigDecimal unit = BigDecimal.TEN.pow(((DecimalType) Catalyst.first(one).dataType()).scale());
-            return "CAST((" + NativeSql.part(parts, 0) + " * CAST(" + unit + " AS DECIMAL(18,0))) AS BIGINT)";
+            DecimalType type = (DecimalType) Catalyst.first(one).dataType();
+            String decimal = NativeSql.part(parts, 0);
+            if (type.precision() + type.scale() > 18) { // DuckDB keeps a product of decimals of 64 bits in 64 bits
+                decimal = "CAST(" + decimal + " AS DECIMAL(" + NativeTypes.summed(type).precision() + "," + type.scale() + "))";
+            }
+            return "CAST(" + NativeDecimals.digits(decimal, type) + " AS BIGINT)";
         }
         if (name.equals("MakeDecimal")) {
             DecimalType wanted = (DecimalType) one.dataType();

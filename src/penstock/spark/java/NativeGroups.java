@@ -19,7 +19,7 @@ final class NativeGroups {
     private NativeGroups() {
     }
 
-    /** Returns an aggregate of the rows of a query, whose results are columns and functions; see `NativeQueries.split`. */
+    /** Returns an aggregate of the rows of a query, whose results are columns and functions; see `NativeShape`. */
     static String of(Aggregate plan, String rows) throws NativeSql.Declined {
         StringBuilder groups = new StringBuilder();
         for (Object each : Catalyst.each(plan.groupingExpressions())) {
@@ -104,9 +104,8 @@ final class NativeGroups {
     }
 
     /**
-     * Returns an average. Of whole numbers it is a quotient of doubles: Spark adds them as doubles, so its sum is rounded
-     * above 2 to the 53rd, and DuckDB's is exact (`NativeAggregate.doubleSum`). Of decimals it is a quotient of whole numbers that is rounded half up,
-     * as Spark's decimals are.
+     * Returns an average: of whole numbers a quotient of doubles (`NativeAggregate.doubleSum`), of decimals a quotient of
+     * whole numbers that is rounded half up, as Spark's decimals are.
      */
     private static String average(AggregateFunction function, Expression child, String distinct, String only) throws NativeSql.Declined {
         String sql = NativeSql.of(child);

@@ -84,20 +84,20 @@ final class NativeShape {
     private static LogicalPlan split(Aggregate plan) {
         Map<Object, Object> functions = new LinkedHashMap<>();
         List<NamedExpression> above = new ArrayList<>();
-        boolean isPlain = true;
+        boolean isKept = true;
         for (Object each : Catalyst.each(plan.aggregateExpressions())) {
             boolean isFunction = each instanceof Alias && ((Alias) each).child() instanceof AggregateExpression;
-            isPlain = isPlain && (isFunction || each instanceof AttributeReference);
+            isKept = isKept && (isFunction || each instanceof AttributeReference);
             above.add((NamedExpression) withColumns((Expression) each, functions));
         }
         List<NamedExpression> below = new ArrayList<>();
         for (Object group : Catalyst.each(plan.groupingExpressions())) {
-            isPlain = isPlain || !(group instanceof AttributeReference);
+            isKept = isKept || !(group instanceof AttributeReference); // it will be declined
             if (group instanceof NamedExpression) { // a constant has no name, and nothing above refers to it
                 below.add((NamedExpression) group);
             }
         }
-        if (isPlain) {
+        if (isKept) {
             return plan;
         }
         for (Object function : functions.values()) {
