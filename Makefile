@@ -26,6 +26,7 @@ demo: $(STAMP)  ## Run a pipeline on real data and print what was decided, and w
 test: $(STAMP)  ## Run the tests that are quick enough for every change (TESTS=tests/state runs a part).
 	@tools/services.sh
 	@$(BIN)/python tools/make_data.py $(DATA)
+	@$(BIN)/python -m tools.class_archive $(DATA)
 	@tools/test.sh $(BIN)/python "not slow" $(TESTS)
 
 smoke: $(STAMP)  ## Run pipelines on each supported release of PySpark, and native execution on both ends of DuckDB's; downloads them once.
@@ -35,6 +36,7 @@ smoke: $(STAMP)  ## Run pipelines on each supported release of PySpark, and nati
 test-full: $(STAMP)  ## Run all tests, all 99 TPC-DS queries and the cluster among them (TESTS=tests/state runs a part).
 	@tools/services.sh
 	@$(BIN)/python tools/make_data.py $(DATA)
+	@$(BIN)/python -m tools.class_archive $(DATA)
 	@tools/test.sh $(BIN)/python "slow or not slow" $(TESTS)
 
 lint: $(STAMP)  ## Check style, types, the Java sources, the generated docs and the figures in them.

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.spark.dataframes import with_settings
-from tests.services import INTERPRETER, KafkaBroker, MariaDb, Postgres, SeaweedFs, Sqlite, session_settings
+from tests.services import (
+    INTERPRETER,
+    SHORT_LIVED_JAVA,
+    KafkaBroker,
+    MariaDb,
+    Postgres,
+    SeaweedFs,
+    Sqlite,
+    session_settings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,8 +32,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data"
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-"""Of every driver that a test starts in a process of its own: it lives for seconds, as `tests.services` says of ours."""
+os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JAVA)
+"""Of every driver that a test starts in a process of its own."""
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 """Programs in `tests/jobs` use what tests share, wherever they are started."""
 OFF = {"execution.batch.adaptive.whole-query-threshold": 0, "execution.verify": True}
