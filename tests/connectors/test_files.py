@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
 from penstock.connectors import FileSink, FileSource
 from penstock.errors import SinkError
+from penstock.spark.dataframes import with_settings
 from tests.equality import assert_as_plain_spark, assert_same_rows
 
 if TYPE_CHECKING:
@@ -98,6 +101,25 @@ def test_partitions_are_pruned_whatever_their_values_are_called(
     assert_as_plain_spark(env, df)
     first = env.last_job.vertices[0]
     assert first.tasks == first.parallelism == 1
+
+
+@pytest.mark.parametrize("option", [True, False], ids=["option", "setting"])
+def test_what_is_left_of_a_corrupt_file(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Any, *, option: bool
+) -> None:
+    """A task skips the rest of its part of the file, so which rows are left depends on how Spark cuts it."""
+    path = tmp_path / "a.parquet"
+    table = pa.table({"id": range(40_000)})
+    pq.write_table(table, path, row_group_size=10_000, compression="none", use_dictionary=False)
+    content = bytearray(path.read_bytes())
+    content[pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset + 2] ^= 0xFF
+    path.write_bytes(content)
+    env = make_env(**VOLUME)
+    name = "ignoreCorruptFiles"
+    with with_settings(spark, {} if option else {f"spark.sql.files.{name}": "true"}):
+        rows = spark.read.options(**({name: True} if option else {})).parquet(str(tmp_path))
+        assert 0 < len(rows.collect()) < 40_000
+        assert_as_plain_spark(env, rows)
 
 
 def test_dynamic_partition_pruning_gives_the_same_rows(env: Environment, spark: SparkSession, folder: Any) -> None:

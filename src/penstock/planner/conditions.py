@@ -133,8 +133,10 @@ def why_run_by_spark(plan: LogicalNode) -> str:
 
 
 def leaves_cut_by_spark(plan: LogicalNode) -> Iterator[LogicalNode]:
-    """Return the leaves whose tasks have to be Spark's, as a value above them depends on these."""
+    """Return the leaves whose tasks have to be Spark's, as their rows or a value above them depend on these."""
     for node in _users_nodes(plan):
+        if node.files is not None and node.files.skips_corrupt:
+            yield node
         if node.unstable & PARTITION_DEPENDENT:
             for child in node.children:
                 yield from child.leaves()

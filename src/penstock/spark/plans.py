@@ -27,6 +27,8 @@ class FileFacts:
         Its options, by their names in small letters.
     bucketed
         Whether Spark cuts it by buckets, not by size.
+    skips_corrupt
+        Whether corrupt files are no error (``ignoreCorruptFiles``): a task then skips the rest of its part of a file.
     table, provider
         Its table in the catalog, and what that was made with; empty if it is none.
     """
@@ -35,6 +37,7 @@ class FileFacts:
     roots: tuple[str, ...]
     options: Mapping[str, str]
     bucketed: bool
+    skips_corrupt: bool
     table: str = ""
     provider: str = ""
 

@@ -12,6 +12,7 @@ import java.util.Set;
 import com.fasterxml.jackson.core.JsonProcessingException;
 
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.FileSourceOptions;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -55,6 +56,7 @@ public final class FileRelations {
         facts.put("roots", roots);
         facts.put("options", options);
         facts.put("bucketed", relation.bucketSpec().isDefined());
+        facts.put("skips_corrupt", new FileSourceOptions(relation.options()).ignoreCorruptFiles());
         facts.put("format", relation.fileFormat().toString().toLowerCase(Locale.ROOT));
         return facts;
     }
