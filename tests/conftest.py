@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.spark.dataframes import with_settings
+from tests.sampling import mark_thorough
 from tests.services import (
     INTERPRETER,
     SHORT_LIVED_JAVA,
@@ -44,6 +45,7 @@ def pytest_collection_modifyitems(items: Any) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+    mark_thorough(items)
     # A process that has read a Delta table can no longer fork: its client's threads are missing in the child.
     items.sort(key=lambda item: item.get_closest_marker("forks") is None)
 

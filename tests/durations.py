@@ -1,6 +1,7 @@
 """A pytest plugin that reports where the time of a test run goes: per file and phase, and per fixture.
 
-Loaded with ``-p tests.durations`` (`tools/test.sh`). Times are wall seconds, summed up over the test processes.
+Loaded with ``-p tests.durations`` (`tools/test.sh`). Times are wall seconds, summed up over the test processes. A run
+fails if a test of the quick set takes too long without a reason (``@pytest.mark.long("reason")``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST_FILES, MOST_FIXTURES = 25, 10
 """Lines of the tables: the files below them take less than a minute each."""
+LONGEST = 20.0
+"""Seconds that a test of the quick set may take on two cores, which nothing else should keep busy; most take one."""
 
 
 @dataclass
@@ -39,13 +42,20 @@ class Durations:
         self.config = config
         self.files: dict[str, FileTimes] = defaultdict(FileTimes)
         self.fixtures: dict[str, list[float]] = defaultdict(list)
+        self.too_long: list[str] = []
         self._nested: list[float] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add the duration of a phase to its file."""
+        """Add the duration of a phase to its file, and note a test that takes too long."""
         times = self.files[report.nodeid.partition("::")[0]]
         times.tests += report.when == "call"
         times.phases[report.when or ""] += report.duration
+        if (
+            report.when == "call"
+            and report.duration > LONGEST
+            and not {"long", "thorough", "slow"} & {*report.keywords}
+        ):
+            self.too_long.append(f"{report.duration:.0f} s: {report.nodeid}")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[Any]:
@@ -60,10 +70,12 @@ class Durations:
             if self._nested:
                 self._nested[-1] += elapsed
 
-    def pytest_sessionfinish(self) -> None:
-        """Send the times of a worker's fixtures to the process that reports."""
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Send the times of a worker's fixtures to the process that reports; there, fail if a test takes too long."""
         if hasattr(self.config, "workeroutput"):
             self.config.workeroutput["fixtures"] = dict(self.fixtures)
+        elif self.too_long and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -80,6 +92,8 @@ class Durations:
             write(
                 f"{times.total:7.1f} {times.phases['setup']:7.1f} {times.phases['call']:7.1f} {times.tests:5d}  {name}"
             )
+        for test in self.too_long:
+            write(f"a quick test over {LONGEST:.0f} s (mark it thorough, or long with a reason): {test}", red=True)
         fixtures = sorted(self.fixtures.items(), key=lambda item: -sum(item[1]))
         write("seconds per fixture, without those that it requests: total, set-ups")
         for name, durations in fixtures[:MOST_FIXTURES]:

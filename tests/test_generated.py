@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent / "generated"
 ROOT = FOLDER.parent.parent
-SECONDS = float(os.environ.get("GENERATED_SECONDS", "30"))
+SECONDS = float(os.environ.get("GENERATED_SECONDS", "20"))
 FAMILIES = {"pipelines": (0.6, ["--verify"]), "native": (0.4, ["--native"])}
 """What is generated: its share of the time, and its arguments."""
 

@@ -1,0 +1,44 @@
+"""Which tests `make test` runs: the quick set.
+
+A test is in the quick set unless it is marked ``thorough`` (continuous integration runs it, too) or ``slow`` (only
+`make test-full` runs it). Of the cases of one parametrised test that needs the Spark session, all but `SAMPLE` are
+marked ``thorough`` here; ``@pytest.mark.sample(n)`` gives another number, also to tests without that session. A hash of
+a case's name chooses: a new case leaves the others in or out as they were.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pytest
+
+SAMPLE = 2
+"""Cases of a test with the Spark session in the quick set; each takes about a second."""
+
+
+def mark_thorough(items: Iterable[pytest.Item]) -> None:
+    """Mark the cases that are not in the sample of their test."""
+    tests: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if _sample(item) is not None and item.get_closest_marker("slow") is None:
+            tests[item.nodeid.partition("[")[0]].append(item)
+    for cases in tests.values():
+        for item in sorted(cases, key=_draw)[_sample(cases[0]) :]:
+            item.add_marker("thorough")
+
+
+def _sample(item: pytest.Item) -> int | None:
+    """Return how many cases of a test are in the quick set; None if all are."""
+    marker = item.get_closest_marker("sample")
+    if marker is not None:
+        return int(marker.args[0])
+    return SAMPLE if "spark" in getattr(item, "fixturenames", ()) else None
+
+
+def _draw(item: pytest.Item) -> int:
+    return crc32(item.nodeid.encode())

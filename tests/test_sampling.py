@@ -1,0 +1,59 @@
+"""What the quick set leaves to continuous integration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.sampling import SAMPLE, mark_thorough
+
+
+@dataclass
+class Item:
+    """A test as pytest has collected it."""
+
+    nodeid: str
+    fixturenames: tuple[str, ...] = ()
+    markers: dict[str, Any] = field(default_factory=dict)
+
+    def get_closest_marker(self, name: str) -> Any:
+        return self.markers.get(name)
+
+    def add_marker(self, name: str) -> None:
+        self.markers[name] = True
+
+
+def quick(items: list[Item]) -> list[str]:
+    """Return which of some tests are in the quick set."""
+    mark_thorough(items)  # type: ignore[arg-type]
+    return [item.nodeid for item in items if "thorough" not in item.markers]
+
+
+def cases(test: str, count: int, *fixtures: str, **markers: Any) -> list[Item]:
+    return [Item(f"{test}[{number}]", fixtures, dict(markers)) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("items", "left"),
+    [
+        (cases("pure", 50), 50),
+        (cases("of Spark", 50, "spark"), SAMPLE),
+        (cases("few of Spark", SAMPLE, "spark"), SAMPLE),
+        (cases("of Spark, all slow", 50, "spark", slow=True), 50),
+        (cases("processes", 50, sample=pytest.mark.sample(3).mark), 3),
+        (cases("of Spark, more", 50, "spark", sample=pytest.mark.sample(20).mark), 20),
+        (cases("one", 9, "spark") + cases("another", 9, "spark"), 2 * SAMPLE),
+    ],
+    ids=lambda value: value[0].nodeid if isinstance(value, list) else "",
+)
+def test_how_many_are_left(items: list[Item], left: int) -> None:
+    assert len(quick(items)) == left
+
+
+def test_a_new_case_takes_at_most_one_place() -> None:
+    before = quick(cases("t", 30, "spark"))
+    after = quick(cases("t", 31, "spark"))
+    assert len({*before} - {*after}) <= 1
+    assert before != [f"t[{number}]" for number in range(SAMPLE)], "the first cases are often alike"
