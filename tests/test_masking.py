@@ -55,6 +55,14 @@ from penstock.masking import MASK, mask, mask_sql, mask_value
         ("Authorization: AWS4-HMAC-SHA256 Signature=hunter2\nHost: db", f"Authorization: {MASK}\nHost: db"),
         ("url%3Dx%26password%3Dhunter2&n=1", f"url%3Dx%26password%3D{MASK}&n=1"),
         ('{\\"password\\": \\"hunter2\\", \\"n\\": 1}', f'{{\\"password\\": \\"{MASK}\\", \\"n\\": 1}}'),
+        (
+            "Project [static_invoke(ExpressionImplUtils.aesEncrypt(cast(c_name#1 as binary), 0x68756E74657232, GCM)) AS x#2]",
+            f"Project [static_invoke(ExpressionImplUtils.aesEncrypt(cast(c_name#1 as binary), {MASK}, GCM)) AS x#2]",
+        ),
+        (
+            "aes_encrypt(cast(c_name#1 as binary), cast(hunter2 as binary), GCM)",
+            f"aes_encrypt(cast(c_name#1 as binary), cast({MASK} as binary), GCM)",
+        ),
         ("Map(url -> u, password -> hunter2)", f"Map(url -> u, password -> {MASK})"),
         ("(('password', 'hunter2'), ('n', '1'))", f"(('password', '{MASK}'), ('n', '1'))"),
         (

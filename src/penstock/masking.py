@@ -71,7 +71,9 @@ _NAMED = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """The same in SQL, where a blank or a comma may be all that is between them."""
-_TAKES_KEY = re.compile(r"\b(?:try_)?aes_(?:en|de)crypt\b", re.IGNORECASE)
+_TAKES_KEY = re.compile(r"\b(?:try_)?aes_?(?:en|de)crypt\b", re.IGNORECASE)
+_BYTES = re.compile(r"\b0x[0-9a-f]+|(?<=cast\()[^()#]+(?= as binary\))", re.IGNORECASE)
+"""How the plan of a call of such a function shows a key."""
 _LETTERS = ("-----BEGIN", "{")
 """How keys and accounts begin that are written out."""
 
@@ -100,7 +102,9 @@ def may_be_kept(key: str, value: str) -> bool:
 
 
 def mask(text: str) -> str:
-    """Return a text without the passwords in its URLs, assignments, headers and command lines."""
+    """Return a text without the passwords in its URLs, assignments, headers, command lines and calls in plans."""
+    if _TAKES_KEY.search(text):
+        text = _BYTES.sub(MASK, text)
     text = _HEADER.sub(rf"\g<header>{MASK}", mask_logins(text))
     text = _BARE.sub(MASK, _ASSIGNED.sub(_masked, text))
     return _FLAG.sub(rf"\g<flag>{MASK}", text)

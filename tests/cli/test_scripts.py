@@ -24,22 +24,27 @@ FILES = {
     "fails in the library": "import json\njson.loads('{')",
     "is not Python": "def broken(:\n    pass",
     "reads its arguments": "import sys\nprint(sys.argv[1:], __name__)",
+    "tells its file after it has changed the folder": (
+        "import os, sys\nos.chdir('/')\nprint(__file__, sys.argv[0], sys.modules['__main__'].__file__, __builtins__.len)"
+    ),
     "imports what is beside it": "import beside\nprint(beside.VALUE)",
 }
 RUNS = "import sys; from penstock.cli.scripts import run_file; run_file(sys.argv[1], sys.argv[2:])"
 
 
-def ran(*command: str) -> Any:
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+def ran(folder: Path, *command: str) -> Any:
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False, cwd=folder)
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.parametrize("is_absolute", [True, False], ids=["absolute", "relative"])
 @pytest.mark.parametrize("name", FILES)
-def test_as_on_python(tmp_path: Path, name: Any) -> None:
+def test_as_on_python(tmp_path: Path, name: Any, *, is_absolute: bool) -> None:
     (tmp_path / "beside.py").write_text("VALUE = 7")
     file = tmp_path / "job.py"
     file.write_text(FILES[name])
-    assert ran("-c", RUNS, str(file), "2026-11", "--all") == ran(str(file), "2026-11", "--all")
+    path = str(file) if is_absolute else file.name
+    assert ran(tmp_path, "-c", RUNS, path, "2026-11", "--all") == ran(tmp_path, path, "2026-11", "--all")
 
 
 def test_an_error_of_penstock_has_the_users_lines_and_its_own_words(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import ArithmeticException
 from pyspark.sql import functions as F
 
 import penstock
 from penstock.decisions import DecisionKind
+from penstock.events import ExecutionState
 from penstock.scheduler.job import HANDED_BACK, RECENT
 from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
@@ -258,3 +260,31 @@ def test_rows_that_are_not_written_are_left_as_they_are(spark: SparkSession, tmp
     job, tasks = run(spark, lambda: parquet(grouped(spark), str(tmp_path / "t")), {})
     assert decided(job) == []
     assert tasks != 3
+
+
+@pytest.mark.parametrize("config", [OFF, {"execution.native": True}], ids=["shuffled", "native"])
+@pytest.mark.parametrize("mode", ["overwrite", "append", "error"])
+def test_a_query_that_fails_leaves_what_was_there(
+    spark: SparkSession, tmp_path: Path, mode: str, config: dict[str, Any]
+) -> None:
+    """The command deletes what it overwrites, and makes its folder, before it asks for rows."""
+    tables = [str(tmp_path / name) for name in ("a", "b")]
+    for table in tables:
+        spark.range(ROWS).write.parquet(table)
+    a, b = (spark.read.parquet(table) for table in tables)
+    failing = a.join(b, "id").groupBy((F.col("id") % 7).alias("k")).agg(F.sum(F.expr("1 div (id - 9)")).alias("id"))
+    target, before = tmp_path / "target", list(RECENT)
+    if mode != "error":
+        spark.range(3).write.parquet(str(target))
+    with (
+        with_settings(spark, {"spark.sql.ansi.enabled": "true"}),
+        penstock.enabled(spark, config=config | {"execution.batch.adaptive.whole-query-threshold": 0}),
+        pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"),
+    ):
+        failing.write.mode(mode).parquet(str(target))
+    (job,) = [job for job in RECENT if job not in before]
+    assert job.state is ExecutionState.FAILED
+    if mode == "error":
+        assert not target.exists()
+    else:
+        assert spark.read.parquet(str(target)).count() == 3

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
 import runpy
 import sys
 import traceback
 from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from pkgutil import get_importer
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
@@ -26,9 +30,22 @@ def run_file(path: str, arguments: Sequence[str]) -> None:
         If it fails, with the exit code that Python would give; its error is on standard error then.
     """
     sys.argv = [path, *arguments]
+    file = str(Path(path).absolute())
+    if get_importer(file) is not None:  # an archive, or a folder
+        with errors_as_python(lambda: file):
+            runpy.run_path(path, run_name="__main__")
+        return
     sys.path.insert(0, str(Path(path).resolve().parent))
-    with errors_as_python(lambda: path):
-        runpy.run_path(path, run_name="__main__")
+    main, before = ModuleType("__main__"), sys.modules["__main__"]
+    vars(main).update(
+        __file__=file, __cached__=None, __loader__=SourceFileLoader("__main__", file), __builtins__=builtins
+    )
+    sys.modules["__main__"] = main
+    try:
+        with errors_as_python(lambda: file):
+            exec(compile(Path(file).read_bytes(), file, "exec", dont_inherit=True), vars(main))  # noqa: S102 - as Python does
+    finally:
+        sys.modules["__main__"] = before
 
 
 @contextmanager

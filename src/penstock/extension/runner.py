@@ -212,9 +212,9 @@ class JobRunner:
 def _job(query: HandedQuery, origin: QueryOrigin, config: Configuration | ConfigError) -> Job:
     """Return the job of a query; one whose rows are compared, if an option says so."""
     mode = "NO" if isinstance(config, ConfigError) else config.get(SHADOW)
-    if mode == "NO":
-        return Job(origin.name, origin)
     name = origin.name if origin.name != UNNAMED else waiting_call() or UNNAMED
+    if mode == "NO":
+        return Job(name, origin)
     return ShadowedJob(query.bridge, name, raises=mode == "ROWS", origin=origin, properties=query.properties)
 
 

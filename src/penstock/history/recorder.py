@@ -66,7 +66,7 @@ class JobRecorder:
                     "type": "job",
                     "at": job.started,
                     "id": job.id,
-                    "name": mask(job.name),
+                    "name": job.name,
                     "started": job.started,
                     "host": socket.gethostname(),
                     "pid": os.getpid(),

@@ -18,6 +18,7 @@ from penstock.errors import JobCancelledError
 from penstock.events import ErrorOccurred, ExecutionState, JobAccount, JobStateChanged
 from penstock.graph.naming import column_names
 from penstock.graph.wording import vertex_name
+from penstock.masking import mask
 from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from penstock.scheduler.disk_space import full_disk_hint
 from penstock.scheduler.ending import Ending
@@ -86,7 +87,7 @@ class Job:
 
     def __init__(self, name: str, origin: QueryOrigin | None = None) -> None:
         self.id = uuid.uuid4().hex[:12]
-        self.name = name
+        self.name = mask(name)
         self.origin = origin
         self.state = ExecutionState.CREATED
         self._account = JobAccount(self.id)

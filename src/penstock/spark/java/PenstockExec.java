@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.execution.CommandResultExec;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
 
 import scala.Tuple2;
 import scala.collection.Iterator;
@@ -52,6 +53,17 @@ public final class PenstockExec extends SparkPlan {
             SparkPlan made = new HandedQuery(service, query, session()).result();
             result = RowLayout.isNarrow(query) ? null : made;
             return made;
+        }
+    }
+
+    /** Runs the query but for its last stage; where Penstock has left it to Spark, its stages. */
+    void runStages() {
+        if (RowLayout.isNarrow(query)) {
+            return;
+        }
+        SparkPlan made = result();
+        if (made instanceof AdaptiveSparkPlanExec) {
+            ((AdaptiveSparkPlanExec) made).finalPhysicalPlan();
         }
     }
 

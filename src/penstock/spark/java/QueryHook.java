@@ -18,6 +18,9 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkStrategy;
+import org.apache.spark.sql.execution.command.DataWritingCommand;
+import org.apache.spark.sql.execution.command.DataWritingCommandExec;
+import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
 
 import scala.Function1;
 import scala.collection.immutable.Seq;
@@ -152,6 +155,11 @@ public final class QueryHook {
             }
             if (answer != null) {
                 count(answer);
+            }
+            if (plan instanceof InsertIntoHadoopFsRelationCommand) {
+                DataWritingCommand command = (DataWritingCommand) plan;
+                SparkPlan plain = new DataWritingCommandExec(command, planLater(command.query()));
+                return Catalyst.seq((SparkPlan) new WriteExec(plain));
             }
             if (!HandoverRule.TAKEN.equals(answer)) {
                 return Catalyst.none();
