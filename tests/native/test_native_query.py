@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark import TaskContext
+from pyspark.errors import ArithmeticException
 from pyspark.sql import functions as F
 
 import penstock
 from penstock import Environment
+from penstock.decisions import DecisionKind
 from penstock.errors import JobError, RowsDifferError
 from penstock.native import query as query_module
 from penstock.native.query import NativeQueryStep
@@ -219,6 +221,17 @@ def test_errors_are_seen(spark: SparkSession, env: Environment, case: str, ansi:
     with with_settings(spark, {"spark.sql.ansi.enabled": str(ansi).lower()}):
         expected = outcome(spark.sql(ERRORS[case]).collect)
         assert outcome(lambda: env.collect(spark.sql(ERRORS[case]))) == expected
+
+
+@pytest.mark.usefixtures("no_nulls")
+def test_the_decision_says_so_where_spark_fails_too(spark: SparkSession, env: Environment) -> None:
+    with with_settings(spark, {"spark.sql.ansi.enabled": "true"}), pytest.raises(JobError) as error:
+        env.collect(spark.sql("SELECT k, sum(v) FROM w GROUP BY k"))
+    assert isinstance(error.value.__cause__, ArithmeticException)
+    assert env.last_job is not None
+    (decision,) = [each for each in env.last_job.decisions if each.kind is DecisionKind.NATIVE]
+    assert decision.outcome["instead"] == "Spark computes it"
+    assert "a sum that may not fit" in str(decision.outcome["because"])
 
 
 def test_letters(spark: SparkSession, env: Environment, tmp_path: Path) -> None:

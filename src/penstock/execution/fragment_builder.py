@@ -89,13 +89,14 @@ class FragmentBuilder:
         return self.operator(node_id, plans)
 
     def _read(self, node_id: int, scan: Scan) -> LogicalPlan:
-        leaf = scan.leaf(self.scan_sessions.get(node_id))
-        if scan.came_otherwise:
-            log = self.context.decisions
-            for decision in log:
-                if decision.kind is DecisionKind.NATIVE:  # that of the whole query: no vertex has run yet
-                    log.settle(decision.id, instead="Spark computes it", because=scan.came_otherwise)
-        return leaf
+        try:
+            return scan.leaf(self.scan_sessions.get(node_id))
+        finally:  # Spark may fail, too
+            if scan.came_otherwise:
+                log = self.context.decisions
+                for decision in log:
+                    if decision.kind is DecisionKind.NATIVE:  # that of the whole query: no vertex has run yet
+                        log.settle(decision.id, instead="Spark computes it", because=scan.came_otherwise)
 
     def _inputs(self, node_id: int, plans: Mapping[int, LogicalPlan]) -> dict[LogicalNode, LogicalPlan]:
         """Return the inputs of a node, by their places in its plan: results that lie ready, and plans of the vertex."""
