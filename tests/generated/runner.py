@@ -7,6 +7,7 @@ import re
 import shutil
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -174,7 +175,10 @@ class Runner:
             if overdue.is_set():
                 return Outcome(hung=True)
             errors = self._context.errors(spec, frames) if len(spec["results"]) > 1 else frozenset()
-            return Outcome(error=condition_of(error), text=str(error), errors=errors, causes=_causes(spec, error))
+            sources = frozenset(_failing_sources(spec, frames))
+            return Outcome(
+                error=condition_of(error), text=str(error), errors=errors, causes=_causes(spec, error), sources=sources
+            )
         finally:
             timer.cancel()
 
@@ -234,6 +238,18 @@ class Runner:
 
 def _causes(spec: Spec, error: Exception) -> tuple[str, ...]:
     return causes_of(error) if spec.get("template", "").startswith("native") else ()
+
+
+def _failing_sources(spec: Spec, frames: list) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Iterate over the errors of native queries' sources, each read by itself."""
+    if not spec.get("template", "").startswith("native"):
+        return
+    for step, frame in zip(spec["steps"], frames, strict=True):
+        if step["op"].startswith("source"):
+            try:
+                frame.collect()
+            except Exception as error:
+                yield condition_of(error), causes_of(error)
 
 
 def _is_native(env: Environment) -> bool:
