@@ -11,7 +11,7 @@ TESTS ?= tests
 BASE ?= HEAD
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check smoke test-rest test-full .tests lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-streams bench-web bench-decide bench-served bench-connect bench-throughput bench-simulate clean
+.PHONY: help demo test check smoke test-full .tests lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-streams bench-web bench-decide bench-served bench-connect bench-throughput bench-simulate clean
 
 help:  ## Show this list.
 	@echo "Penstock: make <target>"
@@ -24,12 +24,12 @@ $(STAMP): pyproject.toml tools/setup.sh
 demo: $(STAMP)  ## Run a pipeline on real data and print what was decided, and why.
 	@$(BIN)/penstock demo
 
-test: $(STAMP)  ## Run the quick set of tests (TESTS=tests/state runs a part).
-	@$(MAKE) --no-print-directory .tests SELECTED="not slow and not thorough"
+test: $(STAMP)  ## Run all tests but the slow ones (TESTS=tests/state runs a part).
+	@$(MAKE) --no-print-directory .tests SELECTED="not slow"
 
 check: $(STAMP)  ## Lint, and run the quick tests of what differs from a commit (BASE=HEAD).
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory test TESTS="$$($(BIN)/python tools/affected_tests.py --base $(BASE) | tr '\n' ' ')"
+	@$(MAKE) --no-print-directory .tests SELECTED="not slow and not thorough" TESTS="$$($(BIN)/python tools/affected_tests.py --base $(BASE) | tr '\n' ' ')"
 
 .tests:
 	@tools/services.sh
@@ -40,9 +40,6 @@ check: $(STAMP)  ## Lint, and run the quick tests of what differs from a commit 
 smoke: $(STAMP)  ## Run pipelines on each supported release of PySpark, and native execution on both ends of DuckDB's; downloads them once.
 	@$(BIN)/python tools/spark_versions.py 4.0 4.1 4.2 4.3
 	@$(BIN)/python tools/duckdb_versions.py 1.5.0 '2.0.*'
-
-test-rest: $(STAMP)  ## Run the tests that the quick set leaves out, but for slow ones; continuous integration does.
-	@$(MAKE) --no-print-directory .tests SELECTED="thorough and not slow"
 
 test-full: $(STAMP)  ## Run all tests, all 99 TPC-DS queries and the cluster among them (TESTS=tests/state runs a part).
 	@$(MAKE) --no-print-directory .tests SELECTED="slow or not slow"

@@ -1,7 +1,7 @@
 """A pytest plugin that reports where the time of a test run goes: per file and phase, and per fixture.
 
 Loaded with ``-p tests.durations`` (`tools/test.sh`). Times are wall seconds, summed up over the test processes. A run
-fails if a test of the quick set takes too long without a reason (``@pytest.mark.long("reason")``).
+of the quick set alone fails if a test takes too long without a reason (``@pytest.mark.long("reason")``).
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Durations:
         self.config = config
         self.files: dict[str, FileTimes] = defaultdict(FileTimes)
         self.fixtures: dict[str, list[float]] = defaultdict(list)
+        self.is_quick = "not thorough" in config.option.markexpr
         self.too_long: list[str] = []
         self._nested: list[float] = []
 
@@ -50,11 +51,7 @@ class Durations:
         times = self.files[report.nodeid.partition("::")[0]]
         times.tests += report.when == "call"
         times.phases[report.when or ""] += report.duration
-        if (
-            report.when == "call"
-            and report.duration > LONGEST
-            and not {"long", "thorough", "slow"} & {*report.keywords}
-        ):
+        if self.is_quick and report.when == "call" and report.duration > LONGEST and "long" not in report.keywords:
             self.too_long.append(f"{report.duration:.0f} s: {report.nodeid}")
 
     @pytest.hookimpl(wrapper=True)

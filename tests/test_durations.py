@@ -29,15 +29,32 @@ def test_long(): time.sleep(0.4)
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("workers", ["0", "1"])
 @pytest.mark.parametrize(
-    ("mark", "status"),
-    [("", 1), ("@pytest.mark.long('it waits')", 0), ("@pytest.mark.thorough", 0), ("@pytest.mark.slow", 0)],
+    ("selected", "mark", "status"),
+    [
+        ("not slow and not thorough", "", 1),
+        ("not slow and not thorough", "@pytest.mark.long('it waits')", 0),
+        ("not slow", "", 0),
+    ],
 )
-def test_report(tmp_path: Path, workers: str, mark: str, status: int) -> None:
+def test_report(tmp_path: Path, workers: str, selected: str, mark: str, status: int) -> None:
     (tmp_path / "test_a.py").write_text(TESTS.format(mark=mark))
     (tmp_path / "limited.py").write_text(
         "from tests import durations\ndurations.LONGEST = 0.3\nfrom tests.durations import *"
     )
-    command = [sys.executable, "-m", "pytest", "-p", "limited", "-p", "no:cacheprovider", "-n", workers, str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "limited",
+        "-p",
+        "no:cacheprovider",
+        "-n",
+        workers,
+        "-m",
+        selected,
+        str(tmp_path),
+    ]
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": path}

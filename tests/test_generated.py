@@ -45,6 +45,7 @@ def test_one_seed_is_one_pipeline() -> None:
         assert [make(seed) for seed in range(50)] == [make(seed) for seed in range(50)]
 
 
+@pytest.mark.long("a search takes its time")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_fresh_pipelines(capsys: pytest.CaptureFixture[str], family: str) -> None:
     """The seed is printed; `python -m tests.generated --seed N --count 1` runs one of them again."""

@@ -121,6 +121,7 @@ def test_what_the_command_says(
     assert len(json.loads(done.stdout)["results"][0]["rows"]) == 5000
 
 
+@pytest.mark.thorough
 def test_a_catalog_that_stays(numbers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two commands, one after the other, each on a JVM of its own; nothing but what they say is said."""
     monkeypatch.chdir(tmp_path)

@@ -120,6 +120,7 @@ def test_two_commits_to_one_table(
     assert end.result == (None, rows, min(rows, 22))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [Kafka, KafkaParts])
 @pytest.mark.parametrize(("step", "number"), [("_producer", 1), ("_producer", 2), ("_receipt", 1)])
 def test_two_runs_of_one_token_of_a_topic(

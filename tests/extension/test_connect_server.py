@@ -337,6 +337,7 @@ QUERIES_OF = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "numbers"), QUERIES_OF)
 def test_queries_of_a_client_give_the_rows_of_spark(
     server: Server, data: Path, name: str, numbers: Iterable[int]
