@@ -109,7 +109,7 @@ class SparkThreads(DaemonPool):
         super().__init__(limit, name)
         self._bridge = bridge
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+    def submit(self, fn: Callable[..., T], /, *args: object, **kwargs: object) -> Future[T]:
         """Run a function on a thread of the pool; its result is in the future that is returned."""
 
         def in_session() -> T:
