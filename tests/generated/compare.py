@@ -117,7 +117,7 @@ def difference(expected: Outcome, found: Outcome) -> str:
     if found.warning:
         return f"logged: {found.warning}"
     if expected.error or found.error:
-        if (found.error, found.causes) in expected.sources:
+        if {(expected.error, expected.causes), (found.error, found.causes)} <= expected.sources:
             return ""
         if expected.error == found.error or found.error in expected.errors:
             return "" if expected.causes == found.causes else f"other causes of {expected.error}"
