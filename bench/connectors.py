@@ -22,11 +22,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tests.services import KafkaBroker, Postgres, SeaweedFs, session_settings
 
 from penstock import Environment
 from penstock.connectors import IcebergSource, KafkaSource, ObjectStoreSource, ScanContext
 from provenance import STATE, versions
+from tests.services import KafkaBroker, Postgres, SeaweedFs, session_settings
 
 HERE = Path(__file__).parent
 

@@ -26,9 +26,9 @@ from urllib.parse import unquote, urlsplit
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import pyarrow.parquet as pq
-from tests.services import KafkaBroker
 
 from provenance import STATE, versions
+from tests.services import KafkaBroker
 
 HERE = Path(__file__).parent
 PARTITIONS = 6

@@ -95,14 +95,13 @@ def main() -> None:
 
 
 def large_graphs() -> list[str]:
-    from tests.history.records import edge, events, node
-
     from penstock.history.event_log import EventLog, LocalFolder
     from penstock.history.logs import History
     from penstock.history.record import JobRecord
     from penstock.web import views
     from penstock.web.charts.graph import draw_graph
     from penstock.web.steps import steps_of
+    from tests.history.records import edge, events, node
 
     random.seed(1)
     made = events(ended=False)[:1]

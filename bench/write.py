@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from bench.connectors import checked, session
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from bench.connectors import checked, session
 from penstock import Environment
 from penstock.connectors import FileSink
 from provenance import STATE, versions

@@ -8,6 +8,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+
 from tools.build_wheel import build
 
 ROOT = Path(__file__).parent.parent

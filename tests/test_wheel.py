@@ -11,6 +11,7 @@ from typing import Any
 
 import pyspark
 import pytest
+
 from tools.build_wheel import build
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]

@@ -7,6 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from bench import provenance
 from tools import figures
 from tools.figures import PAGES, RESULTS, ROOT, Table

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tools.java_classes import CannotCompileError, javac, spark_jars
 
 from penstock.spark.dataframes import with_settings
+from tools.java_classes import CannotCompileError, javac, spark_jars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

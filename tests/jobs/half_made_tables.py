@@ -14,12 +14,11 @@ folder, what = Path(sys.argv[1]), sys.argv[2]
 os.environ["PYSPARK_PYTHON"] = sys.executable
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.hive import hive_session
-from tests.outcomes import outcome
-
 from penstock import Environment
 from penstock.commit import catalog_tables
 from penstock.connectors import FileSink, TableSink
+from tests.hive import hive_session
+from tests.outcomes import outcome
 
 spark = hive_session(folder)
 MADE = "create table {} using parquet as select id from range(10)"

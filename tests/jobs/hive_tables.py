@@ -12,12 +12,11 @@ folder = Path(sys.argv[1])
 os.environ["PYSPARK_PYTHON"] = sys.executable
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from penstock import Environment
+from penstock.connectors import FileSink
 from tests.equality import plain
 from tests.hive import hive_session
 from tests.stages import stages
-
-from penstock import Environment
-from penstock.connectors import FileSink
 
 spark = hive_session(folder)
 events = spark.range(0, 20_000, 1, 2).selectExpr(

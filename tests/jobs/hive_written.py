@@ -13,13 +13,12 @@ folder, what = Path(sys.argv[1]), sys.argv[2]
 os.environ["PYSPARK_PYTHON"] = sys.executable
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.equality import plain
-from tests.hive import hive_session
-
 from penstock import Environment
 from penstock.commit import catalog_tables
 from penstock.connectors import TableSink
 from penstock.decisions import DecisionKind
+from tests.equality import plain
+from tests.hive import hive_session
 
 spark = hive_session(folder)
 env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": 0}, progress=False)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from tests.state.queries import BY_NAME, run, write_input
 
 import penstock.state
 from penstock import Environment
 from penstock.spark.compiled import new_instance
 from penstock.spark.jvm import Bridge
 from penstock.state.rewrite_methods import RewriteMethod
+from tests.state.queries import BY_NAME, run, write_input
 
 folder = Path(sys.argv[1])
 spark = SparkSession.builder.getOrCreate()

@@ -18,13 +18,13 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from tests.equality import assert_same_rows
 
 import penstock
 from penstock import Environment
 from penstock.connectors import FileSink
 from penstock.history.event_log import LocalFolder
 from penstock.history.logs import History
+from tests.equality import assert_same_rows
 
 builder = SparkSession.builder.master(master)
 for key, value in {

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from tests.native.bounds import small_tables_too
 
 from penstock import Environment
 from penstock.native.errors import NotNativeError
+from tests.native.bounds import small_tables_too
 
 spark = (
     SparkSession.builder.master("local[2,4]")  # on local[2] a task that fails fails its job

@@ -20,9 +20,6 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
-from tests.equality import assert_same_rows
-from tests.native.bounds import all_that_can_be
-from tests.state.queries import BY_NAME, run, write_input
 
 import penstock
 import penstock.state
@@ -31,6 +28,9 @@ from penstock.connectors import FileSink
 from penstock.history.event_log import LocalFolder
 from penstock.history.logs import History
 from penstock.scheduler.job import HANDED_BACK, RECENT
+from tests.equality import assert_same_rows
+from tests.native.bounds import all_that_can_be
+from tests.state.queries import BY_NAME, run, write_input
 
 QUIET = {
     "spark.ui.enabled": "false",

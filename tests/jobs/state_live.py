@@ -10,12 +10,11 @@ import sys
 import time
 from pathlib import Path
 
-from tests.state.queries import BASE, BY_NAME, SCHEMA
-
 from penstock.spark.dataframes import with_settings
 from penstock.spark.filesystem import Folder
 from penstock.spark.session import embedded_session
 from penstock.state import start_query
+from tests.state.queries import BASE, BY_NAME, SCHEMA
 
 given, checkpoint, output = (Path(argument) for argument in sys.argv[1:4])
 query, slowly, deadly = BY_NAME[sys.argv[4]], float(sys.argv[5]), int(sys.argv[6])

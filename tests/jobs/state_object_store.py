@@ -8,8 +8,6 @@ CLASSES ENDPOINT go-on NAME INPUT STORE...    resumes, aborts or restarts each c
 import json
 import sys
 
-from tests.state.queries import BASE, BY_NAME, SCHEMA
-
 from penstock.errors import StateError
 from penstock.spark.dataframes import with_settings
 from penstock.spark.filesystem import Folder
@@ -17,6 +15,7 @@ from penstock.spark.jvm import Bridge
 from penstock.spark.session import embedded_session
 from penstock.state import abort, inspect, rescale, start_query
 from penstock.state.journal import FOLDER, Journal
+from tests.state.queries import BASE, BY_NAME, SCHEMA
 
 classes, endpoint, command, *arguments = sys.argv[1:]
 conf = {

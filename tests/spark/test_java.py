@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import functions as F
-from tools.java_classes import SOURCES, CannotCompileError, make_jar
 
 from penstock.spark import answers, catalyst, compiled
 from penstock.spark.compiled import CompiledClasses, JavaClasses, ShippedClasses, new_instance, shipped_jar
 from penstock.spark.jvm import Bridge
 from penstock.spark.plans import read_plan
+from tools.java_classes import SOURCES, CannotCompileError, make_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tools.affected_tests import ROOT, affected_tests
 
 CASES = [
