@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -262,29 +263,116 @@ def test_rows_that_are_not_written_are_left_as_they_are(spark: SparkSession, tmp
     assert tasks != 3
 
 
-@pytest.mark.parametrize("config", [OFF, {"execution.native": True}], ids=["shuffled", "native"])
-@pytest.mark.parametrize("mode", ["overwrite", "append", "error"])
+LARGE = {"execution.batch.adaptive.whole-query-threshold": 0}
+"""So that Penstock runs all queries with a shuffle."""
+ONE_TASK = {"execution.batch.adaptive.whole-query-threshold": 1}
+"""So that DuckDB computes small queries."""
+
+
+def failing(spark: SparkSession, folder: Path) -> DataFrame:
+    """A query whose stages fail: the numbers are too large."""
+    tables = [str(folder / name) for name in ("a", "b")]
+    for table in tables:
+        spark.range(ROWS).write.mode("ignore").parquet(table)
+    a, b = (spark.read.parquet(table) for table in tables)
+    return a.join(b, "id").groupBy("id").agg(F.sum(F.expr(f"id * {2**62}")).alias("n"))
+
+
+def filled(spark: SparkSession, folder: Path) -> str:
+    """A table of three rows."""
+    spark.range(3).write.parquet(str(folder / "target"))
+    return str(folder / "target")
+
+
+@pytest.mark.parametrize("config", [OFF | LARGE, ONE_TASK], ids=["shuffled", "native"])
+@pytest.mark.parametrize("mode", ["overwrite", "error"])
 def test_a_query_that_fails_leaves_what_was_there(
     spark: SparkSession, tmp_path: Path, mode: str, config: dict[str, Any]
 ) -> None:
     """The command deletes what it overwrites, and makes its folder, before it asks for rows."""
-    tables = [str(tmp_path / name) for name in ("a", "b")]
-    for table in tables:
-        spark.range(ROWS).write.parquet(table)
-    a, b = (spark.read.parquet(table) for table in tables)
-    failing = a.join(b, "id").groupBy((F.col("id") % 7).alias("k")).agg(F.sum(F.expr("1 div (id - 9)")).alias("id"))
-    target, before = tmp_path / "target", list(RECENT)
-    if mode != "error":
-        spark.range(3).write.parquet(str(target))
+    df, before = failing(spark, tmp_path), list(RECENT)
+    target = filled(spark, tmp_path) if mode == "overwrite" else str(tmp_path / "target")
     with (
         with_settings(spark, {"spark.sql.ansi.enabled": "true"}),
-        penstock.enabled(spark, config=config | {"execution.batch.adaptive.whole-query-threshold": 0}),
-        pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"),
+        penstock.enabled(spark, config=config),
+        pytest.raises(ArithmeticException, match="ARITHMETIC_OVERFLOW"),
     ):
-        failing.write.mode(mode).parquet(str(target))
+        df.write.mode(mode).parquet(target)
     (job,) = [job for job in RECENT if job not in before]
     assert job.state is ExecutionState.FAILED
+    is_native = any(one.kind is DecisionKind.NATIVE and str(one.chosen).startswith("DuckDB") for one in job.decisions)
+    assert is_native == (config is ONE_TASK)
     if mode == "error":
-        assert not target.exists()
+        assert not (tmp_path / "target").exists()
     else:
-        assert spark.read.parquet(str(target)).count() == 3
+        assert spark.read.parquet(target).count() == 3
+
+
+@pytest.mark.parametrize("above", ["nothing", "filter", "group"])
+def test_a_cached_query_that_fails_leaves_what_was_there(spark: SparkSession, tmp_path: Path, above: str) -> None:
+    """AQE fills a cached query as a stage, if that has stages; Penstock's is one operator."""
+    target = filled(spark, tmp_path)
+    with with_settings(spark, {"spark.sql.ansi.enabled": "true"}), penstock.enabled(spark, config=OFF | LARGE):
+        cached = failing(spark, tmp_path).cache()
+        df = {
+            "nothing": cached,
+            "filter": cached.where("id > 0"),
+            "group": cached.groupBy("id").agg(F.count("*").alias("n")),
+        }[above]
+        try:
+            with pytest.raises(ArithmeticException, match="ARITHMETIC_OVERFLOW"):
+                df.write.mode("overwrite").parquet(target)
+        finally:
+            cached.unpersist()
+    assert spark.read.parquet(target).count() == 3
+
+
+def test_an_insert_that_fails_leaves_what_others_of_its_statement_overwrite(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    failing(spark, tmp_path).createOrReplaceTempView("failing")
+    spark.range(ROWS).createOrReplaceTempView("numbers")
+    try:
+        for name in ("first", "second"):
+            spark.sql(f"CREATE TABLE {name} USING parquet LOCATION '{tmp_path / name}' AS SELECT 1L AS k, 2L AS n")
+        with (
+            with_settings(spark, {"spark.sql.ansi.enabled": "true"}),
+            penstock.enabled(spark, config=OFF | LARGE),
+            pytest.raises(ArithmeticException, match="ARITHMETIC_OVERFLOW"),
+        ):
+            spark.sql(
+                "FROM numbers INSERT OVERWRITE first SELECT id % 7, count(*) GROUP BY id % 7"
+                f" INSERT OVERWRITE second SELECT id % 7, sum(id * {2**62}) GROUP BY id % 7"
+            )
+        assert [tuple(*spark.table(name).collect()) for name in ("first", "second")] == [(1, 2), (1, 2)]
+    finally:
+        for name in ("first", "second"):
+            spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+@pytest.mark.parametrize("setting", ["spark.sql.adaptive.enabled", "spark.sql.optimizer.plannedWrite.enabled"])
+def test_without_stages_of_aqe_a_write_that_does_nothing_asks_for_no_rows(
+    spark: SparkSession, tmp_path: Path, setting: str
+) -> None:
+    target = filled(spark, tmp_path)
+    with (
+        with_settings(spark, {"spark.sql.ansi.enabled": "true", setting: "false"}),
+        penstock.enabled(spark, config=OFF | LARGE | {"execution.batch.adaptive.auto-parallelism.max-parallelism": 8}),
+    ):
+        failing(spark, tmp_path).write.mode("ignore").parquet(target)
+    assert spark.read.parquet(target).count() == 3
+
+
+def test_aqe_merges_the_partitions_of_a_write_that_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(10).write.parquet(str(tmp_path / "more"))
+    with with_settings(spark, {"spark.sql.shuffle.partitions": "20", "spark.sql.adaptive.enabled": "true"}):
+        counts = spark.range(100).groupBy((F.col("id") % 50).alias("id")).count()
+        df = counts.select("id").union(spark.read.parquet(str(tmp_path / "more")))
+        files = []
+        for name, is_served in (("plain", False), ("served", True)):
+            before = len(RECENT)
+            with penstock.enabled(spark) if is_served else nullcontext():
+                df.write.parquet(str(tmp_path / name))
+            assert len(RECENT) == before
+            files.append(len(list((tmp_path / name).glob("part-*"))))
+    assert files[0] == files[1] < 20

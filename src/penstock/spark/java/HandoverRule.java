@@ -93,8 +93,12 @@ public final class HandoverRule {
             leave(plan);
             return RowLevelCommands.WHY;
         }
+        if (WritingCommands.areSeveral(plan)) { // AQE runs the stages of all of them before the first one writes
+            leave(plan);
+            return "one of several inserts of a statement";
+        }
         WritingCommands.mark(plan, saysOfSinks());
-        if (WritingCommands.areNoQuery(plan) || isLimitOfAnswer(plan) || WritingCommands.isSortOfWriter(plan) || makesObjects(plan)) {
+        if (WritingCommands.isNoQuery(plan) || isLimitOfAnswer(plan) || WritingCommands.isSortOfWriter(plan) || makesObjects(plan)) {
             return null;
         }
         if (has(plan, LogicalQueryStage.class)) { // AQE plans a query again that Spark runs
@@ -110,6 +114,17 @@ public final class HandoverRule {
             return why;
         }
         return TAKEN;
+    }
+
+    /** Returns the answer for the query of a command, before the planner asks for it; null if it has been left. */
+    String answerOfQuery(LogicalPlan query) {
+        LogicalPlan below = query;
+        String answer = answer(below);
+        while (answer == null && !isTagged(below, LEFT_TO_SPARK) && below.children().size() == 1) {
+            below = onlyChild(below);
+            answer = answer(below);
+        }
+        return answer;
     }
 
     /** Whether a plan is a limit at the end of a query, which the planner has taken apart from what is below it. */

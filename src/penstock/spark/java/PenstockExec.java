@@ -11,6 +11,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.execution.CommandResultExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
+import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 
 import scala.Tuple2;
 import scala.collection.Iterator;
@@ -56,8 +57,13 @@ public final class PenstockExec extends SparkPlan {
         }
     }
 
-    /** Runs the query but for its last stage; where Penstock has left it to Spark, its stages. */
+    /** Runs the query but for its last stage, and the cached queries that it reads; where Spark runs it, its stages. */
     void runStages() {
+        for (Object leaf : Catalyst.each(query.collectLeaves())) {
+            if (leaf instanceof InMemoryRelation) {
+                WriteExec.fill((InMemoryRelation) leaf);
+            }
+        }
         if (RowLayout.isNarrow(query)) {
             return;
         }

@@ -144,8 +144,15 @@ public final class QueryHook {
                 return Catalyst.none();
             }
             String answer;
+            boolean runsStages = false;
             try {
                 answer = current.rule.answer(plan);
+                if (plan instanceof InsertIntoHadoopFsRelationCommand) {
+                    LogicalPlan query = ((DataWritingCommand) plan).query();
+                    answer = current.rule.answerOfQuery(query);
+                    runsStages = WriteExec.isNeeded(query, HandoverRule.TAKEN.equals(answer));
+                    answer = HandoverRule.TAKEN.equals(answer) ? null : answer; // the planner asks for the query next
+                }
             } catch (RuntimeException failed) { // Spark can plan the query, whatever is wrong here
                 return failed(plan, failed);
             } catch (LinkageError failed) { // another release of Spark than this class was made for
@@ -156,7 +163,7 @@ public final class QueryHook {
             if (answer != null) {
                 count(answer);
             }
-            if (plan instanceof InsertIntoHadoopFsRelationCommand) {
+            if (runsStages) {
                 DataWritingCommand command = (DataWritingCommand) plan;
                 SparkPlan plain = new DataWritingCommandExec(command, planLater(command.query()));
                 return Catalyst.seq((SparkPlan) new WriteExec(plain));

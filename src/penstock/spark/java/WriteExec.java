@@ -3,17 +3,26 @@ package penstock;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
+import org.apache.spark.sql.execution.columnar.CachedRDDBuilder;
+import org.apache.spark.sql.execution.columnar.InMemoryRelation;
+import org.apache.spark.sql.execution.columnar.InMemoryTableScanExec;
+import org.apache.spark.sql.execution.datasources.WriteFiles;
 import org.apache.spark.sql.execution.metric.SQLMetric;
+import org.apache.spark.sql.internal.SQLConf;
 
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 
 /**
- * Runs a command that writes rows to files, and before that the queries that Penstock runs for it, but for their last
- * stage. So AQE runs its stages. The command deletes what it overwrites before it asks for rows, and a query that fails
- * must leave the old rows.
+ * Runs a command that writes rows to files, and before that the query that Penstock runs for it, but for its last stage,
+ * and the cached queries that are read. So AQE runs its stages. The command deletes what it overwrites before it asks
+ * for rows, and a query that fails must leave the old rows.
+ *
+ * It is used only where there is no stage of AQE: rules of AQE expect the command itself at the top.
  */
 public final class WriteExec extends SparkPlan {
     private static final long serialVersionUID = 1L;
@@ -24,25 +33,62 @@ public final class WriteExec extends SparkPlan {
         this.command = command;
     }
 
+    /**
+     * Whether a command needs it.
+     *
+     * @param query what the command writes
+     */
+    static boolean isNeeded(LogicalPlan query, boolean isTaken) {
+        SQLConf conf = SQLConf.get();
+        if (!conf.adaptiveExecutionEnabled() || !conf.plannedWriteEnabled()) { // then Spark asks for rows at last, too
+            return false;
+        }
+        LogicalPlan rows = query instanceof WriteFiles ? ((WriteFiles) query).child() : query;
+        boolean readsCached = false;
+        for (Object leaf : Catalyst.each(rows.collectLeaves())) {
+            readsCached = readsCached || leaf instanceof InMemoryRelation && isOfPenstock(((InMemoryRelation) leaf).cachedPlan());
+        }
+        return isTaken || readsCached && RowLayout.isNarrow(rows);
+    }
+
+    private static boolean isOfPenstock(SparkPlan plan) {
+        boolean found = plan instanceof PenstockExec;
+        for (Object child : Catalyst.each(plan.children())) {
+            found = found || isOfPenstock((SparkPlan) child);
+        }
+        return found;
+    }
+
     @Override
     public InternalRow[] executeCollect() {
         runStages(command);
         return command.executeCollect();
     }
 
+    @Override
+    public RDD<InternalRow> doExecute() {
+        runStages(command);
+        return command.execute();
+    }
+
     private static void runStages(SparkPlan plan) {
         if (plan instanceof PenstockExec) {
             ((PenstockExec) plan).runStages();
+        } else if (plan instanceof InMemoryTableScanExec) {
+            fill(((InMemoryTableScanExec) plan).relation());
         }
         for (Object child : Catalyst.each(plan.children())) {
             runStages((SparkPlan) child);
         }
     }
 
-    @Override
-    public RDD<InternalRow> doExecute() {
-        runStages(command);
-        return command.execute();
+    /** Computes the rows of a cached query that has stages, if nobody has yet. */
+    static void fill(InMemoryRelation cached) {
+        CachedRDDBuilder builder = cached.cacheBuilder();
+        SparkPlan plan = cached.cachedPlan();
+        if (!builder.isCachedColumnBuffersLoaded() && (plan instanceof AdaptiveSparkPlanExec || isOfPenstock(plan))) {
+            builder.cachedColumnBuffers().count();
+        }
     }
 
     @Override

@@ -35,11 +35,13 @@ final class WritingCommands {
     private WritingCommands() {
     }
 
-    /** Whether a plan is a command; or the union of commands that Spark makes of FROM t INSERT ... INSERT ... */
-    static boolean areNoQuery(LogicalPlan plan) {
-        if (plan instanceof Command || plan instanceof WriteFiles || plan instanceof CommandResult) {
-            return true;
-        }
+    /** Whether a plan is a command. */
+    static boolean isNoQuery(LogicalPlan plan) {
+        return plan instanceof Command || plan instanceof WriteFiles || plan instanceof CommandResult;
+    }
+
+    /** Whether a plan is the union of commands that Spark makes of FROM t INSERT ... INSERT ... */
+    static boolean areSeveral(LogicalPlan plan) {
         boolean areCommands = plan instanceof Union;
         for (Object child : Catalyst.each(plan.children())) {
             areCommands = areCommands && child instanceof Command;
