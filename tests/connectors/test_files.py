@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock.connectors import FileSink, FileSource
+from penstock.decisions import DecisionKind
 from penstock.errors import SinkError
 from penstock.spark.dataframes import with_settings
 from tests.equality import assert_as_plain_spark, assert_same_rows
@@ -103,23 +104,82 @@ def test_partitions_are_pruned_whatever_their_values_are_called(
     assert first.tasks == first.parallelism == 1
 
 
+def write_corrupt(path: Path) -> None:
+    """Write a file of four row groups, of which the column ``id`` of the second one is corrupt."""
+    table = pa.table({"id": range(40_000), "n": range(40_000)})
+    pq.write_table(table, path, row_group_size=10_000, compression="none", use_dictionary=False)
+    content = bytearray(path.read_bytes())
+    content[pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset + 2] ^= 0xFF
+    path.write_bytes(content)
+
+
 @pytest.mark.parametrize("option", [True, False], ids=["option", "setting"])
 def test_what_is_left_of_a_corrupt_file(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Any, *, option: bool
 ) -> None:
     """A task skips the rest of its part of the file, so which rows are left depends on how Spark cuts it."""
-    path = tmp_path / "a.parquet"
-    table = pa.table({"id": range(40_000)})
-    pq.write_table(table, path, row_group_size=10_000, compression="none", use_dictionary=False)
-    content = bytearray(path.read_bytes())
-    content[pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset + 2] ^= 0xFF
-    path.write_bytes(content)
+    write_corrupt(tmp_path / "a.parquet")
     env = make_env(**VOLUME)
     name = "ignoreCorruptFiles"
     with with_settings(spark, {} if option else {f"spark.sql.files.{name}": "true"}):
         rows = spark.read.options(**({name: True} if option else {})).parquet(str(tmp_path))
         assert 0 < len(rows.collect()) < 40_000
         assert_as_plain_spark(env, rows)
+
+
+def test_keys_do_not_skip_a_corrupt_row_group(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Any
+) -> None:
+    """The rows behind it are lost on plain Spark: they must not come back as it is skipped."""
+    (tmp_path / "facts").mkdir()
+    write_corrupt(tmp_path / "facts" / "a.parquet")
+    spark.range(30_000, 40_000).selectExpr("id", "id % 5000 as n").write.parquet(str(tmp_path / "keys"))
+    env = make_env(**{"table.optimizer.join.broadcast__threshold": "-1"})
+    with with_settings(
+        spark, {"spark.sql.files.ignoreCorruptFiles": "true", "spark.sql.autoBroadcastJoinThreshold": "-1"}
+    ):
+        keys = spark.read.parquet(str(tmp_path / "keys")).where("n = 0")
+        assert_as_plain_spark(env, spark.read.parquet(str(tmp_path / "facts")).join(keys, "id"))
+    kinds = {decision.kind for decision in env.last_job.decisions}
+    assert DecisionKind.DYNAMIC_FILTER in kinds
+
+
+def test_what_one_result_reads_of_a_corrupt_file_is_not_lost_in_another(
+    env: Environment, spark: SparkSession, tmp_path: Any
+) -> None:
+    write_corrupt(tmp_path / "a.parquet")
+    with with_settings(spark, {"spark.sql.files.ignoreCorruptFiles": "true"}):
+        groups = spark.read.parquet(str(tmp_path)).groupBy("n").agg(F.count("*").alias("c"), F.sum("id").alias("s"))
+        queries = [groups.agg(F.sum("c")), groups.agg(F.sum("s"))]
+        expected = [df.collect() for df in queries]
+        for number, df in enumerate(queries):
+            env.write(df, FileSink(str(tmp_path / f"out-{number}"), "parquet"))
+        env.execute()
+        assert [spark.read.parquet(str(tmp_path / f"out-{number}")).collect() for number in (0, 1)] == expected
+
+
+FIXED = {"execution.batch.adaptive.auto__parallelism.enabled": False, "parallelism.default": 2}
+
+
+@pytest.mark.parametrize(
+    ("options", "setting", "reason"),
+    [
+        ({}, {}, ""),
+        ({"scan.parallelism": "2"}, {}, ", so the parallelism of 2 does not apply"),
+        ({}, FIXED, ""),
+    ],
+    ids=["free", "scan.parallelism", "fixed"],
+)
+def test_rows_that_depend_on_the_tasks_are_read_by_sparks(
+    make_env: Callable[..., Environment], spark: SparkSession, folder: Any, options: Any, setting: Any, reason: str
+) -> None:
+    env = make_env(**VOLUME, **setting)
+    tiny = spark.read.options(**options).parquet(str(folder / "tiny"))
+    assert_as_plain_spark(env, tiny.select("id", F.monotonically_increasing_id(), F.spark_partition_id()))
+    first = env.last_job.vertices[0]
+    assert first.tasks == tiny.rdd.getNumPartitions() > 2
+    told = [decision.reason for decision in env.last_job.decisions if "is split" in decision.reason]
+    assert told == [f"Spark splits this source itself: which rows it gives depends on how it is split{reason}"]
 
 
 def test_dynamic_partition_pruning_gives_the_same_rows(env: Environment, spark: SparkSession, folder: Any) -> None:

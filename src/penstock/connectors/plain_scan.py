@@ -20,11 +20,24 @@ class PlainScan(Scan):
     ----------
     leaf
         The leaf.
+    reason
+        Why its tasks have to stay Spark's; empty if they may be merged.
     """
 
-    def __init__(self, leaf: LogicalPlan) -> None:
+    def __init__(self, leaf: LogicalPlan, reason: str = "") -> None:
         self._leaf = leaf
+        self._reason = reason
         self._at_most: int | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why its tasks have to stay Spark's, empty if they may be merged."""
+        return self._reason
+
+    @property
+    def is_cut_by_spark(self) -> bool:
+        """Whether its tasks stay those that Spark makes."""
+        return bool(self._reason)
 
     @cached_property
     def size_in_bytes(self) -> int | None:

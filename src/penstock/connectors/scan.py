@@ -54,6 +54,11 @@ class Scan(ABC):
         return False
 
     @property
+    def is_cut_by_spark(self) -> bool:
+        """Whether its tasks stay those that Spark makes, whatever a user sets."""
+        return False
+
+    @property
     def takes_any_number(self) -> bool:
         """Whether it can be cut for whatever number of tasks a user gives."""
         return False

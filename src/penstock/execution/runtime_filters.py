@@ -152,6 +152,8 @@ class KeyFilters:
         self, source: SourcePlan, keys: KeySet, expressions: tuple[Expression, ...]
     ) -> tuple[list[Expression], str]:
         """Return the conditions that a source is given, and why it is not given all that could leave rows out."""
+        if source.scan.is_cut_by_spark:
+            return [], source.scan.reason
         if source.leaf.name == "LogicalRelation" and source.leaf.files is None:
             if is_jdbc_relation(source.leaf):
                 return key_conditions(source.leaf, keys, expressions)

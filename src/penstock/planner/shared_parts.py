@@ -33,11 +33,13 @@ def without_shared(
     """Return the optimised plans of outputs less the parts that several share, these parts, and what is recorded.
 
     An output does not share a part if the job could then raise other errors than its outputs do one by one. It may
-    share smaller parts.
+    share smaller parts. Nothing is shared where files may be corrupt: what is read of them depends on the columns.
     """
     if len(outputs) < 2:
         return {}, [], []
     analyzed = [read_plan(catalyst.cached_plan(bridge, output.df)) for output in outputs.values()]
+    if any(leaf.files is not None and leaf.files.skips_corrupt for plan in analyzed for leaf in plan.leaves()):
+        return {}, [], []
     equal, places = EqualParts(analyzed), list(outputs)
     refused: set[Refused] = set()
     notes: dict[tuple[str, str], Note] = {}

@@ -48,6 +48,11 @@ class SparkQuery(Scan):
         return self._reason
 
     @property
+    def is_cut_by_spark(self) -> bool:
+        """Yes: Spark plans the query."""
+        return True
+
+    @property
     def size_in_bytes(self) -> int | None:
         """What the leaves hold, by Spark's estimates; None if there is none of some leaf."""
         size = catalyst.leaf_bytes(self._plan)

@@ -12,6 +12,7 @@ from penstock.spark.logical_plan import LogicalPlan
 from penstock.spark.planning import spark_plan, without_subqueries
 
 if TYPE_CHECKING:
+    from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
 
 _CATALOG = "org.apache.spark.sql.catalyst.catalog."
@@ -20,6 +21,11 @@ _CATALOG = "org.apache.spark.sql.catalyst.catalog."
 def is_hive_relation(leaf: LogicalNode) -> bool:
     """Whether a leaf is read through Hive's serialisers."""
     return leaf.name == "HiveTableRelation"
+
+
+def skips_corrupt(bridge: Bridge) -> bool:
+    """Whether a corrupt file of a Hive relation is no error, but ends the rows of its part (``HadoopRDD``)."""
+    return bool(bridge.spark.sparkContext._jsc.sc().getConf().getBoolean("spark.files.ignoreCorruptFiles", False))
 
 
 def is_hive_table(leaf: LogicalNode) -> bool:
