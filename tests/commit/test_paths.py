@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.commit.folders import PreparedFolders
 from penstock.commit.paths import are_within, place_of
 
 
@@ -24,3 +25,10 @@ def test_places(one: str, other: str, is_same: bool) -> None:
     assert (place_of(one) == place_of(other)) == is_same
     assert are_within([f"{one}/p=1"], [other]) == is_same
     assert not are_within([one], [f"{other}/p=1"])
+
+
+@pytest.mark.parametrize(("name", "mark"), [("daily", "daily"), ("day=a:b", "day=a_b")])
+def test_the_hidden_file_of_a_new_folder(name: str, mark: str) -> None:
+    """A later release finds it by this name, so it stays; Hadoop takes no colon in it."""
+    prepared = PreparedFolders(f"/out/{name}", f"/out/.penstock-{name}-0123456789ab", ("",))
+    assert prepared._mark == f".new-penstock-{mark}-0123456789ab"

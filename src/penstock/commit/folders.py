@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit.file_tokens import is_token_file
 from penstock.commit.moves import folder_of, move, move_files, remove_files, remove_made, sync_folders, unmoved
-from penstock.commit.names import check_files, check_relative, check_staging, staging_mark
+from penstock.commit.names import check_files, check_relative, check_staging
 from penstock.commit.prepared import Prepared
 from penstock.errors import SinkError
 from penstock.spark.filesystem import Folder
@@ -86,8 +86,8 @@ class PreparedFolders(Prepared):
 
     @property
     def _mark(self) -> str:
-        """The name of the hidden files: without the target's, as Hadoop makes no checksum of a file with a colon."""
-        return f".new-{staging_mark(self.staging)}"
+        """The name of the hidden files: without colons, as Hadoop makes no checksum of a file with one."""
+        return f".new-{self.staging.rpartition('/')[2].lstrip('.').replace(':', '_')}"
 
     def ready(self, access: Access) -> None:
         """Put the hidden files into the new folders."""

@@ -53,14 +53,6 @@ def check_staging(staging: str, target: str) -> None:
         raise ValueError(f"{staging!r} is not a staging folder of {target!r}")
 
 
-def staging_mark(staging: str) -> str:
-    """Return what follows the target's name in that of its staging folder."""
-    found = re.search(rf"-({MARK})\Z", staging)
-    if found is None:
-        raise ValueError(f"{staging!r} is not a staging folder")
-    return found[1]
-
-
 def check_within(path: str, folder: str, name: re.Pattern[str] | None = None) -> None:
     """Refuse a path that is not below a folder, or whose last part has another name."""
     check_path(folder)
