@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ DRIVERS = {
 }
 JNI = "/usr/lib/x86_64-linux-gnu/jni"
 
-CLASSES = Path(__file__).parent.parent / "data" / "spark-classes.jsa"
+CLASSES = Path(__file__).parent.parent / "data" / f"spark-classes-{version('pyspark')}.jsa"
 """An archive of the classes that Spark loads, made by `tools.class_archive`; a JVM starts in half the time with it."""
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn600m -XX:MetaspaceSize=1g -XX:ReservedCodeCacheSize=512m"
 """No plan runs often enough to be worth the second compiler, which takes a third of the time; many classes come and go."""

@@ -6,7 +6,7 @@ included. It affects
 * the tests of a changed module's room: of ``src/penstock/sizing/packing.py`` those in ``tests/sizing``,
 * the test files that import a changed module, themselves or through helpers in ``tests``,
 * changed test files,
-* all tests if their common set-up changed (``tests/conftest.py``),
+* the tests of a folder whose set-up changed (``conftest.py``); all tests if it is that of all,
 * the tests of the architecture, always.
 """
 
@@ -21,27 +21,27 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE, TESTS = ROOT / "src" / "penstock", ROOT / "tests"
 ALWAYS = TESTS / "test_architecture.py"
-OF_ALL = TESTS / "conftest.py"
-JAVA_ROOMS = {"spark", "native"}
+OF_ALL = {TESTS / "conftest.py", TESTS / "services.py"}
+JAVA_ROOMS = {"spark", "native", "extension"}
 """Rooms whose tests run the Java classes."""
 DOCUMENTED = {"docs", "bench", "examples"}
 """Folders that the tests in ``tests/docs`` read."""
 
 
 def changed_files(base: str) -> list[Path]:
-    """Return the files that differ from a commit, without removed ones."""
+    """Return the files that differ from a commit, removed ones too."""
 
     def names(*arguments: str) -> list[str]:
         command = ["git", *arguments]
         return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
 
-    tracked = names("diff", "--name-only", "--diff-filter=d", base)
+    tracked = names("diff", "--name-only", base)
     return [ROOT / name for name in tracked + names("ls-files", "--others", "--exclude-standard")]
 
 
 def affected_tests(changed: list[Path]) -> list[Path]:
     """Return the test files, or the folder of all tests, that changed files affect."""
-    if OF_ALL in changed:
+    if not OF_ALL.isdisjoint(changed):
         return [TESTS]
     files = sorted(TESTS.rglob("*.py"))
     imports = {path: _imported_modules(path) for path in files}
@@ -53,6 +53,8 @@ def affected_tests(changed: list[Path]) -> list[Path]:
         modules |= helpers
     rooms = set().union(*map(_rooms, changed))
     tests = {path for path in files if imports[path] & modules or path in changed or _room_of_test(path) in rooms}
+    folders = {path.parent for path in changed if path.name == "conftest.py"}
+    tests |= {path for path in files if not folders.isdisjoint(path.parents)}
     return sorted({ALWAYS, *filter(_is_test, tests)})
 
 

@@ -37,7 +37,7 @@ def make_archive(data: Path) -> None:
     if CLASSES.exists():
         return
     print(f"Making an archive of Spark's classes: {CLASSES.name}")
-    new = CLASSES.with_suffix(".new")
+    new = CLASSES.with_suffix(f".{os.getpid()}")
     options = f"{SHORT_LIVED_JAVA} -XX:ArchiveClassesAtExit={new} -Xlog:cds*=off"
     command = [sys.executable, "-m", "tools.class_archive", str(data), "--run"]
     # The JVM outlives the process, and holds its output until the archive is written.

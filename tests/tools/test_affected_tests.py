@@ -13,7 +13,7 @@ CASES = [
     (
         "a Java class",
         "src/penstock/spark/java/CutLayouts.java",
-        ["tests/spark/test_java.py"],
+        ["tests/spark/test_java.py", "tests/extension/test_written.py"],
         ["tests/cli/test_main.py"],
     ),
     ("a helper of tests", "tests/stages.py", ["tests/test_strategies.py"], ["tests/sizing/test_packing.py"]),
@@ -21,7 +21,15 @@ CASES = [
     ("a page", "docs/glossary.md", ["tests/docs/test_claims.py"], ["tests/cli/test_main.py"]),
     ("a tool", "tools/figures.py", ["tests/docs/test_claims.py"], ["tests/test_package.py"]),
     ("nothing", None, [], ["tests/sizing/test_packing.py"]),
+    (
+        "a removed module",
+        "src/penstock/sizing/removed.py",
+        ["tests/sizing/test_packing.py"],
+        ["tests/cli/test_main.py"],
+    ),
+    ("the set-up of a folder", "tests/native/conftest.py", ["tests/native/test_memory.py"], ["tests/cli/test_main.py"]),
     ("the set-up of all tests", "tests/conftest.py", ["tests"], ["tests/test_architecture.py"]),
+    ("the services of all tests", "tests/services.py", ["tests"], ["tests/test_architecture.py"]),
 ]
 
 
