@@ -63,6 +63,14 @@ from penstock.masking import MASK, mask, mask_sql, mask_value
             "aes_encrypt(cast(c_name#1 as binary), cast(hunter2 as binary), GCM)",
             f"aes_encrypt(cast(c_name#1 as binary), cast({MASK} as binary), GCM)",
         ),
+        (
+            "aes_encrypt(cast(c#1 as binary), cast(hunter2#(x as binary), GCM)",
+            f"aes_encrypt(cast(c#1 as binary), cast({MASK} as binary), GCM)",
+        ),
+        (
+            "aes_decrypt(unhex(c#1), unhex(hunter2), encode(hunter2, UTF-8), cast(k#2L as binary))",
+            f"aes_decrypt(unhex(c#1), unhex({MASK}), encode({MASK}), cast(k#2L as binary))",
+        ),
         ("Map(url -> u, password -> hunter2)", f"Map(url -> u, password -> {MASK})"),
         ("(('password', 'hunter2'), ('n', '1'))", f"(('password', '{MASK}'), ('n', '1'))"),
         (

@@ -228,3 +228,5 @@ def test_names_that_differ_in_case(spark: SparkSession, env: Environment, tmp_pa
     assert sorted(rows) == sorted(expected) == [(1, 3)]
     assert env.last_job is not None
     assert not [each for each in env.last_job.decisions if "its inference raised" in each.reason]
+    with with_settings(spark, {"spark.sql.caseSensitive": "true"}):
+        assert "inference raised" not in str(env.explain(df).as_dict())

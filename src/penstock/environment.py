@@ -27,6 +27,7 @@ from penstock.connectors.timeouts import timeout_of
 from penstock.errors import ConfigError, PenstockError, SourceError
 from penstock.explain import Explanation
 from penstock.location import callers_line
+from penstock.masking import mask_sql
 from penstock.observer import Observer
 from penstock.optimizer.given import check_strategies
 from penstock.optimizer.optimizer import strategies_of
@@ -379,7 +380,7 @@ class Environment:
         text = given_text(self._bridge, outputs[0].df) if self._observer.is_on and len(outputs) == 1 else None
         origin = QueryOrigin.of(text, line, name)
         with timeout_of(self.config.seconds(SOURCES_TIMEOUT)), active_session(self._bridge.session):
-            return self._started(outputs, name or line, origin, made)
+            return self._started(outputs, mask_sql(name or line), origin, made)
 
     def _started(self, outputs: Sequence[Output], name: str, origin: QueryOrigin, made: Callable[[Job], None]) -> Job:
         shadowed = self._shadowed_job(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from penstock.execution.results import NothingWritten
 from penstock.graph import AdaptiveGraphManager
 from penstock.graph.naming import column_names, readable
 from penstock.graph.wording import edge_words, node_name
+from penstock.masking import mask
 from penstock.optimizer.optimizer import StreamGraphOptimizer
 from penstock.scheduler.deciders.vertex import VertexDecider
 from penstock.scheduler.resources import resources_of
@@ -109,7 +109,7 @@ class Explanation:
         cores, nothing = jobs.cluster_cores(bridge), NothingWritten()
         decider = VertexDecider(plan, config, cores, plan, nothing, nothing, decisions)
         known: dict[int, tuple[int | None, str]] = {}
-        with ThreadPoolExecutor(4) as askers:
+        with jobs.SparkThreads(1, "penstock-explain", bridge) as askers:
             for vertex in manager.job_graph:
                 inferred = {
                     node_id: decider.ask(vertex, node_id, askers).result()
@@ -125,7 +125,7 @@ class Explanation:
                 node.kind.value,
                 node.name,
                 node_name(plan.graph, node, names),
-                node.description,
+                mask(node.description),
                 *known.get(
                     node.id,
                     (node.parallelism, "given by the user" if node.parallelism is not None else LATER),

@@ -72,8 +72,13 @@ _NAMED = re.compile(
 )
 """The same in SQL, where a blank or a comma may be all that is between them."""
 _TAKES_KEY = re.compile(r"\b(?:try_)?aes_?(?:en|de)crypt\b", re.IGNORECASE)
-_BYTES = re.compile(r"\b0x[0-9a-f]+|(?<=cast\()[^()#]+(?= as binary\))", re.IGNORECASE)
-"""How the plan of a call of such a function shows a key."""
+_COLUMN = r"\w+#\d+L?"
+_BYTES = re.compile(
+    rf"\b0x[0-9a-f]+|(?<=cast\()(?!{_COLUMN} as binary\))(?:(?!cast\().)*?(?= as binary\))"
+    rf"|(?:(?<=unhex\()|(?<=unbase64\()|(?<=encode\()|(?<=to_binary\())(?!{_COLUMN}[,)])[^()]*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""How the plan of a call of such a function shows a key: its bytes, or of what they are made. A column stays."""
 _LETTERS = ("-----BEGIN", "{")
 """How keys and accounts begin that are written out."""
 

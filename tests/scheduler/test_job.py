@@ -15,6 +15,7 @@ from penstock.errors import JobCancelledError, JobError
 from penstock.events import DecisionMade, ErrorOccurred, JobStateChanged
 from penstock.history.lines import EventLines
 from penstock.scheduler.job import Job
+from penstock.scheduler.origin import QueryOrigin
 from penstock.threads import doing
 
 if TYPE_CHECKING:
@@ -97,6 +98,13 @@ def test_it_commits_and_finishes() -> None:
     assert (job.state, sink.did, job.error) == ("FINISHED", ["commit"], None)
     job.cancel()
     assert job.state == "FINISHED"
+
+
+@pytest.mark.parametrize("name", ["copy password=hunter2", "SELECT aes_encrypt(c, 'hunter2')"])
+def test_secrets_in_its_name_are_nowhere(name: str) -> None:
+    job = Job(name, QueryOrigin.of(None, None, name))
+    job.cancel("enough")
+    assert "hunter2" not in f"{job.name} {job.origin} {job._ending.error()}"
 
 
 def test_it_fails_and_cleans_up() -> None:

@@ -18,7 +18,7 @@ from penstock.errors import JobCancelledError
 from penstock.events import ErrorOccurred, ExecutionState, JobAccount, JobStateChanged
 from penstock.graph.naming import column_names
 from penstock.graph.wording import vertex_name
-from penstock.masking import mask
+from penstock.masking import mask_sql
 from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from penstock.scheduler.disk_space import full_disk_hint
 from penstock.scheduler.ending import Ending
@@ -87,7 +87,7 @@ class Job:
 
     def __init__(self, name: str, origin: QueryOrigin | None = None) -> None:
         self.id = uuid.uuid4().hex[:12]
-        self.name = mask(name)
+        self.name = mask_sql(name)
         self.origin = origin
         self.state = ExecutionState.CREATED
         self._account = JobAccount(self.id)
@@ -102,7 +102,7 @@ class Job:
         self._columns: dict[str, str] | None = None
         self._whole_groups: list[str] = []
         self._bridge: Bridge | None = None
-        self._ending = Ending(name)
+        self._ending = Ending(self.name)
         # Not Thread.join: once interrupted from the keyboard, it holds a running thread for ended.
         self._done = threading.Event()
 

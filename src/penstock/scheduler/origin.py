@@ -74,4 +74,4 @@ def _cut(text: str) -> str:
 
 
 def _of_user(text: str | None) -> str | None:
-    return None if text is None or text.startswith(_OF_CONNECT) else text
+    return None if text is None or text.startswith(_OF_CONNECT) else mask_sql(text)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.masking import mask
 from penstock.spark import answers
 from penstock.spark.jvm import LOGICAL, Bridge, class_name, option
 from penstock.spark.lifetimes import KeptByPlans
@@ -46,8 +47,8 @@ def shown_rows(n: int, truncate: bool | int, vertical: bool, df: DataFrame) -> s
 
 
 def executed_plan_text(df: DataFrame) -> str:
-    """Return how Spark would run a DataFrame, as a tree (``QueryExecution.executedPlan``)."""
-    return str(df._jdf.queryExecution().executedPlan().treeString()).rstrip()
+    """Return how Spark would run a DataFrame, as a tree without secrets (``QueryExecution.executedPlan``)."""
+    return mask(str(df._jdf.queryExecution().executedPlan().treeString())).rstrip()
 
 
 def given_text(bridge: Bridge, df: DataFrame) -> str | None:

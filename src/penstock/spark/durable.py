@@ -68,7 +68,7 @@ def write_whole(path: str, content: bytes, *, overwrite: bool, private: bool = F
     except FileExistsError:
         return False
     except OSError as error:
-        if error.errno in _NO_LINKS:
+        if not overwrite and error.errno in _NO_LINKS:
             raise NotImplementedError(str(error)) from error
         raise
     finally:

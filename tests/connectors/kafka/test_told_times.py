@@ -109,6 +109,14 @@ def test_sources_of_others_are_passed_over(folder: Path, end: Any) -> None:
     assert not list(folder.iterdir())
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"end": 3, "seconds": "soon"}', "{}"])
+def test_a_file_of_another_release_tells_nothing(folder: Path, text: str) -> None:
+    file = folder / "penstock-stream-abc"
+    file.write_text(text)
+    file.chmod(0o600)
+    assert told("abc", end_of("abc")) is None
+
+
 def test_a_file_that_others_may_write_is_not_believed(folder: Path) -> None:
     end, teller = end_of("abc"), Teller()
     teller.tell(progress(end))

@@ -49,8 +49,11 @@ def told(reader: str, end: Mapping[str, Any]) -> float | None:
     content = read_checked(str(_file(reader)), _LARGEST)
     if content is None or content.writer is not Writer.USER:
         return None
-    found = json.loads(content.content)
-    return float(found[_SECONDS]) if found[_END] == end else None
+    try:
+        found = json.loads(content.content)
+        return float(found[_SECONDS]) if found[_END] == end else None
+    except (ValueError, LookupError, TypeError):  # another release of Penstock has written it
+        return None
 
 
 class Teller:

@@ -21,7 +21,8 @@ final class NativeAggregate {
     /** Doubles have each whole number up to 2 to the 53rd. */
     private static final long LARGEST_WHOLE_DOUBLE = 1L << 53;
     /** As many tasks may sum up numbers of one group before their total passes it, too. */
-    private static final int MOST_TASKS = 1024;
+    static final int MOST_TASKS = 1024;
+    static final String ROUNDED = "error('an average that Spark rounds otherwise')";
     /** Numbers up to this pass `LARGEST_WHOLE_DOUBLE` only in groups of 900 million rows, so to count is enough. */
     private static final long FEW_DIGITS = 10_000_000;
 
@@ -129,7 +130,7 @@ final class NativeAggregate {
         String rounded = tasks == 1 && largest <= FEW_DIGITS
                 ? "count(" + distinct + sql + ")" + only + " > " + LARGEST_WHOLE_DOUBLE / largest
                 : "2 * sum(" + distinct + "greatest(" + sql + ", 0))" + only + " - " + sum + " > " + LARGEST_WHOLE_DOUBLE / tasks;
-        return "CAST(CASE WHEN " + rounded + " THEN error('an average that Spark rounds otherwise') ELSE " + sum + " END AS DOUBLE)";
+        return "CAST(CASE WHEN " + rounded + " THEN " + ROUNDED + " ELSE " + sum + " END AS DOUBLE)";
     }
 
     /** Returns the largest absolute value that the type of a whole number has. */

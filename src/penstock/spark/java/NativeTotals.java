@@ -69,7 +69,8 @@ final class NativeTotals {
         }
         if (name.equals("Average") && NativeTypes.isWhole(child.dataType())) {
             String count = "sum(" + NativeSql.column((AttributeReference) buffers.get(1)) + ")";
-            return "CASE WHEN " + count + " = 0 THEN NULL ELSE sum(" + first + ") / CAST(" + count + " AS DOUBLE) END";
+            return "CASE WHEN count(*) > " + NativeAggregate.MOST_TASKS + " THEN " + NativeAggregate.ROUNDED
+                    + " WHEN " + count + " = 0 THEN NULL ELSE sum(" + first + ") / CAST(" + count + " AS DOUBLE) END";
         }
         throw new NativeSql.Declined("aggregate " + name + " of " + Catalyst.type(child) + " after an exchange");
     }
