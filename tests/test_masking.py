@@ -65,12 +65,17 @@ from penstock.masking import MASK, mask, mask_sql, mask_value
         ),
         (
             "aes_encrypt(cast(c#1 as binary), cast(hunter2#(x as binary), GCM)",
-            f"aes_encrypt(cast(c#1 as binary), cast({MASK} as binary), GCM)",
+            f"aes_encrypt(cast(c#1 as binary), cast({MASK})",
         ),
         (
-            "aes_decrypt(unhex(c#1), unhex(hunter2), encode(hunter2, UTF-8), cast(k#2L as binary))",
+            "aes_decrypt(unhex(c#1), unhex(hun(ter)2hunter2), encode(hunter2, UTF-8), cast(k#2L as binary))",
             f"aes_decrypt(unhex(c#1), unhex({MASK}), encode({MASK}), cast(k#2L as binary))",
         ),
+        (
+            "aes_encrypt(encode(upper(c#1), UTF-8), cast(concat(hunter2, cast(salt#2 as string)) as binary))",
+            f"aes_encrypt(encode(upper(c#1), UTF-8), cast({MASK} as binary))",
+        ),
+        ("aes_encrypt(cast(c#1 as string), unhex(hunter2", f"aes_encrypt(cast(c#1 as string), unhex({MASK}"),
         ("Map(url -> u, password -> hunter2)", f"Map(url -> u, password -> {MASK})"),
         ("(('password', 'hunter2'), ('n', '1'))", f"(('password', '{MASK}'), ('n', '1'))"),
         (

@@ -28,15 +28,15 @@ DOCUMENTED = {"docs", "bench", "examples"}
 """Folders that the tests in ``tests/docs`` read."""
 
 
-def changed_files(base: str) -> list[Path]:
-    """Return the files that differ from a commit, removed ones too."""
+def changed_files(base: str, root: Path = ROOT) -> list[Path]:
+    """Return the files that differ from a commit, removed ones and the old names of moved ones too."""
 
     def names(*arguments: str) -> list[str]:
         command = ["git", *arguments]
-        return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+        return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout.splitlines()
 
-    tracked = names("diff", "--name-only", base)
-    return [ROOT / name for name in tracked + names("ls-files", "--others", "--exclude-standard")]
+    tracked = names("diff", "--name-only", "--no-renames", base)
+    return [root / name for name in tracked + names("ls-files", "--others", "--exclude-standard")]
 
 
 def affected_tests(changed: list[Path]) -> list[Path]:

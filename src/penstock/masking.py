@@ -72,13 +72,13 @@ _NAMED = re.compile(
 )
 """The same in SQL, where a blank or a comma may be all that is between them."""
 _TAKES_KEY = re.compile(r"\b(?:try_)?aes_?(?:en|de)crypt\b", re.IGNORECASE)
-_COLUMN = r"\w+#\d+L?"
-_BYTES = re.compile(
-    rf"\b0x[0-9a-f]+|(?<=cast\()(?!{_COLUMN} as binary\))(?:(?!cast\().)*?(?= as binary\))"
-    rf"|(?:(?<=unhex\()|(?<=unbase64\()|(?<=encode\()|(?<=to_binary\())(?!{_COLUMN}[,)])[^()]*",
-    re.IGNORECASE | re.DOTALL,
-)
-"""How the plan of a call of such a function shows a key: its bytes, or of what they are made. A column stays."""
+_BYTES = re.compile(r"\b0x[0-9a-f]+", re.IGNORECASE)
+_MAKES_BYTES = re.compile(r"\b(?:cast|unhex|unbase64|encode|to_binary)\(", re.IGNORECASE)
+"""How the plan of a call of such a function shows a key: its bytes, or of what they are made."""
+_LONGEST = 2000
+"""Characters of an argument that are looked at, so that deep plans take no time."""
+_OF_COLUMNS = re.compile(r"(?:\w+#\d+L?| as \w+|\w+\(|\)|,|utf-\d+\w*|us-ascii|iso-8859-1|\s)*", re.IGNORECASE)
+"""What is made of columns alone."""
 _LETTERS = ("-----BEGIN", "{")
 """How keys and accounts begin that are written out."""
 
@@ -109,10 +109,33 @@ def may_be_kept(key: str, value: str) -> bool:
 def mask(text: str) -> str:
     """Return a text without the passwords in its URLs, assignments, headers, command lines and calls in plans."""
     if _TAKES_KEY.search(text):
-        text = _BYTES.sub(MASK, text)
+        text = _without_keys(text)
     text = _HEADER.sub(rf"\g<header>{MASK}", mask_logins(text))
     text = _BARE.sub(MASK, _ASSIGNED.sub(_masked, text))
     return _FLAG.sub(rf"\g<flag>{MASK}", text)
+
+
+def _without_keys(text: str) -> str:
+    """Return the plan of a function that takes a key, without bytes, and without what bytes are made of but columns.
+
+    Of an argument that is too long, or that was cut off, nothing is shown, nor of what follows.
+    """
+    shown, end = [], 0
+    text = _BYTES.sub(MASK, text)
+    for call in _MAKES_BYTES.finditer(text):
+        begin = call.end()
+        if begin < end:  # within an argument that is masked
+            continue
+        depth, close = 1, begin
+        while depth and close < min(len(text), begin + _LONGEST):
+            depth += {"(": 1, ")": -1}.get(text[close], 0)
+            close += 1
+        inner = text[begin:] if depth else text[begin : close - 1]
+        is_other_cast = call[0].lower() == "cast(" and " as binary" not in inner
+        if depth or not (is_other_cast or _OF_COLUMNS.fullmatch(inner)):
+            shown += [text[end:begin], MASK, " as binary" if inner.endswith(" as binary") else ""]
+            end = begin + len(inner)
+    return "".join([*shown, text[end:]])
 
 
 def mask_logins(text: str, hidden: str = MASK) -> str:

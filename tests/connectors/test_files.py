@@ -178,8 +178,8 @@ def test_rows_that_depend_on_the_tasks_are_read_by_sparks(
     assert_as_plain_spark(env, tiny.select("id", F.monotonically_increasing_id(), F.spark_partition_id()))
     first = env.last_job.vertices[0]
     assert first.tasks == tiny.rdd.getNumPartitions() > 2
-    told = [decision.reason for decision in env.last_job.decisions if "is split" in decision.reason]
-    assert told == [f"Spark splits this source itself: which rows it gives depends on how it is split{reason}"]
+    told = [decision.reason for decision in env.last_job.decisions if "Spark splits" in decision.reason]
+    assert told == [f"Spark splits this source itself{reason}: which rows it gives depends on its tasks"]
 
 
 def test_dynamic_partition_pruning_gives_the_same_rows(env: Environment, spark: SparkSession, folder: Any) -> None:

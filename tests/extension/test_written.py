@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.errors import ArithmeticException
+from pyspark.errors import ArithmeticException, PySparkException
 from pyspark.sql import functions as F
 
 import penstock
@@ -308,23 +309,64 @@ def test_a_query_that_fails_leaves_what_was_there(
         assert spark.read.parquet(target).count() == 3
 
 
-@pytest.mark.parametrize("above", ["nothing", "filter", "group"])
-def test_a_cached_query_that_fails_leaves_what_was_there(spark: SparkSession, tmp_path: Path, above: str) -> None:
+READERS: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "nothing": lambda cached: cached,
+    "filter": lambda cached: cached.where("id > 0"),
+    "group": lambda cached: cached.groupBy("id").agg(F.count("*").alias("n")),
+    "another cached query": lambda cached: cached.where("id > 0").cache(),
+    "metrics": lambda cached: cached.observe(f"seen {next(NUMBERS)}", F.count("*").alias("n")),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("is_served", [True, False], ids=["served", "not served"])
+def test_a_cached_query_that_fails_leaves_what_was_there(
+    spark: SparkSession, tmp_path: Path, reader: str, *, is_served: bool
+) -> None:
     """AQE fills a cached query as a stage, if that has stages; Penstock's is one operator."""
     target = filled(spark, tmp_path)
-    with with_settings(spark, {"spark.sql.ansi.enabled": "true"}), penstock.enabled(spark, config=OFF | LARGE):
-        cached = failing(spark, tmp_path).cache()
-        df = {
-            "nothing": cached,
-            "filter": cached.where("id > 0"),
-            "group": cached.groupBy("id").agg(F.count("*").alias("n")),
-        }[above]
+    with with_settings(spark, {"spark.sql.ansi.enabled": "true"}):
+        with penstock.enabled(spark, config=OFF | LARGE):
+            cached = failing(spark, tmp_path).cache()
+            assert "Penstock" in cached._jdf.queryExecution().executedPlan().toString()
+            df = READERS[reader](cached)
         try:
-            with pytest.raises(ArithmeticException, match="ARITHMETIC_OVERFLOW"):
+            with (
+                penstock.enabled(spark, config=OFF | LARGE) if is_served else nullcontext(),
+                pytest.raises(ArithmeticException, match="ARITHMETIC_OVERFLOW"),
+            ):
                 df.write.mode("overwrite").parquet(target)
         finally:
-            cached.unpersist()
+            spark.catalog.clearCache()
     assert spark.read.parquet(target).count() == 3
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "ignore"])
+@pytest.mark.parametrize("has_shuffle", [True, False], ids=["beside a shuffle", "alone"])
+def test_cached_rows_without_a_stage(spark: SparkSession, tmp_path: Path, mode: str, *, has_shuffle: bool) -> None:
+    """AQE fills them if something else of the query has a stage; else the command writes or not, and then reads them."""
+    target = filled(spark, tmp_path)
+    config = OFF | LARGE | {"parallelism.default": 2}  # so that Penstock takes rows without a shuffle, too
+    with with_settings(spark, {"spark.sql.ansi.enabled": "true"}):
+        outcomes = []
+        for is_served in (False, True):
+            with penstock.enabled(spark, config=config) if is_served else nullcontext():
+                spark.range(10).write.mode("overwrite").parquet(str(tmp_path / "rows"))
+                cached = spark.read.parquet(str(tmp_path / "rows")).selectExpr(f"id * {2**62} AS id").cache()
+                df = cached.union(grouped(spark).select("n")) if has_shuffle else cached
+                outcomes.append([outcome(partial(df.write.mode(mode).parquet, target))])
+                spark.catalog.clearCache()
+            outcomes[-1].append(outcome(lambda: spark.read.parquet(target).count()))
+            spark.range(3).write.mode("overwrite").parquet(target)
+    assert outcomes[0] == outcomes[1]
+
+
+def outcome(run: Callable[[], Any]) -> Any:
+    """What a call returns, or the condition of its error."""
+    try:
+        return run()
+    except PySparkException as error:
+        return error.getCondition()
 
 
 def test_an_insert_that_fails_leaves_what_others_of_its_statement_overwrite(
@@ -363,16 +405,23 @@ def test_without_stages_of_aqe_a_write_that_does_nothing_asks_for_no_rows(
     assert spark.read.parquet(target).count() == 3
 
 
-def test_aqe_merges_the_partitions_of_a_write_that_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_cached", [False, True], ids=["files", "cached rows"])
+def test_aqe_merges_the_partitions_of_a_write_that_is_left_to_spark(
+    spark: SparkSession, tmp_path: Path, *, has_cached: bool
+) -> None:
     spark.range(10).write.parquet(str(tmp_path / "more"))
     with with_settings(spark, {"spark.sql.shuffle.partitions": "20", "spark.sql.adaptive.enabled": "true"}):
         counts = spark.range(100).groupBy((F.col("id") % 50).alias("id")).count()
         df = counts.select("id").union(spark.read.parquet(str(tmp_path / "more")))
         files = []
         for name, is_served in (("plain", False), ("served", True)):
-            before = len(RECENT)
+            written, before = df, len(RECENT)
+            if has_cached:
+                with penstock.enabled(spark, config=OFF | LARGE):
+                    written = df.union(grouped(spark).select("id").where("id < 5").cache())
             with penstock.enabled(spark) if is_served else nullcontext():
-                df.write.parquet(str(tmp_path / name))
-            assert len(RECENT) == before
+                written.write.parquet(str(tmp_path / name))
+            spark.catalog.clearCache()
+            assert len(RECENT) == before + has_cached
             files.append(len(list((tmp_path / name).glob("part-*"))))
     assert files[0] == files[1] < 20

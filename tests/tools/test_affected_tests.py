@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+from typing import TYPE_CHECKING
+
 import pytest
 
-from tools.affected_tests import ROOT, affected_tests
+from tools.affected_tests import ROOT, affected_tests, changed_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CASES = [
     ("a pure module", "src/penstock/sizing/packing.py", ["tests/sizing/test_packing.py"], ["tests/web/test_api.py"]),
@@ -39,3 +45,26 @@ def test_affected(changed: str | None, included: list[str], excluded: list[str])
     assert tests >= set(included)
     assert not tests & set(excluded)
     assert tests & {"tests", "tests/test_architecture.py"}
+
+
+def test_changed_files(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init")
+    for name in ("changed", "removed", "moved", "same"):
+        (tmp_path / name).write_text(f"{name}\n" * 9)
+    git("add", ".")
+    git("commit", "-m", "all")
+    (tmp_path / "changed").write_text("otherwise")
+    (tmp_path / "removed").unlink()
+    git("mv", "moved", "elsewhere")
+    (tmp_path / "new").touch()
+    assert {path.name for path in changed_files("HEAD", tmp_path)} == {
+        "changed",
+        "removed",
+        "moved",
+        "elsewhere",
+        "new",
+    }

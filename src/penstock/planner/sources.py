@@ -114,22 +114,18 @@ class SourceMaker:
         if leaf in self._whole_queries:
             return query_source(leaf, self._whole_queries[leaf])
         if leaf in self._cut_by_spark or (hive.is_hive_relation(leaf) and hive.skips_corrupt(self._bridge)):
-            return self._uncut(leaf, filtered, hint)
+            return self._make(leaf, filtered, hint, limit, PlainScan(leaf, "which rows it gives depends on its tasks"))
         return self._make(leaf, filtered, hint, limit)
 
-    def _uncut(self, leaf: LogicalNode, filtered: LogicalNode, hint: PlanHint | None) -> SourcePlan:
-        """Return a source that keeps Spark's tasks, and says so where the user set another number."""
-        read = leaf.files
-        name = _NAMES.get(leaf.name, leaf.name) if read is None else read.name
-        parallelism = self._options({} if read is None else read.options, name, hint).parallelism
-        reason = "which rows it gives depends on how it is split"
-        if parallelism is not None:
-            reason += f", so the parallelism of {parallelism} does not apply"
-        scan = PlainScan(leaf, reason)
-        return SourcePlan(leaf, SourceCoordinator(name, None), ScanOptions(), None, filtered, scan)
-
-    def _make(self, leaf: LogicalNode, filtered: LogicalNode, hint: PlanHint | None, limit: int | None) -> SourcePlan:
-        """Return a source whose parallelism Penstock decides."""
+    def _make(
+        self,
+        leaf: LogicalNode,
+        filtered: LogicalNode,
+        hint: PlanHint | None,
+        limit: int | None,
+        uncut: Scan | None = None,
+    ) -> SourcePlan:
+        """Return a source whose parallelism Penstock decides, unless it has to be read as a given scan does."""
         given = hint.source if hint else None
         name, table_options, scan = self._scan(leaf, filtered, given)
         if given is not None:
@@ -139,6 +135,8 @@ class SourceMaker:
         if static is None and isinstance(given, ParallelismProvider):
             static = given.parallelism
         options = self._options(table_options, name, hint)
+        if uncut is not None:
+            return SourcePlan(leaf, SourceCoordinator(name, None), options, static, filtered, uncut)
         if hive.is_hive_table(leaf):
             mode = self._config.get(HIVE_INFER_MODE)
             most = self._config.integer(HIVE_INFER_MAX)

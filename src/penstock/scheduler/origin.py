@@ -51,9 +51,7 @@ class QueryOrigin:
         """Return the origin of a query: its SQL text as it was written, and the description of its Spark jobs."""
         statement = None
         if text is not None:
-            # First what may be looked at: long texts take long to mask. Twice as much, lest half a secret remains.
-            statement = mask_sql(text[: 2 * _WHOLE].strip())
-            statement = statement if len(statement) <= _WHOLE else f"{statement[:_WHOLE]} …"
+            statement = _shown(text)
         return cls(statement, _of_user(line), _of_user(description), page, is_of_spark)
 
     @property
@@ -74,4 +72,11 @@ def _cut(text: str) -> str:
 
 
 def _of_user(text: str | None) -> str | None:
-    return None if text is None or text.startswith(_OF_CONNECT) else mask_sql(text)
+    return None if text is None or text.startswith(_OF_CONNECT) else _shown(text)
+
+
+def _shown(text: str) -> str:
+    """Return the beginning of a text without its secrets."""
+    # First what may be looked at: long texts take long to mask. Twice as much, lest half a secret remains.
+    shown = mask_sql(text[: 2 * _WHOLE].strip())
+    return shown if len(shown) <= _WHOLE else f"{shown[:_WHOLE]} …"

@@ -109,10 +109,10 @@ def test_sources_of_others_are_passed_over(folder: Path, end: Any) -> None:
     assert not list(folder.iterdir())
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"end": 3, "seconds": "soon"}', "{}"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"end": END}', '{"end": END, "seconds": "soon"}'])
 def test_a_file_of_another_release_tells_nothing(folder: Path, text: str) -> None:
     file = folder / "penstock-stream-abc"
-    file.write_text(text)
+    file.write_text(text.replace("END", json.dumps(end_of("abc"))))
     file.chmod(0o600)
     assert told("abc", end_of("abc")) is None
 

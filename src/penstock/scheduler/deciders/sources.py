@@ -139,7 +139,11 @@ class SourceDecider:
         """Return the number of tasks a source should have, and the reason."""
         coordinator = source.coordinator
         asked = is_asked(source.options, source.static)
-        if source.scan.is_cut_by_spark or (asked and inferred == NO_ANSWER and coordinator.source is None):
+        if source.scan.is_cut_by_spark:
+            number = source.static if source.options.parallelism is None else source.options.parallelism
+            unheeded = "" if number is None else f", so the parallelism of {number} does not apply"
+            return None, f"Spark splits this source itself{unheeded}"
+        if asked and inferred == NO_ANSWER and coordinator.source is None:
             return None, "Spark splits this source itself"
         bounds = self._bounds(vertex)
         number, why = choose_scan_parallelism(source.options, source.static, inferred, bounds)

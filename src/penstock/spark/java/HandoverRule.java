@@ -37,6 +37,7 @@ public final class HandoverRule {
 
     private static final TreeNodeTag<Object> LEFT_TO_SPARK = new TreeNodeTag<Object>("penstock.left-to-spark");
     private static final TreeNodeTag<Object> OF_ANSWER = new TreeNodeTag<Object>("penstock.limit-of-answer");
+    private static final TreeNodeTag<Object> ANSWERED = new TreeNodeTag<Object>("penstock.answered");
     private static final TreeNodeTag<Object> BELOW_LIMIT = new TreeNodeTag<Object>("penstock.below-limit");
 
     /** Spark carries these out while it collects rows, so they stay on top of what Penstock runs. */
@@ -82,6 +83,10 @@ public final class HandoverRule {
         if (isTagged(plan, LEFT_TO_SPARK)) {
             return null;
         }
+        if (isTagged(plan, ANSWERED)) {
+            plan.unsetTagValue(ANSWERED);
+            return TAKEN;
+        }
         if (plan instanceof ReturnAnswer) {
             LogicalPlan root = ((ReturnAnswer) plan).child();
             if (LIMITS.contains(Catalyst.name(root))) {
@@ -123,6 +128,9 @@ public final class HandoverRule {
         while (answer == null && !isTagged(below, LEFT_TO_SPARK) && below.children().size() == 1) {
             below = onlyChild(below);
             answer = answer(below);
+        }
+        if (TAKEN.equals(answer)) {
+            below.setTagValue(ANSWERED, true);
         }
         return answer;
     }

@@ -57,8 +57,16 @@ public final class PenstockExec extends SparkPlan {
         }
     }
 
+    /** Whether AQE would run a part of the query before its last stage. */
+    boolean hasStages() {
+        return !RowLayout.isNarrow(query) || WriteExec.readsStages(query);
+    }
+
     /** Runs the query but for its last stage, and the cached queries that it reads; where Spark runs it, its stages. */
     void runStages() {
+        if (!hasStages()) {
+            return;
+        }
         for (Object leaf : Catalyst.each(query.collectLeaves())) {
             if (leaf instanceof InMemoryRelation) {
                 WriteExec.fill((InMemoryRelation) leaf);

@@ -141,17 +141,16 @@ public final class QueryHook {
         public Seq<SparkPlan> apply(LogicalPlan plan) {
             Service current = service;
             if (current == null || !current.rule.isOn()) {
-                return Catalyst.none();
+                return planned(plan, false); // it may read what was cached before
             }
             String answer;
-            boolean runsStages = false;
+            boolean isTaken = false;
             try {
                 answer = current.rule.answer(plan);
                 if (plan instanceof InsertIntoHadoopFsRelationCommand) {
-                    LogicalPlan query = ((DataWritingCommand) plan).query();
-                    answer = current.rule.answerOfQuery(query);
-                    runsStages = WriteExec.isNeeded(query, HandoverRule.TAKEN.equals(answer));
-                    answer = HandoverRule.TAKEN.equals(answer) ? null : answer; // the planner asks for the query next
+                    answer = current.rule.answerOfQuery(((DataWritingCommand) plan).query());
+                    isTaken = HandoverRule.TAKEN.equals(answer);
+                    answer = isTaken ? null : answer; // it is counted when the planner asks for the query
                 }
             } catch (RuntimeException failed) { // Spark can plan the query, whatever is wrong here
                 return failed(plan, failed);
@@ -163,15 +162,23 @@ public final class QueryHook {
             if (answer != null) {
                 count(answer);
             }
-            if (runsStages) {
-                DataWritingCommand command = (DataWritingCommand) plan;
-                SparkPlan plain = new DataWritingCommandExec(command, planLater(command.query()));
-                return Catalyst.seq((SparkPlan) new WriteExec(plain));
-            }
             if (!HandoverRule.TAKEN.equals(answer)) {
-                return Catalyst.none();
+                return planned(plan, isTaken);
             }
             return Catalyst.seq((SparkPlan) new PenstockExec(plan, current));
+        }
+
+        /** Returns the plan of a command that has to run stages first; nothing for others, which Spark plans. */
+        private Seq<SparkPlan> planned(LogicalPlan plan, boolean isTaken) {
+            if (!(plan instanceof InsertIntoHadoopFsRelationCommand)) {
+                return Catalyst.none();
+            }
+            DataWritingCommand command = (DataWritingCommand) plan;
+            if (!WriteExec.isNeeded(command.query(), isTaken)) {
+                return Catalyst.none();
+            }
+            SparkPlan plain = new DataWritingCommandExec(command, planLater(command.query()));
+            return Catalyst.seq((SparkPlan) new WriteExec(plain));
         }
 
         /** Counts by the kind of what was thrown: its message may name columns, and would be counted for each query. */

@@ -9,7 +9,6 @@ import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
 import org.apache.spark.sql.execution.columnar.CachedRDDBuilder;
 import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 import org.apache.spark.sql.execution.columnar.InMemoryTableScanExec;
-import org.apache.spark.sql.execution.datasources.WriteFiles;
 import org.apache.spark.sql.execution.metric.SQLMetric;
 import org.apache.spark.sql.internal.SQLConf;
 
@@ -22,7 +21,8 @@ import scala.collection.immutable.Seq;
  * and the cached queries that are read. So AQE runs its stages. The command deletes what it overwrites before it asks
  * for rows, and a query that fails must leave the old rows.
  *
- * It is used only where there is no stage of AQE: rules of AQE expect the command itself at the top.
+ * It is used only where AQE has no stage, as rules of AQE expect the command itself at the top. Where AQE has fetched
+ * cached rows as a stage, it plans again, and without this class.
  */
 public final class WriteExec extends SparkPlan {
     private static final long serialVersionUID = 1L;
@@ -37,24 +37,33 @@ public final class WriteExec extends SparkPlan {
      * Whether a command needs it.
      *
      * @param query what the command writes
+     * @param isTaken whether Penstock runs that
      */
     static boolean isNeeded(LogicalPlan query, boolean isTaken) {
         SQLConf conf = SQLConf.get();
-        if (!conf.adaptiveExecutionEnabled() || !conf.plannedWriteEnabled()) { // then Spark asks for rows at last, too
-            return false;
-        }
-        LogicalPlan rows = query instanceof WriteFiles ? ((WriteFiles) query).child() : query;
-        boolean readsCached = false;
-        for (Object leaf : Catalyst.each(rows.collectLeaves())) {
-            readsCached = readsCached || leaf instanceof InMemoryRelation && isOfPenstock(((InMemoryRelation) leaf).cachedPlan());
-        }
-        return isTaken || readsCached && RowLayout.isNarrow(rows);
+        // Without these two, Spark's command asks for rows after it has deleted files, too.
+        return conf.adaptiveExecutionEnabled() && conf.plannedWriteEnabled() && (isTaken || readsStages(query));
     }
 
-    private static boolean isOfPenstock(SparkPlan plan) {
-        boolean found = plan instanceof PenstockExec;
+    /** Whether a query reads a cached one that has stages. */
+    static boolean readsStages(LogicalPlan query) {
+        boolean found = false;
+        for (Object leaf : Catalyst.each(query.collectLeaves())) {
+            found = found || leaf instanceof InMemoryRelation && hasStages(((InMemoryRelation) leaf).cachedPlan());
+        }
+        return found;
+    }
+
+    private static boolean hasStages(SparkPlan plan) {
+        if (plan instanceof PenstockExec) {
+            return ((PenstockExec) plan).hasStages();
+        }
+        if (plan instanceof InMemoryTableScanExec) {
+            return hasStages(((InMemoryTableScanExec) plan).relation().cachedPlan());
+        }
+        boolean found = plan instanceof AdaptiveSparkPlanExec;
         for (Object child : Catalyst.each(plan.children())) {
-            found = found || isOfPenstock((SparkPlan) child);
+            found = found || hasStages((SparkPlan) child);
         }
         return found;
     }
@@ -82,11 +91,10 @@ public final class WriteExec extends SparkPlan {
         }
     }
 
-    /** Computes the rows of a cached query that has stages, if nobody has yet. */
+    /** Computes the rows of a cached query, if nobody has yet; AQE makes a stage of each. */
     static void fill(InMemoryRelation cached) {
         CachedRDDBuilder builder = cached.cacheBuilder();
-        SparkPlan plan = cached.cachedPlan();
-        if (!builder.isCachedColumnBuffersLoaded() && (plan instanceof AdaptiveSparkPlanExec || isOfPenstock(plan))) {
+        if (!builder.isCachedColumnBuffersLoaded()) {
             builder.cachedColumnBuffers().count();
         }
     }
