@@ -23,6 +23,11 @@ final class Catalyst {
         return CollectionConverters.asJava(sequence);
     }
 
+    /** Returns the child of a plan that has one. */
+    static LogicalPlan onlyChild(LogicalPlan plan) {
+        return (LogicalPlan) each(plan.children()).get(0);
+    }
+
     /** Returns the plans right below one, those of its subqueries included. */
     static List<?> below(LogicalPlan plan) {
         List<Object> found = new ArrayList<>(each(plan.children()));

@@ -1,15 +1,10 @@
 package penstock;
 
-import java.util.Arrays;
-import java.util.HashSet;
 import java.util.Map;
-import java.util.Set;
 
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.ReturnAnswer;
-import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.adaptive.LogicalQueryStage;
@@ -36,13 +31,7 @@ public final class HandoverRule {
     private static final String THRESHOLD = PREFIX + "execution.batch.adaptive.whole-query-threshold";
 
     private static final TreeNodeTag<Object> LEFT_TO_SPARK = new TreeNodeTag<Object>("penstock.left-to-spark");
-    private static final TreeNodeTag<Object> OF_ANSWER = new TreeNodeTag<Object>("penstock.limit-of-answer");
     private static final TreeNodeTag<Object> ANSWERED = new TreeNodeTag<Object>("penstock.answered");
-    private static final TreeNodeTag<Object> BELOW_LIMIT = new TreeNodeTag<Object>("penstock.below-limit");
-
-    /** Spark carries these out while it collects rows, so they stay on top of what Penstock runs. */
-    private static final Set<String> LIMITS = new HashSet<>(Arrays.asList(
-            new String[] {"GlobalLimit", "LocalLimit", "Offset", "Tail"}));
 
     private final long threshold;
     private final boolean takesSmall;
@@ -88,10 +77,7 @@ public final class HandoverRule {
             return TAKEN;
         }
         if (plan instanceof ReturnAnswer) {
-            LogicalPlan root = ((ReturnAnswer) plan).child();
-            if (LIMITS.contains(Catalyst.name(root))) {
-                markBelowLimit(root);
-            }
+            LastLimits.mark(((ReturnAnswer) plan).child());
             return null; // the planner asks for the root next
         }
         if (RowLevelCommands.isOne(plan)) {
@@ -103,7 +89,7 @@ public final class HandoverRule {
             return "one of several inserts of a statement";
         }
         WritingCommands.mark(plan, saysOfSinks());
-        if (WritingCommands.isNoQuery(plan) || isLimitOfAnswer(plan) || WritingCommands.isSortOfWriter(plan) || makesObjects(plan)) {
+        if (WritingCommands.isNoQuery(plan) || LastLimits.isOne(plan) || WritingCommands.isSortOfWriter(plan) || makesObjects(plan)) {
             return null;
         }
         if (has(plan, LogicalQueryStage.class)) { // AQE plans a query again that Spark runs
@@ -126,18 +112,13 @@ public final class HandoverRule {
         LogicalPlan below = query;
         String answer = answer(below);
         while (answer == null && !isTagged(below, LEFT_TO_SPARK) && below.children().size() == 1) {
-            below = onlyChild(below);
+            below = Catalyst.onlyChild(below);
             answer = answer(below);
         }
         if (TAKEN.equals(answer)) {
             below.setTagValue(ANSWERED, true);
         }
         return answer;
-    }
-
-    /** Whether a plan is a limit at the end of a query, which the planner has taken apart from what is below it. */
-    private static boolean isLimitOfAnswer(LogicalPlan plan) {
-        return isTagged(plan, OF_ANSWER);
     }
 
     /**
@@ -155,28 +136,6 @@ public final class HandoverRule {
             }
         }
         return false;
-    }
-
-    /** Marks the limits at the end of a query, and what Spark makes one operator of with them, up to a sort. */
-    private static void markBelowLimit(LogicalPlan limit) {
-        LogicalPlan below = limit;
-        while (LIMITS.contains(Catalyst.name(below))) {
-            below.setTagValue(OF_ANSWER, true);
-            below = onlyChild(below);
-        }
-        below.setTagValue(BELOW_LIMIT, true);
-        if (below instanceof Project) {
-            below = onlyChild(below);
-            below.setTagValue(BELOW_LIMIT, true);
-        }
-        if (below instanceof Sort) {
-            onlyChild(below).setTagValue(BELOW_LIMIT, true);
-        }
-    }
-
-    private static LogicalPlan onlyChild(LogicalPlan plan) {
-        Object child = Catalyst.each(plan.children()).get(0);
-        return (LogicalPlan) child;
     }
 
     private static boolean isTagged(LogicalPlan plan, TreeNodeTag<Object> tag) {
@@ -206,7 +165,7 @@ public final class HandoverRule {
             return "its rows depend on the partitions in which Spark reads them";
         }
         boolean isNarrow = RowLayout.isNarrow(plan);
-        if (isNarrow && isTagged(plan, BELOW_LIMIT)) {
+        if (isNarrow && LastLimits.areAbove(plan)) {
             return "a limit of rows that need no shuffle";
         }
         if (isNarrow && RowLayout.isCached(plan)) {
