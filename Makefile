@@ -9,6 +9,7 @@ SCALE ?= 10
 ROUNDS ?= 3
 TESTS ?= tests
 BASE ?= HEAD
+QUICK := not slow and not thorough
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check smoke test-full .tests lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-streams bench-web bench-decide bench-served bench-connect bench-throughput bench-simulate clean
@@ -29,7 +30,7 @@ test: $(STAMP)  ## Run all tests but the slow ones (TESTS=tests/state runs a par
 
 check: $(STAMP)  ## Lint, and run the quick tests of what differs from a commit (BASE=HEAD).
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory .tests SELECTED="not slow and not thorough" TESTS="$$($(BIN)/python tools/affected_tests.py --base $(BASE) | tr '\n' ' ')"
+	@$(MAKE) --no-print-directory .tests SELECTED="$(QUICK)" TESTS="$$($(BIN)/python tools/affected_tests.py --base $(BASE) | tr '\n' ' ')"
 
 .tests:
 	@tools/services.sh

@@ -1,9 +1,8 @@
 """Which tests `make check` runs of those that a change affects: the quick set.
 
-A test is in the quick set unless it is marked ``thorough`` (`make test` runs it, too) or ``slow`` (only `make test-full`
-runs it). Of the cases of one parametrised test that needs the Spark session, all but `SAMPLE` are
+A test is in it unless it is marked ``thorough`` (`make test` runs it, too) or ``slow`` (only `make test-full` runs it). Of the cases of one parametrised test that needs the Spark session, all but `SAMPLE` are
 marked ``thorough`` here; ``@pytest.mark.sample(n)`` gives another number, also to tests without that session. A hash of
-a case's name chooses: a new case leaves the others in or out as they were.
+a case's name chooses: a new case leaves the others in or out as they were. Tests that run ``alone`` are ``thorough``.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-SAMPLE = 2
+SAMPLE = 1
 """Cases of a test with the Spark session in the quick set; each takes about a second."""
 
 
@@ -25,7 +24,9 @@ def mark_thorough(items: Iterable[pytest.Item]) -> None:
     """Mark the cases that are not in the sample of their test."""
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if _sample(item) is not None and item.get_closest_marker("slow") is None:
+        if item.get_closest_marker("alone") is not None:
+            item.add_marker("thorough")  # nothing runs beside it, which costs more than it takes itself
+        elif _sample(item) is not None and item.get_closest_marker("slow") is None:
             tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
         for item in sorted(cases, key=_draw)[_sample(cases[0]) :]:

@@ -248,6 +248,7 @@ def test_a_place_that_may_only_be_read(env: Environment, spark: SparkSession, sm
     assert counter.value == 0
 
 
+@pytest.mark.thorough
 def test_a_full_disk_of_shuffled_rows_names_its_setting(small: Path) -> None:
     """In a process of its own: the folders of a session are those it began with."""
     job = Path(__file__).parent / "jobs" / "full_local_dir.py"

@@ -206,6 +206,7 @@ KILLED = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "again", "rows"), KILLED)
 def test_rows_come_once_when_an_executor_is_killed_in_the_middle(
     survived: Any, name: str, again: int, rows: list[int | None]

@@ -98,6 +98,7 @@ KINDS = [collects, writes, rebalances, joins, fails, writes]
 KINDS_TASKS = range(2, 2 + len(KINDS))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("environments", [1, 2])
 def test_right_rows_and_right_decisions(spark: SparkSession, facts: Any, tmp_path: Path, environments: int) -> None:
     envs = [Environment(spark, config=OFF, progress=False) for _ in range(environments)]

@@ -160,6 +160,7 @@ def test_a_connect_session_is_refused() -> None:
     assert "spark.api.mode=classic" in str(caught.value)
 
 
+@pytest.mark.thorough
 def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     """The interrupt reaches a job in a process of its own, as from a keyboard."""
     job = tmp_path / "job.py"

@@ -120,6 +120,7 @@ def test_statements(text: str, expected: str) -> None:
     assert "hunter2" not in mask_sql(text)
 
 
+@pytest.mark.thorough
 def test_a_long_word_takes_no_longer_than_many_short_ones() -> None:
     begun = time.process_time()
     words = (

@@ -39,6 +39,7 @@ assert not hasattr(penstock, "nothing_of_that_name")
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_names(name: Any) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAMS[name]], capture_output=True, text=True, check=False)

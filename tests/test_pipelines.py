@@ -192,6 +192,7 @@ def check(
         assert_as_plain_spark(env, df)
 
 
+@pytest.mark.thorough
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(start=st.integers(0, 2), steps=pipelines, mode=st.sampled_from(MODES))
 def test_random_pipelines(

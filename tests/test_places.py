@@ -197,6 +197,7 @@ TWICE = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TWICE)
 def test_a_relation_read_twice(make_env: Callable[..., Environment], spark: SparkSession, t: Any, name: str) -> None:
     dice = F.udf(lambda _: str(uuid.uuid4()), "string").asNondeterministic()

@@ -70,6 +70,7 @@ def test_no_core_is_idle(env: Environment, spark: SparkSession, numbers: str, st
     assert 2 in tasks, tasks
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("operator", ["aggregate", "window"])
 def test_functions_of_all_rows_of_a_key_are_seen(
     env: Environment, spark: SparkSession, numbers: str, operator: str

@@ -44,6 +44,7 @@ def cases(test: str, count: int, *fixtures: str, **markers: Any) -> list[Item]:
         (cases("of Spark, all slow", 50, "spark", slow=True), 50),
         (cases("processes", 50, sample=pytest.mark.sample(3).mark), 3),
         (cases("of Spark, more", 50, "spark", sample=pytest.mark.sample(20).mark), 20),
+        (cases("of time", 3, alone=True), 0),
         (cases("one", 9, "spark") + cases("another", 9, "spark"), 2 * SAMPLE),
     ],
     ids=lambda value: value[0].nodeid if isinstance(value, list) else "",

@@ -136,6 +136,7 @@ def on_inputs(spark: SparkSession, tmp_path: Path) -> Iterator[Any]:
     yield "cached groups", made.groupBy("a", "b").agg(F.max("c").alias("c")).cache()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3)))[::3])
 def test_results_of_what_spark_keeps(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path, order: Any

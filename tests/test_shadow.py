@@ -99,6 +99,7 @@ def grouped(spark: SparkSession) -> Any:
     )
 
 
+@pytest.mark.thorough
 def test_every_way_to_get_rows(shadow: Any, spark: SparkSession, tmp_path: Path) -> None:
     df = grouped(spark)
     assert_same_rows(shadow.collect(df), df.collect())
@@ -117,6 +118,7 @@ def test_every_way_to_get_rows(shadow: Any, spark: SparkSession, tmp_path: Path)
     assert only(shadow).verdict is Verdict.EQUAL
 
 
+@pytest.mark.thorough
 def test_several_sinks_with_stages(shadow: Any, spark: SparkSession, tmp_path: Path) -> None:
     df = grouped(spark)
     paths = [str(tmp_path / name) for name in "ab"]
@@ -138,6 +140,7 @@ def test_rows_of_all_types_are_equal(shadow: Any, spark: SparkSession) -> None:
     assert (only(shadow).verdict, only(shadow).rows) == (Verdict.EQUAL, 3)
 
 
+@pytest.mark.thorough
 def test_a_change_in_every_type_is_found(quiet: Any, spark: SparkSession, broken: Any) -> None:
     other = {name: F.expr(pair[1]) for name, pair in TYPES.items() if name in CHANGED and name != "double"}
     broken(lambda df: df.withColumns(other))
@@ -199,6 +202,7 @@ def test_what_is_no_difference(shadow: Any, spark: SparkSession, broken: Any, ho
     assert ("doubles to 1e-9" in only(shadow).reason) is (how == "last digits")
 
 
+@pytest.mark.thorough
 def test_a_difference_is_kept_where_it_does_not_raise_and_the_rows_stay(
     quiet: Any, shadow: Any, spark: SparkSession, broken: Any, tmp_path: Path
 ) -> None:
@@ -225,6 +229,7 @@ UNSTEADY = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", UNSTEADY)
 def test_what_is_not_determined_is_no_difference(shadow: Any, spark: SparkSession, broken: Any, what: str) -> None:
     df = UNSTEADY[what](spark)
@@ -237,6 +242,7 @@ def test_what_is_not_determined_is_no_difference(shadow: Any, spark: SparkSessio
     assert reasons.get(what, "does not determine its rows") in only(shadow).reason
 
 
+@pytest.mark.thorough
 def test_a_sorted_limit_is_determined(quiet: Any, spark: SparkSession, broken: Any) -> None:
     broken(lambda df: df.withColumn("id", F.expr("id + 1")))
     quiet.collect(spark.range(0, 900, 1, 5).orderBy("id").limit(3))
@@ -286,6 +292,7 @@ def raises_once_there(path: Any) -> Any:
     return check
 
 
+@pytest.mark.thorough
 def test_only_plain_spark_raises(shadow: Any, spark: SparkSession, tmp_path: Path) -> None:
     df = spark.range(9).mapInPandas(raises_once_there(tmp_path / "now"), "id long")
     shadow.write(df, Nowhere(then=(tmp_path / "now").touch))
@@ -293,6 +300,7 @@ def test_only_plain_spark_raises(shadow: Any, spark: SparkSession, tmp_path: Pat
         shadow.execute()
 
 
+@pytest.mark.thorough
 def test_a_sink_that_fails_is_no_difference(shadow: Any, spark: SparkSession) -> None:
     def refuse() -> Never:
         raise SinkError("the disk is full")
@@ -304,6 +312,7 @@ def test_a_sink_that_fails_is_no_difference(shadow: Any, spark: SparkSession) ->
         assert (only(shadow).verdict, only(shadow).rows) == (Verdict.EQUAL, 7)
 
 
+@pytest.mark.thorough
 def test_another_outputs_error(shadow: Any, spark: SparkSession) -> None:
     shadow.write(grouped(spark), Nowhere())
     shadow.write(spark.range(9).selectExpr("1 / (id - 5)"), Nowhere())
@@ -321,6 +330,7 @@ def test_what_cannot_be_hashed_is_said(shadow: Any, spark: SparkSession) -> None
     assert "told apart" in only(shadow).reason
 
 
+@pytest.mark.thorough
 def test_a_sink_that_takes_nothing(shadow: Any, spark: SparkSession, tmp_path: Path) -> None:
     grouped(spark).write.parquet(str(tmp_path / "out"))
     shadow.write(grouped(spark), FileSink(str(tmp_path / "out"), mode="ignore"))
@@ -348,6 +358,7 @@ def test_a_query_handed_to_spark_whole_is_said(spark: SparkSession) -> None:
     assert "Spark runs this query itself" in only(env).reason
 
 
+@pytest.mark.thorough
 def test_asynchronously(shadow: Any, spark: SparkSession, broken: Any) -> None:
     broken(lambda df: df.where("k <> 3"))
     shadow.write(grouped(spark), Nowhere())

@@ -136,6 +136,7 @@ def test_sums_are_made_before_rows_are_multiplied(
     assert chosen(job, "early aggregation") == ["before rows are copied for each grouping set"] * early
 
 
+@pytest.mark.thorough
 def test_the_same_star_shuffled(spark: SparkSession, make_env: Callable[..., Environment], tables: Any) -> None:
     job = check(make_env(**SMALL | {VOLUME: "1 mb", THRESHOLD: "-1", f"{FILTERING}.enabled": False}), star(tables))
     assert sum(stage.shuffle_written for stage in stages(spark, job, "facts")) > ROWS / 2
@@ -272,6 +273,7 @@ def test_row_groups_are_left_out_where_the_data_is_sorted(
     assert 0 < read < 200_000
 
 
+@pytest.mark.thorough
 def test_an_empty_build_side_reads_nothing_of_the_other(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any
 ) -> None:
@@ -284,6 +286,7 @@ def test_an_empty_build_side_reads_nothing_of_the_other(
     check(make_env(**SMALL), tables["facts"].join(none, F.col("d0") == F.col("k0"), "left_anti").groupBy("day").count())
 
 
+@pytest.mark.thorough
 def test_a_side_far_larger_than_it_looked(make_env: Callable[..., Environment], tables: Any) -> None:
     """Spark guesses a hundredth; it turns out that nothing is filtered at all."""
     same = tables["facts"].where("length(concat(id, 'x')) > 0").selectExpr("id as i", "v as w")
@@ -295,6 +298,7 @@ def test_a_side_far_larger_than_it_looked(make_env: Callable[..., Environment], 
     ]
 
 
+@pytest.mark.thorough
 def test_a_table_that_does_not_fit_is_shuffled_after_all(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any
 ) -> None:
@@ -309,6 +313,7 @@ def test_a_table_that_does_not_fit_is_shuffled_after_all(
     assert any("is shuffled" in (text or "") for text in instead), instead
 
 
+@pytest.mark.thorough
 def test_a_failed_broadcast_beside_a_side_that_is_written(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any
 ) -> None:
@@ -386,6 +391,7 @@ def test_a_hot_key_is_spread_over_tasks(
         assert most[0] < 0.2 * ROWS
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_both_sides_hot(make_env: Callable[..., Environment], tables: Any, how: str) -> None:
     other = tables["hot"].where("v < 800").selectExpr("k as j", "v as w")
@@ -400,6 +406,7 @@ def test_both_sides_hot(make_env: Callable[..., Environment], tables: Any, how: 
     assert any("split" in word for word in chosen(job, "skew"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("smaller", ["left", "right"])
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
 def test_the_smaller_side_of_an_outer_join_is_hashed(
@@ -413,6 +420,7 @@ def test_the_smaller_side_of_an_outer_join_is_hashed(
     assert chosen(job, "join algorithm") == [f"shuffled hash join, build side {smaller}"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("asked", "threshold"), [(1, "0"), (3, "0"), (5, "64 mb"), (40, "0")])
 def test_a_parallelism_that_was_given_is_kept_where_skew_is_split(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any, asked: int, threshold: str

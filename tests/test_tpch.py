@@ -51,6 +51,7 @@ def test_nothing_is_exchanged_twice(spark: SparkSession, env: Environment, table
     assert_same_rows(found, spark.sql(text).collect())
 
 
+@pytest.mark.thorough
 def test_every_vertex_ran_as_decided(spark: SparkSession, env: Environment, tables: Any) -> None:
     for number in ("3", "5", "18", "21"):
         env.collect(spark.sql(tables[number]))

@@ -75,6 +75,7 @@ def settled(env: Environment, df: DataFrame, kind: Any) -> Any:
     return found
 
 
+@pytest.mark.thorough
 def test_a_broadcast_that_fell_back(
     monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
 ) -> None:
@@ -97,6 +98,7 @@ def test_keys_that_could_not_be_fetched(
     assert one["outcome"]["because"] == "the keys could not be fetched: the executor is gone"
 
 
+@pytest.mark.thorough
 def test_statistics_that_could_not_be_read(
     monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
 ) -> None:
@@ -106,6 +108,7 @@ def test_statistics_that_could_not_be_read(
     assert "a footer is broken" in one["outcome"]["because"]
 
 
+@pytest.mark.thorough
 def test_a_split_that_spark_did_not_plan_so(
     monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
 ) -> None:
@@ -146,6 +149,7 @@ HOT = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
 @pytest.mark.parametrize("name", HOT)
 def test_a_hot_key_that_cannot_be_spread_is_told(
@@ -178,6 +182,7 @@ class Noting(StreamGraphOptimizationStrategy):
         return False
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
 def test_a_strategys_decision_shows_with_its_vertex_and_gets_its_outcome(
     spark: SparkSession, tables: Any, threshold: str

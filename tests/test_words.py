@@ -42,6 +42,7 @@ def query(spark: SparkSession, data: Path) -> Iterator[Callable[[str], DataFrame
             spark.catalog.dropTempView(file.stem)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [f"{family} {number}" for family, numbers in QUERIES.items() for number in numbers])
 def test_nobody_needs_the_glossary(query: Any, env: Environment, name: str) -> None:
     env.collect(query(name))
@@ -55,6 +56,7 @@ def test_nobody_needs_the_glossary(query: Any, env: Environment, name: str) -> N
     assert all(one.tables for one in told(record) if one.kind in {"broadcast", "dynamic filter", "source parallelism"})
 
 
+@pytest.mark.thorough
 def test_figures_are_those_of_the_data(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     spark.range(300_000).selectExpr("id", "id % 1000 as k", "repeat('x', 20) as wide").repartition(3).write.parquet(
         str(tmp_path / "facts")
@@ -89,6 +91,7 @@ def test_a_job_and_its_decisions_print_as_text(query: Any, env: Environment) -> 
         assert "<script" not in shown
 
 
+@pytest.mark.thorough
 def test_a_plan_with_what_came_of_it(query: Any, env: Environment) -> None:
     before = env.last_job
     analysis = env.explain(query("tpch 5"), analyze=True)

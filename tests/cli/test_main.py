@@ -175,6 +175,7 @@ def test_errors_are_words(here: Any, orders: Any, arguments: Any, message: str) 
     assert "\tat " not in done.stderr
 
 
+@pytest.mark.thorough
 def test_an_error_of_a_program_of_its_own_is_words() -> None:
     """Spark's own log is quiet, too."""
     done = penstock("sql", "select * from nothing")
@@ -198,6 +199,7 @@ def test_options() -> None:
     assert max(map(len, text.splitlines())) <= 110
 
 
+@pytest.mark.thorough
 def test_the_demo() -> None:
     done = penstock("demo", "--output-format", "json")
     assert done.returncode == 0, done.stderr[-3000:]

@@ -97,6 +97,7 @@ def run(home: Path, command: Sequence[str], words: str) -> subprocess.CompletedP
 SERVED = [sys.executable, "-c", "import sys; from penstock.cli.python import main; main()"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("words", CALLS)
 def test_as_plain_python(home: Path, words: str) -> None:
     plain, served = (run(home, command, words) for command in ([sys.executable], SERVED))
@@ -111,6 +112,7 @@ def test_as_plain_python(home: Path, words: str) -> None:
     assert on
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("words", ENDS)
 def test_ends_as_plain_python(home: Path, words: str) -> None:
     plain, served = (run(home, command, words) for command in ([sys.executable], SERVED))

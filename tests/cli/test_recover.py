@@ -42,6 +42,7 @@ def rows(said: Any) -> Any:
     return [row for result in said.get("results", []) for row in result["rows"]]
 
 
+@pytest.mark.thorough
 def test_it_tells_first_and_does_then(spark: SparkSession, template: Any, tmp_path: Path) -> None:
     targets = [
         Files(template, tmp_path / name, *FILES["append by partition"][:2], exists=True, token=None) for name in "ab"

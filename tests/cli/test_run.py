@@ -44,6 +44,7 @@ ARGUMENTS = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("module", [("run",), ("verify",), ()], ids=["run", "verify", "no command"])
 @pytest.mark.parametrize("words", ARGUMENTS)
 def test_what_follows_the_file_belongs_to_the_program(tmp_path: Path, words: str, module: tuple[str, ...]) -> None:
@@ -76,6 +77,7 @@ def test_its_own_exit_code_and_no_noise(tmp_path: Path) -> None:
     assert "Queries" in done.stdout
 
 
+@pytest.mark.thorough
 def test_its_own_error(tmp_path: Path) -> None:
     file = written(tmp_path, "def load():\n    spark.sql('select * from nowhere')\nload()")
     done = penstock("run", "--quiet", file, **ALL)
@@ -88,6 +90,7 @@ def test_its_own_error(tmp_path: Path) -> None:
     assert "TABLE_OR_VIEW_NOT_FOUND" in done.stderr
 
 
+@pytest.mark.thorough
 def test_verbose_shows_what_is_logged(tmp_path: Path) -> None:
     done = penstock("run", "--verbose", written(tmp_path), **ALL)
     assert done.returncode == 0
@@ -95,6 +98,7 @@ def test_verbose_shows_what_is_logged(tmp_path: Path) -> None:
     assert "penstock" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_setting_that_keeps_spark_from_starting(tmp_path: Path) -> None:
     done = penstock("run", "--conf", "spark.driver.memory=much", written(tmp_path))
     assert done.returncode == 1
@@ -103,6 +107,7 @@ def test_a_setting_that_keeps_spark_from_starting(tmp_path: Path) -> None:
     assert done.stderr.count("Spark could not be started") == 1
 
 
+@pytest.mark.thorough
 def test_the_page_stays_open(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock", "run", "--keep-open", written(tmp_path, "sys.exit(3)")]
     environ = os.environ | ALL | {"SPARK_LOCAL_IP": "127.0.0.1", "PENSTOCK_REST_PORT": "0"}

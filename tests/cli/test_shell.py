@@ -199,6 +199,7 @@ def orders(tmp_path: Path) -> str:
 QUIET = {"SPARK_LOCAL_IP": "127.0.0.1", "PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE_QUERY_THRESHOLD": "0"}
 
 
+@pytest.mark.thorough
 def test_on_a_terminal(orders: Any, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock", "shell", "--table", f"orders={orders}"]
     with Terminal(command, 100, str(tmp_path), XDG_STATE_HOME=str(tmp_path), **QUIET) as shell:
@@ -241,6 +242,7 @@ def test_on_a_terminal(orders: Any, tmp_path: Path) -> None:
     assert (os.stat(tmp_path / "penstock" / "history").st_mode & 0o777) == 0o600
 
 
+@pytest.mark.thorough
 def test_ctrl_c_at_any_moment(orders: Any, tmp_path: Path) -> None:
     """While a statement is read, planned, started or run: it says so, and the session goes on."""
     command = [sys.executable, "-m", "penstock", "shell", "--table", f"orders={orders}"]
@@ -262,6 +264,7 @@ def test_ctrl_c_at_any_moment(orders: Any, tmp_path: Path) -> None:
         assert shell.text.count("stopped") > 10  # the first ones may come while the line is still read
 
 
+@pytest.mark.thorough
 def test_statements_from_standard_input(orders: Any, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock", "shell", "--table", f"o={orders}"]
     text = "select count(*) as rows_of_o from o;\nselect nothing from o;\nselect 'never'"

@@ -29,6 +29,7 @@ def said(*arguments: Any) -> Any:
     return done.exit_code, done.output
 
 
+@pytest.mark.thorough
 def test_inspect(checkpoint: Any) -> None:
     code, output = said("inspect", checkpoint)
     assert code == 0
@@ -71,6 +72,7 @@ def test_errors_are_words(checkpoint: Any, tmp_path: Path) -> None:
     assert "Traceback" not in output
 
 
+@pytest.mark.thorough
 def test_a_file_system_that_refuses_is_told_in_words(checkpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: Any) -> None:
         raise OSError(18, "Invalid cross-device link")

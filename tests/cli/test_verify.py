@@ -84,6 +84,7 @@ def test_equal(here: Any) -> None:
     assert "rows: 7" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_difference_as_json(tmp_path: Path) -> None:
     done = run(tmp_path, JOB.format(broken=BROKEN), "--output-format", "json")
     assert done.returncode == 1, done.stderr
@@ -96,6 +97,7 @@ def test_a_difference_as_json(tmp_path: Path) -> None:
         assert [row[0] for row in output["more-on-spark"]] == ["3"]
 
 
+@pytest.mark.thorough
 def test_a_difference_in_words(here: Any) -> None:
     done = here(JOB.format(broken=BROKEN))
     assert done.exit_code == 1

@@ -156,6 +156,7 @@ def reported(done: Any) -> list[dict[str, Any]]:
     return [output | {"job": job["job"]} for job in jobs for output in job["outputs"]]
 
 
+@pytest.mark.thorough
 def test_every_query_of_an_unchanged_program_is_compared(verify: Callable[..., Any]) -> None:
     done = verify(PROGRAM, "--output-format", "json")
     assert done.exit_code == 0, done.stderr
@@ -167,6 +168,7 @@ def test_every_query_of_an_unchanged_program_is_compared(verify: Callable[..., A
     assert json.loads(done.stdout)["verify"]["computed-by-spark"]["needs no shuffle"] >= 3
 
 
+@pytest.mark.thorough
 def test_an_engine_that_loses_a_row_is_named_with_the_query(verify: Callable[..., Any]) -> None:
     done = verify(BROKEN_ENGINE + PROGRAM)
     assert done.exit_code == 1

@@ -51,6 +51,7 @@ def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
     return spark, make
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("undone", [False, True], ids=["committed", "undone"])
 @pytest.mark.parametrize("case", CASES)
 def test_steps_may_be_done_again(made: Any, case: Any, undone: bool) -> None:

@@ -190,6 +190,7 @@ def catalog(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Catalog
     CATALOGS.remove(made)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("other", ["nothing", "files", "database"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_driver_dies_or_a_step_fails(
@@ -268,6 +269,7 @@ class Refused(TableFiles):
         return job
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("how", ["kill", "error"])
 @pytest.mark.parametrize("store", [False, True])
 @pytest.mark.parametrize("moment", ["prepare", "moved", "create_table"])

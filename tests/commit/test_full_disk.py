@@ -57,6 +57,7 @@ def fill(folder: Path, left: int) -> Any:
     return filler
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", ["append", "append by partition", "overwrite", "dynamic", "create"])
 def test_a_commit_on_a_disk_that_is_full(
     monkeypatch: pytest.MonkeyPatch, small: Any, tmp_path_factory: pytest.TempPathFactory, case: str
@@ -92,6 +93,7 @@ def test_a_commit_on_a_disk_that_is_full(
     assert {"old", "new"} == set(ended)  # both sides of the edge were seen
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_pair_of_sinks_on_a_disk_that_is_full(
     monkeypatch: pytest.MonkeyPatch, small: Any, tmp_path_factory: pytest.TempPathFactory, pair: Any
@@ -148,6 +150,7 @@ def test_a_pair_of_sinks_on_a_disk_that_is_full(
     assert went == {False, True}  # both sides of the edge were seen
 
 
+@pytest.mark.thorough
 def test_a_job_on_a_disk_that_is_full(env: Environment, spark: SparkSession, small: Any) -> None:
     path = str(small / "out")
     spark.range(100).write.parquet(path)

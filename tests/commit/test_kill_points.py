@@ -199,6 +199,7 @@ def slow_without(token: Any, case: Any) -> Any:
     return pytest.param(case, token, id=f"{case}{', token' if token else ''}", marks=pytest.mark.slow if slow else ())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("case", "token"),
     [slow_without(token, case) for case in NO_JVM for token in (None, "t") if token or "kafka" not in case],
@@ -212,6 +213,7 @@ def test_one_sink_without_a_jvm(
     tried(spark, lambda: [maker(None, case, token, next(databases))], counts, case, few)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("case", "token"), [slow_without(token, case) for case in FILES for token in (None, "t")])
 def test_one_sink_on_an_object_store(
     monkeypatch: pytest.MonkeyPatch, maker: Any, counts: Any, tmp_path: Path, case: Any, token: Any
@@ -222,6 +224,7 @@ def test_one_sink_on_an_object_store(
     tried(spark, lambda: [maker(None, f"files {case}", token)], counts, f"object store, files {case}", 3)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("case", "token"), [slow_without(token, case) for case in FILES if "create" not in case for token in (None, "t")]
 )
@@ -235,6 +238,7 @@ def test_one_sink_on_a_volume(
     tried(spark, lambda: [maker(None, f"files {case}", token)], counts, f"volume, files {case}", 3)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("pair", "token"), PAIRS)
 def test_pairs_without_a_jvm(
     monkeypatch: pytest.MonkeyPatch, maker: Any, counts: Any, tmp_path: Path, pair: Any, token: Any

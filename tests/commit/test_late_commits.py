@@ -83,6 +83,7 @@ def journal_of(target: Any) -> str:
     return str(found)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("kind", "mode"), TABLES, ids=NAMES)
 @pytest.mark.parametrize("lands", ["before the recovery", "after it"])
 def test_nothing_is_removed_that_a_late_commit_names(

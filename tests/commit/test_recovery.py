@@ -137,6 +137,7 @@ def test_another_machine_is_dead_once_it_no_longer_renews_its_journal(
     assert look(Access(None), journal).direction is Direction.BACK
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("step", ["exchange", "move_to"])
 def test_many_recover_at_once(local: Any, template: Any, tmp_path: Path, step: str) -> None:
     for number in range(5):
@@ -159,6 +160,7 @@ def test_the_claim_of_a_dead_process_is_taken_over(local: Any, template: Any, tm
     assert not os.path.exists(claim)
 
 
+@pytest.mark.thorough
 def test_parts_of_a_topic_that_cannot_follow_wait_in_the_journal(
     local: Any, broker: KafkaBroker, template: Any, tmp_path: Path
 ) -> None:
@@ -376,6 +378,7 @@ def test_a_lease_is_renewed_until_it_ends(local: Any, tmp_path: Path, monkeypatc
     assert os.listdir(tmp_path) == ["journal"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("other", [None, "delta", "local"])
 @pytest.mark.parametrize("case", ["append by partition", "dynamic", "overwrite"])
 def test_a_recovery_that_dies_is_done_again(
@@ -413,6 +416,7 @@ def test_a_recovery_that_dies_is_done_again(
     assert not ended.killed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", ["append by partition", "overwrite"])
 def test_a_recovery_that_the_user_interrupts_is_done_again_by_the_same_process(
     local: Any, template: Any, tmp_path: Path, case: str
@@ -686,6 +690,7 @@ def test_a_recovery_that_fails_tells_what_to_do(
     assert f"remove file:{journal}" in error.value.__notes__[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", ["overwrite", "dynamic"])
 def test_folders_that_changed_places_elsewhere(local: Any, template: Any, tmp_path: Path, case: str) -> None:
     """The machine that recovers cannot exchange folders; it is killed at each of its steps, then the rest follows."""

@@ -110,6 +110,7 @@ def ends(commit: Any) -> Any:
     return None
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("first", ["overwrite", "dynamic", "append by partition"])
 @pytest.mark.parametrize("second", ["overwrite", "dynamic", "append by partition", "append"])
 @pytest.mark.parametrize("goes", [BACK, FORWARD])
@@ -466,6 +467,7 @@ def test_a_job_looks_again_at_what_others_have_committed(
     assert (one.path / "_SUCCESS").exists() or not marks
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["folders", "objects"])
 @pytest.mark.parametrize("case", ["overwrite", "create", "dynamic"])
 def test_another_waits_for_a_job_that_has_looked(

@@ -88,6 +88,7 @@ TABLES = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("kind", "mode", "before", "token", "rows"), TABLES)
 def test_two_commits_to_one_table(
     monkeypatch: pytest.MonkeyPatch,
@@ -249,6 +250,7 @@ class Staged:
         pass
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("before", [0, 12])
 @pytest.mark.parametrize("isolation", ["", "READ COMMITTED", "REPEATABLE READ"])
 def test_two_overwrites_of_one_table_of_a_database(

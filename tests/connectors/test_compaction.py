@@ -84,6 +84,7 @@ def test_small_files_become_few(
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
 
 
+@pytest.mark.thorough
 def test_append_merges_its_own_files_only(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -125,6 +126,7 @@ def test_a_failed_merge_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_values_that_parquet_keeps(make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path) -> None:
     env = make_env()
     rows = [(1, decimal.Decimal("1.10"), dt.date(1582, 10, 3), float("nan"), b"\x00\xff", "")]

@@ -119,6 +119,7 @@ def test_keys_of_a_finished_side_leave_files_out(
     assert max(stage.input_records for stage in read) <= ROWS // 10
 
 
+@pytest.mark.thorough
 def test_partition_values_come_back_as_they_were(env: Environment, spark: SparkSession, parted: Any) -> None:
     df = env.read(DeltaSource(parted)).groupBy("kind").agg(F.count("*"), F.sum("id"))
     found = {row.kind: row[1] for row in env.collect(df)}
@@ -138,6 +139,7 @@ def test_a_version_stays_as_it_was(env: Environment, tmp_path: Path) -> None:
     assert env.count(env.read(DeltaSource(path, version=0))) == 10
 
 
+@pytest.mark.thorough
 def test_written_rows_appear_in_one_commit(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path, expected: Any
 ) -> None:

@@ -93,11 +93,13 @@ def test_deleted_rows_are_left_out(make_env: Callable[..., Environment], table: 
     )
 
 
+@pytest.mark.thorough
 def test_older_versions_have_what_was_deleted_later(env: Environment, table: DeltaLog) -> None:
     counts = [env.count(env.read(DeltaSource(str(table.folder), version=version))) for version in range(1, 6)]
     assert counts == [200, 199, 195, 170, 169]
 
 
+@pytest.mark.thorough
 def test_a_file_longer_than_a_batch(env: Environment, tmp_path: Path) -> None:
     """The places of rows count on from one batch to the next; rows after the last bit of the bitmap are there."""
     log = DeltaLog(tmp_path / "t", FIELDS[:2], [], {"delta.enableDeletionVectors": "true"}, ["deletionVectors"])

@@ -97,6 +97,7 @@ def test_rows_are_replaced_and_added_in_one_commit(env: Environment, spark: Spar
     assert table.metadata().partition_columns in ([], ["kind"])
 
 
+@pytest.mark.thorough
 def test_rows_that_only_come_change_no_file(env: Environment, spark: SparkSession, path: str) -> None:
     before = set(deltalake.DeltaTable(path).file_uris())
     new = rows(range(1000, 1010), "new")
@@ -105,6 +106,7 @@ def test_rows_that_only_come_change_no_file(env: Environment, spark: SparkSessio
     assert before < set(deltalake.DeltaTable(path).file_uris())
 
 
+@pytest.mark.thorough
 def test_several_columns_missing_ones_and_moved_rows(env: Environment, spark: SparkSession, path: str) -> None:
     new = spark.createDataFrame([(5, "k 2"), (5, "k 0"), (6, "k 0")], "ID int, kind string")
     upserted(env, new, path, key=["Id", "kind"])
@@ -114,6 +116,7 @@ def test_several_columns_missing_ones_and_moved_rows(env: Environment, spark: Sp
     check(env, spark, path, [*wanted, (5, "k 2", None), (5, "k 0", None), (6, "k 1", "moved")])
 
 
+@pytest.mark.thorough
 def test_a_new_table_and_no_rows(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     where = str(tmp_path / "made")
     first = rows(range(20), "a")
@@ -164,6 +167,7 @@ def test_tables_that_record_changes_are_refused(env: Environment, spark: SparkSe
         upserted(env, df, path)
 
 
+@pytest.mark.thorough
 def test_a_token_is_written_once(env: Environment, spark: SparkSession, path: str) -> None:
     for text in ("new", "again"):
         upserted(env, spark.createDataFrame(rows([1], text), COLUMNS), path, token="monday")
@@ -194,6 +198,7 @@ OTHERS: dict[str, tuple[list[Row], str, bool]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("other", OTHERS)
 def test_what_others_commit_meanwhile_is_kept(
     env: Environment,
@@ -225,6 +230,7 @@ def test_what_others_commit_meanwhile_is_kept(
     assert not [one for one in deltalake.DeltaTable(path).to_pyarrow_table()["id"].to_pylist() if one is None]
 
 
+@pytest.mark.thorough
 def test_a_later_process_works_out_what_a_journal_tells(env: Environment, spark: SparkSession, path: str) -> None:
     """All it needs is in the record, as a journal keeps it, and in the folder of new rows."""
     new = rows([150, 1000], "new")
@@ -304,6 +310,7 @@ def test_keys_of_every_type(env: Environment, spark: SparkSession, tmp_path: Pat
     assert found == {(n, "new" if n in {1, 3} else "old") for n in range(count)}
 
 
+@pytest.mark.thorough
 def test_times_are_the_same_moment_in_every_zone(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
 ) -> None:

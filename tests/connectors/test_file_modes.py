@@ -216,6 +216,7 @@ def test_the_same_as_plain_spark(env: Environment, spark: SparkSession, tmp_path
     compared(env, spark, tmp_path, WRITES[case])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "case",
     [
@@ -358,6 +359,7 @@ def cached_reader(spark: SparkSession, path: Any, how: Any) -> Any:
     return df
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 @pytest.mark.parametrize("how", ["a frame", "a filter", "a table", "a folder above", "an aggregate"])
 def test_cached_readers_see_what_was_written(

@@ -39,6 +39,7 @@ def skewed(spark: SparkSession) -> Any:
     return spark.range(0, ROWS, 1, 60).select("id", F.expr("uuid()").alias("text"), kind)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "ending"), [("parquet", ".parquet"), ("json", ".json"), ("orc", ".orc")])
 def test_a_skewed_partition_goes_to_several_even_files(
     make_env: Callable[..., Environment], spark: SparkSession, skewed: Any, tmp_path: Path, kind: str, ending: str
@@ -59,6 +60,7 @@ def test_a_skewed_partition_goes_to_several_even_files(
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("extra", [(), ("text",), ("nested",)], ids=["numbers", "texts", "nested values"])
 def test_one_task_that_writes_a_huge_partition_can_be_cut_too(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path, extra: Any
@@ -88,6 +90,7 @@ def test_one_task_that_writes_a_huge_partition_can_be_cut_too(
     assert_same_rows(spark.read.parquet(str(tmp_path / "out")).select(rows.columns).collect(), rows.collect())
 
 
+@pytest.mark.thorough
 def test_without_partitions_too(make_env: Callable[..., Environment], skewed: Any, tmp_path: Path) -> None:
     env = make_env()
     env.write(skewed.drop("kind"), FileSink(str(tmp_path / "out"), target_file_size="512 kb"))

@@ -161,6 +161,7 @@ def test_what_one_result_reads_of_a_corrupt_file_is_not_lost_in_another(
 FIXED = {"execution.batch.adaptive.auto__parallelism.enabled": False, "parallelism.default": 2}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "setting", "reason"),
     [
@@ -269,6 +270,7 @@ def test_a_sorted_result_stays_sorted(env: Environment, spark: SparkSession, fol
     assert keys == sorted(keys)
 
 
+@pytest.mark.thorough
 def test_modes(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "out")
 

@@ -48,6 +48,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return json.loads(line.removeprefix("SAID "))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", EXPECTED)
 def test_scans(said: Any, name: str) -> None:
     found, (tasks, reason) = said[name], EXPECTED[name]

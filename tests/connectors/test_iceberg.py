@@ -101,6 +101,7 @@ def test_files_that_cannot_match_are_left_out(
         assert not sum(stage.input_records for stage in stages(spark, env.last_job))
 
 
+@pytest.mark.thorough
 def test_older_schemas_are_read_by_pyiceberg(
     make_env: Callable[..., Environment], spark: SparkSession, catalog: Any, properties: Any
 ) -> None:
@@ -123,6 +124,7 @@ def test_older_schemas_are_read_by_pyiceberg(
     assert first.tasks == first.parallelism == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("renamed", [False, True])
 def test_files_that_were_added_are_read_by_their_names(
     make_env: Callable[..., Environment],
@@ -164,6 +166,7 @@ def test_files_that_were_added_are_read_by_their_names(
     assert bool(listed) is not renamed
 
 
+@pytest.mark.thorough
 def test_rows_of_files_that_were_written_anew_stay_deleted(env: Environment, catalog: Any, properties: Any) -> None:
     """A delete of pyiceberg copies what is left of a file: no delete file is made."""
     made = catalog.create_table("n.thinned", rows(0, 1).schema)

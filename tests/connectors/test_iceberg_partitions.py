@@ -156,6 +156,7 @@ def test_files_have_the_partition_of_their_rows(
     assert table.scan().to_arrow().num_rows == len(ROWS)
 
 
+@pytest.mark.thorough
 def test_several_transforms_together(env: Environment, spark: SparkSession, catalog: Any, properties: Any) -> None:
     """pyiceberg leaves files out by the partitions that were written, and finds all rows."""
     table = made(catalog, ("s", "truncate[2]"), ("l", "bucket[4]"), ("tz", "month"), ("i", "void"))

@@ -124,6 +124,7 @@ def test_rows_that_only_come_change_no_file(env: Environment, spark: SparkSessio
     assert before < {task.file.file_path for task in table.scan().plan_files()}
 
 
+@pytest.mark.thorough
 def test_a_new_table_an_empty_one_and_no_rows(
     env: Environment, spark: SparkSession, catalog: Any, properties: Any
 ) -> None:
@@ -189,6 +190,7 @@ OTHERS: dict[str, tuple[list[Row], str, bool]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("other", OTHERS)
 def test_what_others_commit_meanwhile_is_kept(
     env: Environment,
@@ -217,6 +219,7 @@ def test_what_others_commit_meanwhile_is_kept(
     assert ("worked out again" in caplog.text) is is_worked_out_again
 
 
+@pytest.mark.thorough
 def test_a_later_process_works_out_what_a_journal_tells(
     env: Environment, spark: SparkSession, table: Any, properties: Any
 ) -> None:

@@ -36,6 +36,7 @@ def again(folder: Path) -> Any:
     return json.loads(done.stdout.partition("SAID")[2])
 
 
+@pytest.mark.thorough
 def test_statements_at_tables_that_a_dead_job_has_left(left: Path) -> None:
     """Each finds the table as it was before the job that died: not there, or with its old rows."""
     assert again(left) == {

@@ -47,6 +47,7 @@ def place(s3: SeaweedFs) -> Any:
     return s3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("folder", "least"), [("small", 4), ("large", 3)])
 def test_everything_once_in_even_tasks(
     make_env: Callable[..., Environment], spark: SparkSession, place: Any, folder: str, least: int

@@ -46,6 +46,7 @@ def repeated(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> An
     return folder, json.loads(lines[0].removeprefix("SAID ")) | {"lost": way.lost}
 
 
+@pytest.mark.thorough
 def test_the_record_has_the_tasks_that_failed(repeated: Any) -> None:
     """Each of four sinks has a vertex of its own."""
     _, said = repeated

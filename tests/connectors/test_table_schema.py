@@ -153,6 +153,7 @@ def test_nulls_that_a_table_does_not_allow(
 TEXTS = ["", "a", "abc", "abc  ", "a    ", "     ", "äöü", "a\t", None]
 
 
+@pytest.mark.thorough
 def test_lengths_of_a_delta_table(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     """Spark keeps the lengths of char and varchar in a column's metadata; texts are stored as in a table of Spark's."""
     columns = spark.sql("select '' as c, '' as v").schema

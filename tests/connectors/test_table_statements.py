@@ -214,6 +214,7 @@ def other(spark: SparkSession) -> Iterator[str]:
     spark.sql("use spark_catalog.default")
 
 
+@pytest.mark.thorough
 def test_another_catalogue_is_the_current_one(env: Environment, spark: SparkSession, tables: Any, other: str) -> None:
     spark.sql("use spark_catalog.default")
     ours, plain = (f"spark_catalog.{name}" for name in tables)
@@ -354,6 +355,7 @@ def test_two_sinks_that_cannot_both_commit(
     assert env.last_job is before
 
 
+@pytest.mark.thorough
 def test_many_partitions_are_told_at_once(
     env: Environment, spark: SparkSession, tables: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

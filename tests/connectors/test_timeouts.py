@@ -73,6 +73,7 @@ CLIENTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("client", CLIENTS)
 def test_what_never_answers_is_given_up(client: str, silent: Any) -> None:
     ask, source, what = CLIENTS[client]
@@ -120,6 +121,7 @@ DATABASES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("database", DATABASES)
 def test_a_database_that_never_answers_does_not_hang_a_job_that_writes(
     spark: SparkSession, silent: Any, database: str

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["strategy", "connector"])
 def test_an_example_passes_its_own_tests(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name

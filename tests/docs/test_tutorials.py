@@ -99,6 +99,7 @@ class Items(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.thorough
 def test_a_connector_of_your_own(spark: SparkSession) -> None:
     found = {"__name__": "own_connector"}
     run(blocks("own-connector.md")[1], found)
@@ -135,6 +136,7 @@ def test_a_sink_of_your_own(spark: SparkSession, tmp_path: Path) -> None:
         run("\n".join(line for line in use.splitlines() if "rmtree" not in line), found)
 
 
+@pytest.mark.thorough
 def test_growing_a_query(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     """The page on more key groups: its Python, and its commands, from 4 to 16."""
     one = stopped("counts updated")

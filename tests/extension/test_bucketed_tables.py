@@ -102,6 +102,7 @@ def test_an_environment_leaves_them_to_spark_too(tables: SparkSession) -> None:
     assert env.last_job.vertices
 
 
+@pytest.mark.thorough
 def test_tables_that_report_how_they_are_partitioned(
     tables: SparkSession,
     row_level: RowLevelTables,  # noqa: F811

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ALL = LEARNING | PROGRAMS | STATEMENTS
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:.*loads all data into the driver's memory")
 @pytest.mark.parametrize("name", ALL)
 def test_program_sees_the_same(name: str, spark: SparkSession, tmp_path: Path) -> None:

@@ -161,6 +161,7 @@ def test_a_client_gets_what_it_gets_of_spark_and_its_queries_are_jobs(server: Se
     assert "query" in names
 
 
+@pytest.mark.thorough
 def test_what_a_client_adds_to_its_session_is_there_in_every_task_and_for_nobody_else(
     server: Server, tmp_path: Path
 ) -> None:
@@ -188,6 +189,7 @@ print(json.dumps(copies))
 """
 
 
+@pytest.mark.thorough
 def test_queries_make_no_copies_of_what_a_client_adds(server: Server, tmp_path: Path) -> None:
     """Each runs in clones of the client's session; a clone that Spark makes has files of its own for good."""
     added, before = tmp_path / f"added-{uuid.uuid4()}.bin", len(list(server.logs.iterdir()))
@@ -196,6 +198,7 @@ def test_queries_make_no_copies_of_what_a_client_adds(server: Server, tmp_path: 
     assert len(list(server.logs.iterdir())) == before + 4  # they were jobs
 
 
+@pytest.mark.thorough
 def test_tasks_of_every_client_have_the_classes_of_this_package(server: Server) -> None:
     """Spark gives tasks of a client what was added for this client alone."""
     total = sum(range(60000))
@@ -203,6 +206,7 @@ def test_tasks_of_every_client_have_the_classes_of_this_package(server: Server) 
         assert client(OUR_CLASSES, server.address) == [[20000, total, total]]
 
 
+@pytest.mark.thorough
 def test_an_interrupt_ends_the_query_and_its_job(server: Server) -> None:
     found = client(INTERRUPT, server.address)
     assert found["seconds"] < 2
@@ -231,6 +235,7 @@ def running_jobs(page: str) -> int:
     return len(jobs)
 
 
+@pytest.mark.thorough
 def test_a_client_that_is_killed_leaves_no_running_job_after_two_seconds(server: Server, tmp_path: Path) -> None:
     ticks = tmp_path / "ticks"
     command = [sys.executable, "-W", "ignore", "-c", CLIENT + TICKS, server.address, str(ticks)]
@@ -286,6 +291,7 @@ class Relay:
         return len(cut) // 2
 
 
+@pytest.mark.thorough
 def test_a_client_whose_connection_broke_gets_its_rows(server: Server) -> None:
     port = int(re.findall(r":(\d+)/", server.address)[0])
     relay = Relay(port)
@@ -305,6 +311,7 @@ print(json.dumps(1 + sum(1 for _ in rows)))
 """
 
 
+@pytest.mark.thorough
 def test_a_client_may_take_its_time_to_read(server: Server) -> None:
     assert client(READS_SLOWLY, server.address) == 200_000
 

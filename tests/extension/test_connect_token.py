@@ -100,6 +100,7 @@ def command_lines() -> list[str]:
     return texts
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="there is no /proc")
 @pytest.mark.parametrize(
     ("arguments", "environment"),
@@ -130,6 +131,7 @@ def test_a_token_is_in_no_command_line_log_or_page(
     assert [text for text in [*shown, *logs, *running.lines] if SECRET in text] == []
 
 
+@pytest.mark.thorough
 def test_without_a_word_of_the_user_a_newcomer_on_this_machine_needs_the_random_token() -> None:
     with server([], {}) as running:
         assert len(running.token) >= 20

@@ -44,6 +44,7 @@ def program(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.thorough
 def test_penstock_run_takes_any_program_and_says_what_became_of_its_queries(program: Path) -> None:
     command = [sys.executable, "-m", "penstock", "run", "--output-format", "json", program, "--day", "2026-11"]
     done = run(command)
@@ -56,6 +57,7 @@ def test_penstock_run_takes_any_program_and_says_what_became_of_its_queries(prog
     assert queries["planned"]["taken"] == 1
 
 
+@pytest.mark.thorough
 def test_a_program_that_makes_its_session_of_a_context(tmp_path: Path) -> None:
     """As programs of old do, and libraries in their tests: no builder is asked."""
     file = tmp_path / "old.py"
@@ -72,6 +74,7 @@ def test_a_program_that_makes_its_session_of_a_context(tmp_path: Path) -> None:
     assert query_ran["state"] == "FINISHED"
 
 
+@pytest.mark.thorough
 def test_the_master_is_that_of_the_spark_defaults(tmp_path: Path) -> None:
     """As without Penstock, where nothing else says one."""
     (tmp_path / "spark-defaults.conf").write_text("spark.master local[3]\nspark.ui.enabled false\n")
@@ -84,6 +87,7 @@ def test_the_master_is_that_of_the_spark_defaults(tmp_path: Path) -> None:
         assert "MASTER local[3]" in done.stdout, done.stderr
 
 
+@pytest.mark.thorough
 def test_threads_that_are_not_pinned_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "job.py"
     file.write_text("import penstock\npenstock.enable()\n")
@@ -92,6 +96,7 @@ def test_threads_that_are_not_pinned_are_refused(tmp_path: Path) -> None:
     assert "PYSPARK_PIN_THREAD is false" in done.stderr
 
 
+@pytest.mark.thorough
 def test_what_is_left_to_spark_is_told_with_the_reason(tmp_path: Path) -> None:
     file = tmp_path / "job.py"
     file.write_text(PROGRAM.replace("THRESHOLD", "64 << 20"))
@@ -140,6 +145,7 @@ threading.Thread(target=lambda: (ended.join(), later())).start()
 """
 
 
+@pytest.mark.thorough
 def test_queries_when_python_ends_or_does_not_answer(tmp_path: Path) -> None:
     file = tmp_path / "job.py"
     file.write_text(AT_EXIT)

@@ -125,6 +125,7 @@ def sentences(env: Environment) -> list[str]:
     return [f"{each.chosen}: {each.told and each.told.sentence}" for each in decisions if "DuckDB" in str(each.chosen)]
 
 
+@pytest.mark.thorough
 def test_what_must_be_computed_by_duckdb(computed: Computed) -> None:
     print(f"{len(computed.rows)} of {len(traps())} expressions are computed by DuckDB; the others are vacuous here")
     assert computed.declined == {}

@@ -83,6 +83,7 @@ def test_leaves_that_would_not_pay(
     assert by_duckdb >= {"tpch": 15, "tpcds": 60}[benchmark]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ansi", [True, False])
 @pytest.mark.usefixtures("interpreted", "rows")
 def test_generated_expressions(spark: SparkSession, native: Environment, ansi: bool) -> None:
@@ -226,6 +227,7 @@ def test_a_filter_of_many_keys_of_another_table(spark: SparkSession, data: Path)
     assert not any(why.startswith("a Bloom filter") for _, why in reasons(env))
 
 
+@pytest.mark.thorough
 def test_too_many_keys_of_another_table_are_sparks(
     spark: SparkSession, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +301,7 @@ def test_what_was_exchanged_as_columns(
     assert any(told.startswith("what was exchanged") for told in by_duckdb) == can_be, by_duckdb
 
 
+@pytest.mark.thorough
 def test_columns_lie_where_they_are_said_to(spark: SparkSession, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row of what was exchanged is looked at; a side of columns meets one of rows, too."""
     all_that_can_be(monkeypatch)

@@ -65,6 +65,7 @@ def choices(env: Environment) -> list[tuple[str, str]]:
     return [(str(one.chosen), str(one.outcome.get("instead", ""))) for one in found]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("benchmark", "least"), [("tpch", 22), pytest.param("tpcds", 97, marks=pytest.mark.slow)], ids=str
 )
@@ -79,6 +80,7 @@ def test_benchmarks(spark: SparkSession, env: Environment, data: Path, benchmark
     assert by_duckdb >= least
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ansi", [True, False])
 @pytest.mark.parametrize("make", [query, whole], ids=["expressions", "queries"])
 @pytest.mark.usefixtures("interpreted", "rows")
@@ -234,6 +236,7 @@ def test_the_decision_says_so_where_spark_fails_too(spark: SparkSession, env: En
     assert "a sum that may not fit" in str(decision.outcome["because"])
 
 
+@pytest.mark.thorough
 def test_letters(spark: SparkSession, env: Environment, tmp_path: Path) -> None:
     """Each letter that is brought into upper and lower case, in a word; and one that Spark must bring there."""
     ranges = [
@@ -445,6 +448,7 @@ def test_columns_of_folders(
     assert by_duckdb >= 3
 
 
+@pytest.mark.thorough
 def test_columns_of_many_folders(spark: SparkSession, env: Environment, tmp_path: Path) -> None:
     spark.range(120).selectExpr("id", "id AS p").repartition(1).write.partitionBy("p").parquet(str(tmp_path / "t"))
     df = spark.read.parquet(str(tmp_path / "t")).groupBy("p").count()

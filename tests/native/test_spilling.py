@@ -27,6 +27,7 @@ def run(folder: Path, local_dirs: str, *cases: str) -> Any:
     return json.loads(lines[0].removeprefix("RESULT "))
 
 
+@pytest.mark.thorough
 def test_a_query_that_is_stopped_while_it_spills_leaves_nothing(tmp_path: Path) -> None:
     """Nothing stays of a query that was cancelled, or whose worker was killed, once DuckDB has computed the next."""
     local = tmp_path / "local"

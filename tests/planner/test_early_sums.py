@@ -208,6 +208,7 @@ FUNCTIONS = ("count(i)", "count(*)", "sum(i)", "sum(d)", "sum(small)", "sum(d - 
 GROUPS = ("name", "names.k", "facts.k", "upper(name)", "names.kind")
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     functions=st.lists(st.sampled_from(FUNCTIONS), min_size=1, max_size=4),

@@ -132,6 +132,7 @@ def test_inputs_of_a_join_are_shared_rather_than_its_rows(
     assert_same_rows(env.collect(spark.sql(query)), spark.sql(query).collect())
 
 
+@pytest.mark.thorough
 def test_joins_that_share_an_input_have_as_many_subpartitions(
     make_env: Callable[..., Environment], spark: SparkSession, tables: Any
 ) -> None:

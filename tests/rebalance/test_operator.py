@@ -93,6 +93,7 @@ def clustered(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run("local-cluster[2,2,1024]", tmp_path_factory.mktemp("cluster"), CLUSTER)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", QUICK)
 def test_exact(quick: Any, name: str) -> None:
     assert quick[name]["same"], quick[name]
@@ -341,6 +342,7 @@ def test_nothing_is_computed_for_a_boundary_that_is_left_out(
         assert [one.vertex.name for one in env.last_job.vertices] == [steps]
 
 
+@pytest.mark.thorough
 def test_the_job_s_idle_timeout_holds(spark: SparkSession) -> None:
     def sleeps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

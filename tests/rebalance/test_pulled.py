@@ -202,6 +202,7 @@ def test_a_function_that_ends_early(spark: SparkSession, env: Environment) -> No
     assert 0 < len(found) < 20_000
 
 
+@pytest.mark.thorough
 def test_what_is_behind_it(spark: SparkSession, env: Environment) -> None:
     made = penstock.rebalance(spark.range(0, 20_000, 1, 3), CONSUMERS, adaptive=True).map_in_arrow(where, WHERE)
     sums = made.where("id % 2 = 0").groupBy((F.col("id") % 7).alias("k")).agg(F.sum("id"), F.count("*"))
@@ -413,6 +414,7 @@ def test_a_function_that_catches_what_is_not_its_own(
     assert reports == []
 
 
+@pytest.mark.thorough
 def test_a_lost_piece_is_made_again(tmp_path: Path) -> None:
     """Spark writes a lost file again, although the function catches the error."""
     marker = tmp_path / "lost"

@@ -231,6 +231,7 @@ def test_a_connection_cut_in_the_middle_of_a_frame(part: str) -> None:
         assert "writer 1" in str(outcome[-1])
 
 
+@pytest.mark.thorough
 def test_a_consumer_that_never_goes_on() -> None:
     def stuck(found: Any) -> Iterator[Any]:
         for batch in found:

@@ -137,6 +137,7 @@ def raised(call: Callable[[], None]) -> BaseException:
     raise AssertionError("it did not fail")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("module", "is_kept"), [("penstock.scheduler.job", False), ("my_job", True)])
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_an_error_that_is_kept_lets_go_of_our_variables_only(module: str, is_kept: bool, wrapped: bool) -> None:

@@ -100,6 +100,7 @@ def test_a_side_that_will_be_large(spark: SparkSession, tmp_path: Path, limit: s
         assert decision.figures["bytes"] > 2048
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("threshold", "is_stopped"), [("20 kb", True), ("10 mb", False)])
 def test_a_broadcast_that_grows(spark: SparkSession, tmp_path: Path, threshold: str, is_stopped: bool) -> None:
     """Spark's statistics do not count the rows that ``explode`` makes."""

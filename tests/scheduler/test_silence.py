@@ -31,6 +31,7 @@ CASES = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES)
 def test_who_does_not_answer(case: str) -> None:
     name, asks, call, is_found = CASES[case]

@@ -68,6 +68,7 @@ def test_equal_expressions(spark: SparkSession, texts: tuple[str, str]) -> None:
     assert one.key == other.key
 
 
+@pytest.mark.thorough
 def test_a_key_lasts_as_long_as_any_expression_that_has_it(spark: SparkSession) -> None:
     """Although the canonical expression that was numbered first is that of another expression."""
     first, second, third = expressions(spark, ["concat(s, 'of three')"] * 3)

@@ -108,6 +108,7 @@ def test_there_are_many_types() -> None:
     assert len(TYPES) >= 25
 
 
+@pytest.mark.thorough
 def test_equal_rows_in_another_order(prints: Any) -> None:
     ours, shuffled, *_ = prints
     assert ours.rows == 3

@@ -6,6 +6,8 @@ import gc
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 import penstock
 from penstock.spark import barrier, dataframes
 
@@ -35,6 +37,7 @@ def _tell_the_jvm(spark: SparkSession) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.thorough
 def test_marks_go_with_their_plans(spark: SparkSession) -> None:
     before = kept(spark)
     many = [penstock.with_parallelism(spark.range(10), 2) for _ in range(30)]
@@ -63,6 +66,7 @@ WAYS = {
 }
 
 
+@pytest.mark.thorough
 def test_a_mark_lives_in_every_plan_made_of_its_own(spark: SparkSession, env: Environment) -> None:
     base = spark.range(0, 100, 1, 4).selectExpr("id % 7 as k")
     for name, way in WAYS.items():
@@ -75,6 +79,7 @@ def test_a_mark_lives_in_every_plan_made_of_its_own(spark: SparkSession, env: En
         assert {3, 6} & set(fresh), name  # of a union, three for each side
 
 
+@pytest.mark.thorough
 def test_a_mark_lives_in_a_view_and_in_the_cache(spark: SparkSession, env: Environment) -> None:
     base = spark.range(0, 100, 1, 4).selectExpr("id % 7 as k")
     penstock.with_parallelism(base.groupBy("k").count(), 3).createOrReplaceTempView("marked")

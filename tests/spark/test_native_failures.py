@@ -67,6 +67,7 @@ def test_what_failed_is_not_tried_again(spark: SparkSession, tmp_path: Path, cap
     assert caplog.text.count("Spark computes what DuckDB could not") == 1
 
 
+@pytest.mark.thorough
 def test_a_task_that_fails_for_its_values_is_not_repeated(tmp_path: Path) -> None:
     """On a Spark that repeats tasks, of which the driver hears a moment later: the task may have begun once more."""
     done = subprocess.run(

@@ -127,6 +127,7 @@ def merged_rows(spark: SparkSession, plan: Any, pieces: int, tasks: int) -> tupl
     return dataframe(session, leaf).collect(), sizes[hot], merged
 
 
+@pytest.mark.thorough
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     functions=st.lists(st.sampled_from(FUNCTIONS), min_size=1, max_size=6, unique=True),

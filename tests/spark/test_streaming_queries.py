@@ -71,6 +71,7 @@ def test_no_batch_is_cut_short(spark: SparkSession, start: Any, tmp_path: Path, 
     assert_ends_after_batch(spark, query, tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("trigger", [{}, {"processingTime": "100 milliseconds"}], ids=["at once", "now and then"])
 def test_no_batch_is_cut_short_at_any_time(spark: SparkSession, start: Any, tmp_path: Path, trigger: Any) -> None:
     for turn in range(TURNS):

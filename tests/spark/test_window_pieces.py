@@ -154,6 +154,7 @@ def test_what_is_left_to_one_task(spark: SparkSession, functions: str, why: str)
     assert why in str(found)
 
 
+@pytest.mark.thorough
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     functions=st.lists(st.sampled_from(RANKS + RANGES), min_size=1, max_size=4, unique=True),

@@ -166,6 +166,7 @@ def older(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "bridge_of", bridge)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("older")
 @pytest.mark.parametrize(
     ("name", "operator"),
@@ -198,6 +199,7 @@ def test_methods_that_older_releases_have_not(spark: SparkSession, checkpoint: A
     assert f"this is Spark {spark.version}, which takes the method rows only" in said
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["counts in memory", "counts updated"])
 def test_rows_in_another_key_group_than_their_own(spark: SparkSession, stopped: Any, tmp_path: Path, name: str) -> None:
     shutil.copytree(stopped(name).checkpoint, tmp_path / "checkpoint")
@@ -215,6 +217,7 @@ def test_methods_that_need_rocksdb(spark: SparkSession, stopped: Any, tmp_path: 
     assert "HDFSBackedStateStoreProvider, which takes the method rows only" in said
 
 
+@pytest.mark.thorough
 def test_an_operator_whose_state_has_no_key(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     run(
         spark,

@@ -73,6 +73,7 @@ def test_a_stopped_query(files: Files, before: int) -> None:
     files.check()
 
 
+@pytest.mark.thorough
 def test_a_running_query(files: Files) -> None:
     files.add(2)
     with with_settings(files.spark, SETTINGS):

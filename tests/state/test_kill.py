@@ -33,6 +33,7 @@ def rescale_and_die(checkpoint: Path, change: int, *master: str) -> subprocess.C
     return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "change", [point if point in QUICK else pytest.param(point, marks=pytest.mark.slow) for point in POINTS]
 )

@@ -36,6 +36,7 @@ def take_back(checkpoint: Path, batch: int) -> None:
         (checkpoint / log / f".{batch}.crc").unlink(missing_ok=True)
 
 
+@pytest.mark.thorough
 def test_it_is_refused_until_what_is_left_is_removed(spark: SparkSession, one: Any, checkpoint: Path) -> None:
     for number in (8, 16):
         report = st.rescale(str(checkpoint), number, spark=spark)
@@ -70,6 +71,7 @@ def test_a_batch_that_was_run_again_is_told(spark: SparkSession, one: Any, check
     assert st.plan(str(checkpoint), 2, spark=spark).assignment.new == 2
 
 
+@pytest.mark.thorough
 def test_rescales_of_batches_that_are_not_in_the_logs_any_more_are_forgotten(
     spark: SparkSession, one: Any, checkpoint: Path
 ) -> None:

@@ -26,6 +26,7 @@ def test_later_output_is_the_same(
     goes_on_as_its_twin(spark, stopped(name), tmp_path / "checkpoint", numbers, method)
 
 
+@pytest.mark.thorough
 def test_the_state_has_the_new_number_of_groups(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     one = stopped("counts updated")
     rescaled(spark, one, tmp_path / "checkpoint", (8,), None)
@@ -49,6 +50,7 @@ def test_earlier_batches_can_still_be_read(spark: SparkSession, stopped: Any, tm
             assert state.count() == 200
 
 
+@pytest.mark.thorough
 def test_dropped_groups_are_removed_on_demand_only(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     one = stopped("counts updated")
     rescaled(spark, one, tmp_path / "checkpoint", (2,), None)

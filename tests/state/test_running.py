@@ -105,6 +105,7 @@ def test_it_goes_on_with_another_number(live: Live, expected: Any) -> None:
     assert not live.query.isActive
 
 
+@pytest.mark.thorough
 def test_the_batch_that_runs_is_finished_first(live: Live, expected: Any) -> None:
     live.query.processAllAvailable()
     in_batch = threading.Event()
@@ -143,6 +144,7 @@ def test_the_next_batch_is_not_waited_for(spark: SparkSession, stopped: Any, tmp
         query.stop()
 
 
+@pytest.mark.thorough
 def test_what_is_refused_does_not_stop_the_query(live: Live) -> None:
     live.query.processAllAvailable()
     run_id = live.query.runId
@@ -172,6 +174,7 @@ def test_a_table_in_memory_does_not_survive_a_stop(live: Live, tmp_path: Path) -
         query.stop()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", ["Rescale._commit_staged", pytest.param("Folder.move_to", marks=pytest.mark.slow)])
 def test_a_rescale_that_fails_leaves_the_query_running_as_before(
     live: Live, expected: Any, monkeypatch: pytest.MonkeyPatch, place: str
@@ -195,6 +198,7 @@ def test_a_rescale_that_fails_leaves_the_query_running_as_before(
     assert live.query.rescale(8).rescale.new == 8, "nothing is left in the way"
 
 
+@pytest.mark.thorough
 def test_a_query_that_is_stopped_meanwhile_stays_stopped(live: Live) -> None:
     live.query.processAllAvailable()
     stops = threading.Thread(target=live.query.stop)
@@ -210,6 +214,7 @@ def test_a_query_that_is_stopped_meanwhile_stays_stopped(live: Live) -> None:
     assert live.query.awaitTermination(5)
 
 
+@pytest.mark.thorough
 def test_who_rescales_may_stop_the_query(live: Live) -> None:
     """It does not wait for itself."""
     live.query.processAllAvailable()
@@ -219,6 +224,7 @@ def test_who_rescales_may_stop_the_query(live: Live) -> None:
     assert live.query.awaitTermination(5)
 
 
+@pytest.mark.thorough
 def test_a_start_that_is_refused_leaves_the_run_before_marked(live: Live) -> None:
     """Or another process could run the query, too, and nobody could ask this one for a rescale."""
     live.query.processAllAvailable()
@@ -231,6 +237,7 @@ def test_a_start_that_is_refused_leaves_the_run_before_marked(live: Live) -> Non
     assert st.rescale_running(live.checkpoint, 8, spark=live.spark)["rescale"]["new"] == 8
 
 
+@pytest.mark.thorough
 def test_a_query_that_others_stop_in_a_batch_stays_stopped(live: Live) -> None:
     """A rescale interrupts no batch. One that is interrupted may be finished all the same: Python's code is not."""
     live.query.processAllAvailable()
@@ -260,6 +267,7 @@ def test_a_query_that_others_stop_in_a_batch_stays_stopped(live: Live) -> None:
     assert live.query.awaitTermination(5)
 
 
+@pytest.mark.thorough
 def test_a_batch_that_was_not_finished_is_finished_before_a_rescale_at_its_start(live: Live, expected: Any) -> None:
     live.query.processAllAvailable()
     live.query.stop()
@@ -272,6 +280,7 @@ def test_a_batch_that_was_not_finished_is_finished_before_a_rescale_at_its_start
     assert live.batches == [*expected[:2], *expected[1:]]
 
 
+@pytest.mark.thorough
 def test_settings_are_those_of_the_first_start(live: Live) -> None:
     live.query.processAllAvailable()
     zone = "spark.sql.session.timeZone"
@@ -282,6 +291,7 @@ def test_settings_are_those_of_the_first_start(live: Live) -> None:
     assert executing(live.query).sparkSessionForStream().conf().get(zone) == first
 
 
+@pytest.mark.thorough
 def test_one_request_at_a_time(live: Live, expected: Any) -> None:
     live.query.processAllAvailable()
     in_batch = threading.Event()

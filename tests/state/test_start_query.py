@@ -43,6 +43,7 @@ def groups(spark: SparkSession, checkpoint: Any) -> int | None:
     return st.inspect(str(checkpoint), spark=spark).max_parallelism
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -57,6 +58,7 @@ def test_the_first_start_sets_the_number(
     assert groups(spark, tmp_path / "checkpoint") == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("options", "parallelism"), [({}, 2), ({"parallelism.default": 100}, 100)])
 def test_a_first_start_without_a_number_derives_it_from_the_parallelism(
     spark: SparkSession,
@@ -99,6 +101,7 @@ def test_another_number_is_refused_with_both(spark: SparkSession, stopped: Any, 
         start(spark, stopped("counts updated"), checkpoint, **{"pipeline.max-parallelism": 8})
 
 
+@pytest.mark.thorough
 def test_another_number_is_rescaled_to_where_that_is_wanted(spark: SparkSession, stopped: Any, checkpoint: Any) -> None:
     one = stopped("counts updated")
     options = {"pipeline.max-parallelism": 8, "state.rescale-on-restart": True}
@@ -132,6 +135,7 @@ def test_a_start_that_fails_leaves_no_mark(spark: SparkSession, stopped: Any, ch
     assert not (checkpoint / MARKER).exists()
 
 
+@pytest.mark.thorough
 def test_a_batch_that_was_not_finished_is_finished_before_a_rescale(
     spark: SparkSession, stopped: Any, checkpoint: Any
 ) -> None:
@@ -148,6 +152,7 @@ def test_a_batch_that_was_not_finished_is_finished_before_a_rescale(
     assert st.inspect(str(checkpoint), count=True, spark=spark).stores[0].total_rows == 200
 
 
+@pytest.mark.thorough
 def test_a_rescale_is_complete_where_only_its_leftovers_cannot_be_removed(
     spark: SparkSession,
     stopped: Any,
@@ -171,6 +176,7 @@ def test_a_rescale_is_complete_where_only_its_leftovers_cannot_be_removed(
     assert not (checkpoint / "_penstock_rescale").exists()
 
 
+@pytest.mark.thorough
 def test_leftovers_of_a_rescale_harm_no_state_however_long_the_query_went_on(
     spark: SparkSession, stopped: Any, checkpoint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,6 +79,7 @@ def test_another_process_that_lives_is_left_alone(
     assert not (checkpoint / CLAIM).exists()
 
 
+@pytest.mark.thorough
 def test_a_rescale_of_this_process_is_left_alone_at_each_step(
     spark: SparkSession, stopped: Any, checkpoint: Any, acts: Any
 ) -> None:

@@ -39,6 +39,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("changed", "included", "excluded"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
 def test_affected(changed: str | None, included: list[str], excluded: list[str]) -> None:
     tests = {str(path.relative_to(ROOT)) for path in affected_tests([ROOT / changed] if changed else [])}

@@ -93,6 +93,7 @@ def start(env: Environment, df: DataFrame, name: Any, tmp_path: Path) -> Any:
     return env.execute_async(name)
 
 
+@pytest.mark.thorough
 def test_a_job_is_followed_from_start_to_end(spark: SparkSession, env: Environment, page: Any, tmp_path: Path) -> None:
     job = start(env, revenue(spark, 6), "revenue by team", tmp_path)
     page.get_by_role("link", name="revenue by team").click()
@@ -168,6 +169,7 @@ def test_nothing_can_be_cancelled_without_the_token(
     job.wait_silently()
 
 
+@pytest.mark.thorough
 def test_phones_and_the_dark(spark: SparkSession, env: Environment, browser: Any, tmp_path: Path) -> None:
     job = start(env, revenue(spark, 0), "in the pocket", tmp_path).wait()
     context = browser.new_context(viewport={"width": 390, "height": 800}, color_scheme="dark", device_scale_factor=2)
@@ -180,6 +182,7 @@ def test_phones_and_the_dark(spark: SparkSession, env: Environment, browser: Any
     context.close()
 
 
+@pytest.mark.thorough
 def test_an_idle_page_asks_for_nothing(spark: SparkSession, env: Environment, page: Any, tmp_path: Path) -> None:
     asked = []
     page.wait_for_timeout(1500)

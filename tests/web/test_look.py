@@ -127,6 +127,7 @@ def test_there_are_pages_of_real_jobs() -> None:
     assert {"TPC-H Q5", "TPC-H Q9", "TPC-H Q18", "TPC-H Q21", "TPC-DS Q64"} <= set(jobs())
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", PAGES)
 def test_nothing_overflows_or_overlaps(chromium: Any, address: str, name: str, width: int) -> None:
@@ -147,6 +148,7 @@ def test_nothing_overflows_or_overlaps(chromium: Any, address: str, name: str, w
     assert outside == [], "texts of a step stay in its box"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
 def test_axe_finds_nothing(chromium: Any, address: str, name: str, scheme: str) -> None:
@@ -162,6 +164,7 @@ def test_axe_finds_nothing(chromium: Any, address: str, name: str, scheme: str) 
         page.context.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["list", "half done", "sixty steps"])
 def test_all_that_can_be_clicked_is_reached_by_keyboard(chromium: Any, address: str, name: str) -> None:
     page = opened(chromium, address, PAGES[name], 1280)
@@ -207,6 +210,7 @@ def test_the_graph_is_zoomed(chromium: Any, address: str) -> None:
     assert graph.bounding_box()["width"] < drawn
 
 
+@pytest.mark.thorough
 def test_the_list_is_searched_filtered_and_sorted(chromium: Any, address: str) -> None:
     page = opened(chromium, address, "/", 1280)
     page.get_by_label("Name or id").fill("sixty")
@@ -229,6 +233,7 @@ def test_the_list_is_searched_filtered_and_sorted(chromium: Any, address: str) -
     assert page.locator("th[aria-sort=ascending]").inner_text().startswith("Name")
 
 
+@pytest.mark.thorough
 def test_the_table_of_steps_is_sorted(chromium: Any, address: str) -> None:
     page = opened(chromium, address, PAGES["sixty steps"], 1280)
     page.locator(".steps").get_by_role("link", name="Wrote").click()

@@ -132,6 +132,7 @@ def test_a_step_that_runs_ends_now() -> None:
     assert steps_of(made, 15.0)[0].ran == (2.0, 5.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("of_spark", "measured", "is_left", "wrote"),
     [

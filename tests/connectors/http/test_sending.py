@@ -106,6 +106,7 @@ def is_open(connection: socket.socket) -> bool:
     return not is_closed(connection)
 
 
+@pytest.mark.thorough
 def test_the_limit_holds_for_tasks_at_once_and_one_after_another(start: Any, side: Any) -> None:
     service, driver = start(delay=0.03), side(40)
     send = sender(replace(TARGET, url=service.url), driver.place)
@@ -248,6 +249,7 @@ def test_keys_of_the_users_columns_hold_in_any_run(start: Any, side: Any) -> Non
     assert first["key"] == second["key"]
 
 
+@pytest.mark.thorough
 def test_the_first_rows_are_measured_and_are_not_sent_again(start: Any, side: Any) -> None:
     service, driver = start(delay=0.03, _400=8), side(None)
     target = replace(TARGET, url=service.url)
@@ -398,6 +400,7 @@ class _Endless(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("case", ENDLESS)
 def test_an_answer_without_an_end_is_read_until_the_timeout(side: Any, case: str) -> None:
     begin, again, pause, status = ENDLESS[case]

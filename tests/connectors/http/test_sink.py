@@ -104,6 +104,7 @@ def test_a_refused_row_that_nobody_keeps_fails_the_job(
     assert "wicket" not in repr(HttpSink(service.url, headers={"Authorization": "Bearer wicket"}))
 
 
+@pytest.mark.thorough
 def test_dead_letters_are_added_when_the_job_commits_and_not_before(
     env: Environment, spark: SparkSession, start: Any, tmp_path: Path
 ) -> None:

@@ -90,6 +90,7 @@ def test_cancelled_while_rows_are_written(
     assert_nothing_stays(server)
 
 
+@pytest.mark.thorough
 def test_cancelled_while_the_database_does_not_answer(
     env: Environment, spark: SparkSession, server: Any, tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ def dies(mortal: Any, tmp_path: Path) -> Iterator[Any]:
     assert os.path.exists(dead), "the database was to die"
 
 
+@pytest.mark.thorough
 def test_the_database_dies_while_it_is_read(
     make_env: Callable[..., Environment], spark: SparkSession, mortal: Any, dies: Any
 ) -> None:
@@ -136,6 +137,7 @@ def test_the_driver_dies_around_the_commit(postgres: Postgres, dies: str, there:
     assert postgres.sql("select count(*) from pg_tables where tablename like 'penstock_copied%'") == "0"
 
 
+@pytest.mark.thorough
 def test_a_failing_task_writes_nothing_twice(
     postgres: Postgres, make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
 ) -> None:

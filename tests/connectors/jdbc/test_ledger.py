@@ -145,6 +145,7 @@ def test_one_of_three_tables_that_another_run_has_written(spark: SparkSession, p
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", ["abc", "acb", "bac", "bca", "cab", "cba"])
 def test_the_tables_beside_one_that_another_run_has_written_still_commit_together(
     spark: SparkSession, postgres: Postgres, abc: str, order: str
@@ -165,6 +166,7 @@ def test_the_tables_beside_one_that_another_run_has_written_still_commit_togethe
     assert rows_of_abc(postgres) == ["1|1", "0|0", "0|0"]
 
 
+@pytest.mark.thorough
 def test_a_job_whose_undoing_is_interrupted_is_undone_by_the_next(
     spark: SparkSession, postgres: Postgres, abc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

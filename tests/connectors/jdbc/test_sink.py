@@ -177,6 +177,7 @@ def test_a_task_that_wrote_twice_counts_once(env: Environment, spark: SparkSessi
     assert postgres.sql("select count(*), count(distinct id) from target") == "20|20"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("cap", "most"), [(1, 1), (None, 2)])
 def test_connections_are_capped(
     make_env: Callable[..., Environment], spark: SparkSession, postgres: Postgres, cap: int | None, most: int

@@ -250,6 +250,7 @@ def test_options(
     assert first.parallelism == first.tasks == expected, first.reason
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("cap", "most"), [("1", 1), (None, 2)])
 def test_connections_are_capped(
     pg: Any, make_env: Callable[..., Environment], spark: SparkSession, cap: str | None, most: int
@@ -287,6 +288,7 @@ def test_bad_options_are_refused(
         assert word in str(raised.value)
 
 
+@pytest.mark.thorough
 def test_all_splits_see_one_snapshot(pg: Any, make_env: Callable[..., Environment], spark: SparkSession) -> None:
     """Rows move, come and go while the table is read; a sum that every transaction keeps tells whether all was one."""
     pg.sql(

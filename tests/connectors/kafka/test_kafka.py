@@ -59,6 +59,7 @@ def test_every_record_once_and_the_hot_partition_in_several_tasks(
     assert read.tasks == first.parallelism
 
 
+@pytest.mark.thorough
 def test_splits_are_balanced(broker: KafkaBroker, hot: Any) -> None:
     source = KafkaSource(broker.servers, hot)
     for tasks in (4, 8, 16):
@@ -79,6 +80,7 @@ def test_columns(env: Environment, broker: KafkaBroker, hot: Any) -> None:
     assert all(abs((dt.datetime.now() - row.timestamp).total_seconds()) < 3600 for row in found)
 
 
+@pytest.mark.thorough
 def test_offsets_and_times(env: Environment, broker: KafkaBroker) -> None:
     topic = broker.topic("places", 2)
     broker.fill(topic, {0: 100, 1: 50})
@@ -114,6 +116,7 @@ def test_an_empty_topic(env: Environment, broker: KafkaBroker) -> None:
     assert env.count(env.read(KafkaSource(broker.servers, topic))) == 0
 
 
+@pytest.mark.thorough
 def test_plain_spark_reads_it_too(spark: SparkSession, broker: KafkaBroker, hot: Any) -> None:
     spark.dataSource.register(KafkaFormat)
     options = {"kafka.bootstrap.servers": broker.servers, "subscribe": hot, "startingOffsets": "earliest"}
@@ -122,6 +125,7 @@ def test_plain_spark_reads_it_too(spark: SparkSession, broker: KafkaBroker, hot:
     assert KafkaSource(broker.servers, hot).read(spark).count() == TOTAL
 
 
+@pytest.mark.thorough
 def test_a_stream(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
     spark.dataSource.register(KafkaFormat)
     topic = broker.topic("flowing", 2)
@@ -211,6 +215,7 @@ class Interrupted(KafkaSource):
                     time.sleep(0.05)
 
 
+@pytest.mark.thorough
 def test_a_broker_that_dies_while_it_is_read_is_a_clear_error(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -79,6 +79,7 @@ def test_a_part_that_is_written_again_is_there_once(broker: KafkaBroker, topic: 
     assert values(broker, topic) == sorted([*range(20), *range(5), 0])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fails", ["a record", "the receipt"])
 def test_a_part_that_fails_keeps_no_reader_waiting(
     monkeypatch: pytest.MonkeyPatch, broker: KafkaBroker, topic: str, fails: str
@@ -124,6 +125,7 @@ def prepared(broker: KafkaBroker, topic: str, run: str) -> PreparedKafkaParts:
     return PreparedKafkaParts(broker.servers, topic, "t", "/staging", run, (("a",), ("b",)))
 
 
+@pytest.mark.thorough
 def test_another_run_with_the_token_of_a_claim_is_refused(
     monkeypatch: pytest.MonkeyPatch, broker: KafkaBroker, topic: str
 ) -> None:
@@ -151,6 +153,7 @@ def test_another_run_with_the_token_of_a_claim_is_refused(
     assert receipt_of(broker.servers, {}, group_of("t"), topic) == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("transactions", [1, 3])
 def test_once_and_the_token_is_known(
     env: Environment, spark: SparkSession, broker: KafkaBroker, transactions: int

@@ -115,6 +115,7 @@ def test_a_jump_and_a_restart(spark: SparkSession, broker: KafkaBroker, tmp_path
     assert all(0 < one.ran.seconds < 60 and one.ran.records == one.decision.records for one in batches if one.ran)
 
 
+@pytest.mark.thorough
 def test_what_a_batch_took_that_waited_for_its_trigger(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:

@@ -151,6 +151,7 @@ def test_the_time_of_a_batch_that_waited_is_told(broker: KafkaBroker) -> None:
     teller.forget("query")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("seconds", "waited"), [(10.05, True), (9.95, True), (20.0, True), (9.8, False), (10.2, False)]
 )
@@ -186,6 +187,7 @@ class Ends(KafkaSource):
             yield asked, {place: (0, end) for place, end in self.told.items()}
 
 
+@pytest.mark.thorough
 def test_a_broker_that_tells_less_for_a_moment(broker: KafkaBroker) -> None:
     """Before Spark 4.2 a batch would begin where the last one ended, as the reader said: rows would come twice."""
     topic = broker.topic("less", 2)
@@ -212,6 +214,7 @@ def test_a_new_process_to_which_less_is_told(broker: KafkaBroker) -> None:
         reader.partitions({"remade-0": 1000}, end)
 
 
+@pytest.mark.thorough
 def test_a_new_process_makes_the_same_splits_and_knows_the_pace(broker: KafkaBroker) -> None:
     topic = broker.topic("again", 2)
     fill(broker, topic, {0: 33_000, 1: 10})
