@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import ArithmeticException, PySparkException
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 import penstock
@@ -303,6 +304,48 @@ def test_a_query_that_fails_leaves_what_was_there(
     assert job.state is ExecutionState.FAILED
     is_native = any(one.kind is DecisionKind.NATIVE and str(one.chosen).startswith("DuckDB") for one in job.decisions)
     assert is_native == (config is ONE_TASK)
+    if mode == "error":
+        assert not (tmp_path / "target").exists()
+    else:
+        assert spark.read.parquet(target).count() == 3
+
+
+ABOVE: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "sorted": lambda df: df.orderBy("v"),
+    "sorted, projected": lambda df: df.orderBy(F.desc("k")).select("v", "k"),
+    "grouped again": lambda df: df.groupBy("v").agg(F.max("k").alias("k")),
+    "numbered": lambda df: df.withColumn("n", F.row_number().over(Window.partitionBy("v").orderBy("k"))),
+    "joined": lambda df: df.join(df.groupBy("k").count(), "k").groupBy("count").agg(F.max("v").alias("v")),
+    "a sort of an aggregate over a join": lambda df: (
+        df.sparkSession.table("numbers")
+        .join(df.sparkSession.table("numbers").groupBy("k").count(), "k")
+        .groupBy("k")
+        .agg(F.sum(F.expr("1 / (count - 5)")).alias("v"))
+        .orderBy("v")
+    ),
+}
+"""What follows an aggregate that fails. A task has all rows, so that Penstock needs no exchange where Spark has one."""
+
+
+@pytest.mark.parametrize("above", ABOVE)
+@pytest.mark.parametrize("mode", ["overwrite", "error"])
+@pytest.mark.parametrize("settings", [{}, {"execution.native": False}], ids=["all", "without DuckDB"])
+def test_a_query_that_fails_in_a_stage_that_spark_divides_leaves_what_was_there(
+    spark: SparkSession, tmp_path: Path, mode: str, above: str, settings: dict[str, Any]
+) -> None:
+    spark.range(250).withColumn("k", F.col("id") % 50).write.parquet(str(tmp_path / "numbers"))
+    numbers = spark.read.parquet(str(tmp_path / "numbers"))
+    numbers.createOrReplaceTempView("numbers")
+    df = ABOVE[above](numbers.groupBy("k").agg((F.sum("id") / (F.max("k") - 49)).alias("v")))
+    target, before = filled(spark, tmp_path) if mode == "overwrite" else str(tmp_path / "target"), list(RECENT)
+    with (
+        with_settings(spark, {"spark.sql.ansi.enabled": "true"}),
+        penstock.enabled(spark, config=LARGE | settings),
+        pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"),
+    ):
+        df.write.mode(mode).parquet(target)
+    (job,) = [job for job in RECENT if job not in before]
+    assert job.state is ExecutionState.FAILED
     if mode == "error":
         assert not (tmp_path / "target").exists()
     else:

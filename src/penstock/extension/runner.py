@@ -24,7 +24,7 @@ from penstock.scheduler.job import Job
 from penstock.scheduler.origin import UNNAMED, QueryOrigin
 from penstock.shadow.job import ShadowedJob
 from penstock.spark.jobs import active_session
-from penstock.spark.query_hook import SparkError, executed_plan, spark_error
+from penstock.spark.query_hook import SparkError, executed_plan, kept_rows, spark_error
 from penstock.spark.session import penstock_settings
 from penstock.spark.task_counts import stop_sparks_own_bar
 from penstock.spark.waiting_call import waiting_call
@@ -187,8 +187,9 @@ class JobRunner:
         plan: JobPlan
 
         def rows_of(df: DataFrame) -> PhysicalPlan:
-            # The last stage runs when the job has ended, and its sources are closed.
-            return executed_plan(df.localCheckpoint() if _reads_what_is_open(job, plan) else df)
+            # The last stage runs when the job has ended: its sources are closed, and a command has deleted files.
+            is_early = _reads_what_is_open(job, plan) or (query.replaces_files and _does_more_than_spark(job, plan))
+            return kept_rows(df) if is_early else executed_plan(df)
 
         sink = ResultSink("rows", rows_of) if written is None else WriterSink(rows_of, written, config)
         self._observer.watch(job)
@@ -218,8 +219,22 @@ def _job(query: HandedQuery, origin: QueryOrigin, config: Configuration | Config
     return ShadowedJob(query.bridge, name, raises=mode == "ROWS", origin=origin, properties=query.properties)
 
 
+def _last_nodes(job: Job, plan: JobPlan) -> set[int]:
+    """Return the nodes of the vertex that has a job's sink."""
+    sinks = set(plan.sinks)
+    return next(set(one.vertex.node_ids) for one in job.vertices if sinks & set(one.vertex.node_ids))
+
+
 def _reads_what_is_open(job: Job, plan: JobPlan) -> bool:
     """Whether the vertex of a job's sink reads a source that is open as long as the job runs."""
-    sinks = set(plan.sinks)
-    last = next(one.vertex.node_ids for one in job.vertices if sinks & set(one.vertex.node_ids))
-    return any(plan.sources[node_id].scan.is_open for node_id in last if node_id in plan.sources)
+    return any(plan.sources[node_id].scan.is_open for node_id in _last_nodes(job, plan) if node_id in plan.sources)
+
+
+def _does_more_than_spark(job: Job, plan: JobPlan) -> bool:
+    """Whether the last stage does what plain Spark does before it, and may fail there: an exchange was left out.
+
+    A strategy may have removed it, or Spark needed none in a vertex whose rows one task has: that ran no task of its own.
+    """
+    last = _last_nodes(job, plan)
+    removed = any({edge.source_id, edge.target_id} <= last and not edge.is_forward for edge in plan.graph.edges)
+    return removed or any(one.tasks is None for one in job.vertices if last.isdisjoint(one.vertex.node_ids))

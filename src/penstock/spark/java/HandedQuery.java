@@ -57,6 +57,11 @@ public final class HandedQuery {
         return WritingCommands.facts(plan);
     }
 
+    /** Whether what writes the rows deletes old files, or makes a folder, before it asks for them. */
+    public boolean replaces() {
+        return plan.getTagValue(WritingCommands.REPLACES).isDefined();
+    }
+
     public SparkSession session() {
         return session;
     }

@@ -2,6 +2,7 @@ package penstock;
 
 import java.util.Map;
 
+import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.ReturnAnswer;
@@ -9,6 +10,7 @@ import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.adaptive.LogicalQueryStage;
 import org.apache.spark.sql.execution.columnar.InMemoryRelation;
+import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.ObjectType;
 
@@ -108,8 +110,8 @@ public final class HandoverRule {
     }
 
     /** Returns the answer for the query of a command, before the planner asks for it; null if it has been left. */
-    String answerOfQuery(LogicalPlan query) {
-        LogicalPlan below = query;
+    String answerOfQuery(InsertIntoHadoopFsRelationCommand command) {
+        LogicalPlan below = command.query();
         String answer = answer(below);
         while (answer == null && !isTagged(below, LEFT_TO_SPARK) && below.children().size() == 1) {
             below = Catalyst.onlyChild(below);
@@ -117,6 +119,9 @@ public final class HandoverRule {
         }
         if (TAKEN.equals(answer)) {
             below.setTagValue(ANSWERED, true);
+            if (command.mode() != SaveMode.Append) {
+                below.setTagValue(WritingCommands.REPLACES, true);
+            }
         }
         return answer;
     }

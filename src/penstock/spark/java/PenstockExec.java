@@ -59,7 +59,7 @@ public final class PenstockExec extends SparkPlan {
 
     /** Whether AQE would run a part of the query before its last stage. */
     boolean hasStages() {
-        return !RowLayout.isNarrow(query) || WriteExec.readsStages(query);
+        return !RowLayout.isNarrow(query) || CachedRows.haveStages(query);
     }
 
     /** Runs the query but for its last stage, and the cached queries that it reads; where Spark runs it, its stages. */
@@ -69,7 +69,7 @@ public final class PenstockExec extends SparkPlan {
         }
         for (Object leaf : Catalyst.each(query.collectLeaves())) {
             if (leaf instanceof InMemoryRelation) {
-                WriteExec.fill((InMemoryRelation) leaf);
+                CachedRows.fill((InMemoryRelation) leaf);
             }
         }
         if (RowLayout.isNarrow(query)) {

@@ -148,7 +148,7 @@ public final class QueryHook {
             try {
                 answer = current.rule.answer(plan);
                 if (plan instanceof InsertIntoHadoopFsRelationCommand) {
-                    answer = current.rule.answerOfQuery(((DataWritingCommand) plan).query());
+                    answer = current.rule.answerOfQuery((InsertIntoHadoopFsRelationCommand) plan);
                     isTaken = HandoverRule.TAKEN.equals(answer);
                     answer = isTaken ? null : answer; // it is counted when the planner asks for the query
                 }

@@ -5,9 +5,6 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.execution.SparkPlan;
-import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
-import org.apache.spark.sql.execution.columnar.CachedRDDBuilder;
-import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 import org.apache.spark.sql.execution.columnar.InMemoryTableScanExec;
 import org.apache.spark.sql.execution.metric.SQLMetric;
 import org.apache.spark.sql.internal.SQLConf;
@@ -42,30 +39,7 @@ public final class WriteExec extends SparkPlan {
     static boolean isNeeded(LogicalPlan query, boolean isTaken) {
         SQLConf conf = SQLConf.get();
         // Without these two, Spark's command asks for rows after it has deleted files, too.
-        return conf.adaptiveExecutionEnabled() && conf.plannedWriteEnabled() && (isTaken || readsStages(query));
-    }
-
-    /** Whether a query reads a cached one that has stages. */
-    static boolean readsStages(LogicalPlan query) {
-        boolean found = false;
-        for (Object leaf : Catalyst.each(query.collectLeaves())) {
-            found = found || leaf instanceof InMemoryRelation && hasStages(((InMemoryRelation) leaf).cachedPlan());
-        }
-        return found;
-    }
-
-    private static boolean hasStages(SparkPlan plan) {
-        if (plan instanceof PenstockExec) {
-            return ((PenstockExec) plan).hasStages();
-        }
-        if (plan instanceof InMemoryTableScanExec) {
-            return hasStages(((InMemoryTableScanExec) plan).relation().cachedPlan());
-        }
-        boolean found = plan instanceof AdaptiveSparkPlanExec;
-        for (Object child : Catalyst.each(plan.children())) {
-            found = found || hasStages((SparkPlan) child);
-        }
-        return found;
+        return conf.adaptiveExecutionEnabled() && conf.plannedWriteEnabled() && (isTaken || CachedRows.haveStages(query));
     }
 
     @Override
@@ -84,18 +58,10 @@ public final class WriteExec extends SparkPlan {
         if (plan instanceof PenstockExec) {
             ((PenstockExec) plan).runStages();
         } else if (plan instanceof InMemoryTableScanExec) {
-            fill(((InMemoryTableScanExec) plan).relation());
+            CachedRows.fill(((InMemoryTableScanExec) plan).relation());
         }
         for (Object child : Catalyst.each(plan.children())) {
             runStages((SparkPlan) child);
-        }
-    }
-
-    /** Computes the rows of a cached query, if nobody has yet; AQE makes a stage of each. */
-    static void fill(InMemoryRelation cached) {
-        CachedRDDBuilder builder = cached.cacheBuilder();
-        if (!builder.isCachedColumnBuffersLoaded()) {
-            builder.cachedColumnBuffers().count();
         }
     }
 

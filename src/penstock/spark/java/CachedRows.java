@@ -1,0 +1,55 @@
+package penstock;
+
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
+import org.apache.spark.sql.execution.columnar.CachedRDDBuilder;
+import org.apache.spark.sql.execution.columnar.InMemoryRelation;
+import org.apache.spark.sql.execution.columnar.InMemoryRelation$;
+import org.apache.spark.sql.execution.columnar.InMemoryTableScanExec;
+import org.apache.spark.storage.StorageLevel;
+
+import scala.Option;
+
+/** Rows in Spark's cache: those that a query reads, and those of a last stage that may not run later. */
+public final class CachedRows {
+    /** Whether a cached query that a query reads has stages. */
+    static boolean haveStages(LogicalPlan query) {
+        boolean found = false;
+        for (Object leaf : Catalyst.each(query.collectLeaves())) {
+            found = found || leaf instanceof InMemoryRelation && hasStages(((InMemoryRelation) leaf).cachedPlan());
+        }
+        return found;
+    }
+
+    private static boolean hasStages(SparkPlan plan) {
+        if (plan instanceof PenstockExec) {
+            return ((PenstockExec) plan).hasStages();
+        }
+        if (plan instanceof InMemoryTableScanExec) {
+            return hasStages(((InMemoryTableScanExec) plan).relation().cachedPlan());
+        }
+        boolean found = plan instanceof AdaptiveSparkPlanExec;
+        for (Object child : Catalyst.each(plan.children())) {
+            found = found || hasStages((SparkPlan) child);
+        }
+        return found;
+    }
+
+    /** Computes the rows of a cached query, if nobody has yet; AQE makes a stage of each. */
+    static void fill(InMemoryRelation cached) {
+        CachedRDDBuilder builder = cached.cacheBuilder();
+        if (!builder.isCachedColumnBuffersLoaded()) {
+            builder.cachedColumnBuffers().count();
+        }
+    }
+
+    /** Returns the rows of a DataFrame, computed now. Spark computes lost ones again, and drops them with their plan. */
+    public LogicalPlan keep(Dataset<?> rows) {
+        InMemoryRelation kept = InMemoryRelation$.MODULE$.apply(
+                StorageLevel.MEMORY_AND_DISK(), rows.queryExecution(), Option.empty());
+        fill(kept);
+        return kept;
+    }
+}
