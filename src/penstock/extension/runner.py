@@ -233,7 +233,7 @@ def _reads_what_is_open(job: Job, plan: JobPlan) -> bool:
 def _does_more_than_spark(job: Job, plan: JobPlan) -> bool:
     """Whether the last stage does what plain Spark does before it, and may fail there: an exchange was left out.
 
-    A strategy may have removed it, or Spark needed none in a vertex whose rows one task has: that ran no task of its own.
+    A strategy may have removed it, or Spark needed none in a vertex whose rows one task has: that had nothing to run.
     """
     last = _last_nodes(job, plan)
     removed = any({edge.source_id, edge.target_id} <= last and not edge.is_forward for edge in plan.graph.edges)

@@ -9,6 +9,7 @@ from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED, EARLY_SUMS
 from penstock.plan_hints import has_exchanges
 from penstock.planner.conditions import why_run_by_spark
 from penstock.planner.early_sums import with_early_sums
+from penstock.planner.late_values import with_late_values
 from penstock.planner.native_query import NativeQuery, native_query, query_of_session
 from penstock.planner.run_wishes import plan_says_how
 from penstock.planner.shared_parts import without_shared
@@ -134,7 +135,7 @@ def _queries(
     plans = [
         replace(plan, name=WHOLE_QUERY, children=()) if place in whole else plan for place, plan in enumerate(given)
     ]
-    every: list[LogicalNode] = [*plans, *(one.plan for one in shared)]
+    every = [with_late_values(plan) for plan in (*plans, *(one.plan for one in shared))]
     notes = list(notes)
     if config.flag(EARLY_SUMS):
         for place, plan in enumerate(every):

@@ -106,8 +106,11 @@ def is_worth_keeping(node: LogicalNode) -> bool:
     """Whether running a subtree once and keeping its result is likely to be cheaper than running it again.
 
     Its highest expensive operators decide. A join's rows are not kept: they may be many times what it reads, which lies
-    written for several readers anyway, and what follows a join often leaves few of them in the same task.
+    written for several readers anyway, and what follows a join often leaves few of them in the same task. Nor are
+    values that may fail: each reader computes them of the rows that it does not leave out (`late_values`).
     """
+    if node.name == "Project" and not node.cannot_fail:
+        return False
     if node.name in EXPENSIVE:
         return node.name != "Join"
     return any(map(is_worth_keeping, node.children))

@@ -1,0 +1,69 @@
+"""Computes values that may fail behind the filter or join that leaves rows out, as Spark's generated code does.
+
+Before::
+
+    Filter(m <> 9)
+      Aggregate(k; sum(a) / (max(b) - 9) AS v, max(b) AS m)      a step of its own: its rows are computed as a whole
+
+After::
+
+    Filter(m <> 9)
+      Project(k, f0 / (f1 - 9) AS v, f1 AS m)                    in the step of the filter
+        Aggregate(k; sum(a) AS f0, max(b) AS f1)
+
+Spark compiles an aggregate and what follows it in a task into one loop, which computes a value where it is used first.
+So it fails on no row that has been left out by then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.spark.aggregates import functions_of, split
+from penstock.spark.fragment import rebuild
+from penstock.spark.plans import read_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.spark.logical_plan import LogicalPlan
+    from penstock.spark.plans import LogicalNode
+
+_LEAVE_OUT = frozenset({"Filter", "Join"})
+
+
+def with_late_values(plan: LogicalNode) -> LogicalNode:
+    """Return a plan in which values that an aggregate makes of its sums, and that may fail, are a projection.
+
+    Only of aggregates right below a filter or join. Where a join's input is exchanged or broadcast, the values are
+    computed before, as on Spark.
+    """
+    found = _late(plan, is_left_out=False)
+    # A replacement holds the plan below it as it was, so the lowest are replaced first.
+    lowest = {node: new for node, new in found.items() if not any(other in found for other in _below(node))}
+    return with_late_values(read_plan(rebuild(plan, lowest))) if found else plan
+
+
+def _late(node: LogicalNode, *, is_left_out: bool) -> dict[LogicalNode, LogicalPlan]:
+    """Return what replaces aggregates.
+
+    Parameters
+    ----------
+    node
+        They are at or below it.
+    is_left_out
+        Whether what is right above the node may leave out some of its rows.
+    """
+    found: dict[LogicalNode, LogicalPlan] = {}
+    for child in node.children:
+        found |= _late(child, is_left_out=node.name in _LEAVE_OUT or (is_left_out and node.name == "Project"))
+    if is_left_out and node.name == "Aggregate" and not node.cannot_fail:
+        functions = functions_of(node)
+        late = split(node, functions) if functions else None
+        if late is not None and not read_plan(late).cannot_fail:
+            found[node] = late
+    return found
+
+
+def _below(node: LogicalNode) -> Iterator[LogicalNode]:
+    return (part for child in node.children for part in child.walk())

@@ -1,0 +1,115 @@
+"""A value that may fail is computed behind the filter or join that leaves its row out, as by Spark's generated code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import ArithmeticException
+
+import penstock
+from penstock.planner.late_values import with_late_values
+from penstock.scheduler.job import HANDED_BACK, RECENT
+from penstock.spark import catalyst
+from penstock.spark.dataframes import with_settings
+from penstock.spark.jvm import Bridge
+from penstock.spark.plans import read_plan
+from tests.conftest import OFF
+from tests.equality import assert_same_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+QUOTIENT = "sum(id) / (max(k) - 49) as v"
+SMALL = "(select /*+ broadcast(s) */ * from {} s)"
+LEFT_OUT = {
+    "having": f"select k, {QUOTIENT} from t group by k having max(k) <> 49",
+    "a filter": f"select k, v from (select k, {QUOTIENT}, max(k) as m from t group by k) where m <> 49",
+    "a filter of grouping sets": f"select k, x, {QUOTIENT} from t group by rollup (k, x) having k is not null and max(k) < 49",
+    "a filter of what else is computed": (
+        f"select k, v + 1 from (select k, {QUOTIENT}, 2 * count(*) as n, max(k) as m from t group by k) where n + m <> 129"
+    ),
+    "a broadcast table": f"select k, v, w from (select k, {QUOTIENT} from t group by k) join {SMALL.format('small')} using (k)",
+    "a broadcast table of other keys": (
+        f"select x, v from (select x, max(k) as k, {QUOTIENT} from t group by x) join {SMALL.format('small')} using (k)"
+    ),
+    "a semi-join": f"select k, v from (select k, {QUOTIENT} from t group by k) left semi join {SMALL.format('small')} using (k)",
+    "an anti-join": f"select k, v from (select k, {QUOTIENT} from t group by k) left anti join {SMALL.format('last')} using (k)",
+    "a join of no equal keys": f"select /*+ broadcast(s) */ v, w from (select k, {QUOTIENT} from t group by k) r join small s on s.k < r.k and r.k <> 49",
+    "two filters of one part": (
+        f"with r as (select k, {QUOTIENT}, max(k) as m from t group by k)"
+        " select a.v, b.v from r a join r b on a.k = b.k + 1 where a.m <> 49 and b.m < 40"
+    ),
+    "two levels": (
+        f"select k, max(v) from (select k, x, {QUOTIENT}, max(k) as m from t group by k, x) where m <> 49"
+        " group by k having min(k) < 48"
+    ),
+}
+NEEDED = {
+    "no filter": f"select k, {QUOTIENT} from t group by k",
+    "a filter of the value": f"select k, v from (select k, {QUOTIENT}, max(k) as m from t group by k) where v > 0 or m = 49",
+    "a broadcast table that has the key": f"select k, v from (select k, {QUOTIENT} from t group by k) join {SMALL.format('last')} using (k)",
+    "sorted before": f"select k, v from (select k, {QUOTIENT} from t group by k order by v) where k < 100",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder: Path = tmp_path_factory.mktemp("late")
+    spark.range(0, 2000, 1, 3).selectExpr("id", "id % 50 as k", "id % 200 as x").write.parquet(str(folder / "t"))
+    spark.read.parquet(str(folder / "t")).createOrReplaceTempView("t")
+    spark.range(49).selectExpr("id as k", "2 * id as w").createOrReplaceTempView("small")
+    spark.range(49, 50).selectExpr("id as k").createOrReplaceTempView("last")
+    with with_settings(spark, {"spark.sql.ansi.enabled": "true"}):
+        yield
+    for name in ("t", "small", "last"):
+        spark.catalog.dropTempView(name)
+
+
+@pytest.mark.parametrize("config", [{}, {"execution.native": False}, {"parallelism.default": 3}], ids=str)
+@pytest.mark.parametrize("query", [*LEFT_OUT, *NEEDED])
+def test_a_query_fails_if_spark_s_fails(spark: SparkSession, query: str, config: dict[str, Any]) -> None:
+    expected = spark.sql(LEFT_OUT[query]).collect() if query in LEFT_OUT else None
+    if expected is None:
+        with pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"):
+            spark.sql(NEEDED[query]).collect()
+    before = list(RECENT)
+    with penstock.enabled(spark, config=OFF | config):
+        df = spark.sql(LEFT_OUT[query] if query in LEFT_OUT else NEEDED[query])
+        if expected is None:
+            with pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"):
+                df.collect()
+        else:
+            assert_same_rows(df.collect(), expected)
+            assert len(expected) > 0
+    (job,) = [one for one in RECENT if one not in before]
+    assert not [one for one in job.decisions if one.chosen == HANDED_BACK]
+
+
+CHANGED = {
+    LEFT_OUT["having"]: ["Project", "Filter", "Project", "Aggregate"],
+    NEEDED["no filter"]: ["Aggregate"],
+    "select k, sum(id) as s from t group by k having max(k) <> 49": [
+        "Project",
+        "Filter",
+        "Aggregate",
+    ],  # only the sum may fail
+    "select k, first(id) / 0 as q from t group by k having max(k) <> 49": ["Project", "Filter", "Project", "Aggregate"],
+    "select k, q from (select k, avg(id) / 2 as q from t group by k) where q > 1": ["Filter", "Aggregate"],
+    f"select k, v from (select k, {QUOTIENT} from t group by k order by k) limit 3": [
+        "GlobalLimit",
+        "LocalLimit",
+        "Sort",
+        "Aggregate",
+    ],
+}
+
+
+@pytest.mark.parametrize("query", CHANGED)
+def test_only_values_that_may_fail_and_be_left_out_become_a_projection(spark: SparkSession, query: str) -> None:
+    plan = read_plan(catalyst.optimized_plan(Bridge(spark), spark.sql(query)))
+    names = [node.name for node in with_late_values(plan).walk()]
+    assert names[: names.index("Aggregate") + 1] == CHANGED[query]
