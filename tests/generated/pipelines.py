@@ -58,7 +58,7 @@ def random_spec(seed: int, templates: list[str] | None = None, modes: list[str] 
         if rng.random() < 0.04:
             b.settings.setdefault(key, rng.choice(values))
     if rng.random() < INTERPRETED:
-        b.settings.update(INTERPRETER)
+        b.settings = INTERPRETER | b.settings
     spec = pruned(b.spec(seed))
     spec["template"] = template
     spec["modes"] = drawn(rng, 2) if modes is None else modes

@@ -187,7 +187,7 @@ class Runner:
         self._logged.take()
         env = Environment(self.spark, config=self._extra | config, progress=False)
         try:
-            outcome = self._context.penstock(spec, frames, env, limit)
+            outcome = self._context.penstock(spec, frames, env, self._extra | config, limit)
         except TimeoutError:
             job = env.last_job
             job.cancel("no end in sight")

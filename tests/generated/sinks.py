@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
+import penstock
 from penstock.connectors import FileSink
 from penstock.errors import SinkError
 from penstock.results import ResultSink
@@ -34,14 +37,25 @@ class Context:
         given = []
         for result in spec["results"]:
             df = frames[result["of"]]
+            if result["kind"] == "served":
+                given += self._written(df, result, frames)
+                continue
             if result["kind"] != "files":
                 given.append(fetched(df))
                 continue
             target = Target(self.spark, self._folder, result, frames)
-            writer = df.write.format(result["format"]).mode(result["mode"])
-            (writer.partitionBy(*result["partition_by"]) if result["partition_by"] else writer).save(target.path)
+            target.save(df)
             given += target.read()
         return _outcome(spec, given, told_once=True)
+
+    def _written(self, df, result: dict, frames: list, config: dict | None = None) -> list:
+        """Write a result by Spark's writer; return the error, and what lies there now."""
+        target = Target(self.spark, self._folder, result, frames)
+        with nullcontext() if config is None else penstock.enabled(self.spark, config=config):
+            error = condition_of_run(lambda: target.save(df))
+        found: list = []
+        missing = condition_of_run(lambda: found.extend(target.read()))
+        return [([("error", "string")], [(error,)]), ([("missing", "string")], [(missing,)]), *found]
 
     def errors(self, spec: Spec, frames: list) -> frozenset[str]:
         """Return the errors of all results on plain Spark, each run by itself."""
@@ -53,8 +67,11 @@ class Context:
                 found.add(condition_of(error))
         return frozenset(found)
 
-    def penstock(self, spec: Spec, frames: list, env, limit: float) -> Outcome:
-        """Run all results as one job of Penstock."""
+    def penstock(self, spec: Spec, frames: list, env, config: dict, limit: float) -> Outcome:
+        """Run all results as one job of Penstock; one that a served session writes by itself."""
+        if spec["results"][0]["kind"] == "served":
+            (result,) = spec["results"]
+            return _outcome(spec, self._written(frames[result["of"]], result, frames, config))
         places = []
         for result in spec["results"]:
             df = frames[result["of"]]
@@ -94,6 +111,15 @@ def _outcome(spec: Spec, given: list, *, told_once: bool = False) -> Outcome:
     return Outcome(tuple(rows for _, rows in given), tuple(schema for schema, _ in given), tuple(ordered))
 
 
+def condition_of_run(run: Callable[[], object]) -> str:
+    """Return the condition of the error that a call raises, an empty text if it raises none."""
+    try:
+        run()
+    except Exception as error:
+        return condition_of(error)
+    return ""
+
+
 class Target:
     """A folder that a result is written to; what stands there before is always written by plain Spark."""
 
@@ -107,6 +133,12 @@ class Target:
             if result.get("cached"):
                 self._cached = self._reader().cache()
                 self._cached.count()
+
+    def save(self, df) -> None:
+        """Let Spark write."""
+        writer = df.write.format(self._result["format"]).mode(self._result["mode"])
+        by = self._result["partition_by"]
+        (writer.partitionBy(*by) if by else writer).save(self.path)
 
     def _reader(self):
         return self._spark.read.format(self._result["format"]).load(self.path)

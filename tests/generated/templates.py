@@ -544,6 +544,61 @@ def errors(b: Builder) -> None:
     rows(b, made)
 
 
+def late_values(b: Builder) -> Relation:
+    """Groups with a value that may fail, of which a filter or a join may leave the failing one out."""
+    b.settings |= {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+    source, by = b.table(b.rng.choice(["facts", "pairs", "small"])), b.rng.choice(["k", "k", "k, v % 2"])
+    divisor = b.rng.choice(["max(k) - 7", "count(*) - 1", "max(v) - max(v)", "max(k) - 5"])
+    value = b.rng.choice([f"sum(v) / ({divisor})", f"sum(v) div ({divisor})", f"sum(v) % ({divisor})"])
+    columns = [Column("k", "long", 2), Column("q", "dbl", 9), Column("m", "long", 9), Column("n", "long", 9)]
+    having = b.rng.choice(["", "", " having max(k) <> 7", " having count(*) > 1"])
+    text = f"select k, cast({value} as double) as q, max(k) as m, count(*) as n from {{a}} group by {by}{having}"
+    made = b.sql("aggregate", [source], columns, 90, text)
+    if b.chance(0.5):
+        made = b.keep(
+            "filter", made, "{a}.where({where})", where=b.rng.choice(["m <> 7", "n > 1", "q > 0", "k % 7 > 0"])
+        )
+    if b.chance(0.4):
+        other = b.keep("filter", b.table("dim"), "{a}.where({where})", where=b.rng.choice(["k <> 7", "k > 1", "v > 3"]))
+        how, hint = (
+            b.rng.choice(["join", "left semi join", "left anti join"]),
+            b.rng.choice(["/*+ broadcast(b) */", ""]),
+        )
+        made = b.sql(how, [made, other], columns, 90, f"select {hint} a.* from {{a}} a {how} {{b}} b on a.k = b.k")
+    return made
+
+
+@template("values of groups that are left out", 2)
+def values_left_out(b: Builder) -> None:
+    made = late_values(b)
+    finish(b, group(b, made) or made) if b.chance(0.3) else rows(b, made)
+
+
+@template("writes of served sessions that may fail", 2)
+def served_writes(b: Builder) -> None:
+    made = late_values(b)
+    shape = b.rng.choice(
+        [
+            "{a}.orderBy('q', 'k', 'n')",
+            "{a}.groupBy('q').agg(F.max('k').alias('k'), F.max('m').alias('m'), F.max('n').alias('n'))",
+            "{a}.withColumn('m', F.count('*').over(Window.partitionBy('q')))",
+            "{a}.distinct()",
+            "{a}.repartition(3, 'n')",
+            "{a}.cache()",
+            "{a}",
+        ]
+    )
+    made = b.keep("shape", made, shape)
+    made = b.keep("select", made, "{a}.select('k', 'q', 'm', 'n')")
+    first = "{a}.selectExpr('k', 'cast(v as double) as q', 'v as m', 'v as n')"
+    before = b.python("first", [b.table("small")], made.columns, 97, first)
+    mode = b.rng.choice(["overwrite", "overwrite", "append", "error", "ignore"])
+    result = {"of": made.index, "kind": "served", "format": "parquet", "mode": mode, "partition_by": []}
+    # Whether a table is there already is asked when the stages have run, so which error comes first depends on the plan.
+    is_there = mode in {"overwrite", "append"} and b.chance(0.8)
+    b.results.append(result | ({"first": before.index} if is_there else {}))
+
+
 @template("several results", 3)
 def several(b: Builder) -> None:
     table = b.table(b.rng.choice(["pairs", "small", "facts"]))
