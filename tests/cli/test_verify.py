@@ -105,6 +105,13 @@ def test_a_difference_in_words(here: Any) -> None:
     assert "more often on Spark: k=3" in done.stdout
 
 
+@pytest.mark.parametrize("code", [2, 7])
+def test_a_program_that_ends_with_another_code_is_not_one_without_queries(here: Any, code: int) -> None:
+    done = here(f"import sys; sys.exit({code})")
+    assert done.exit_code == 1
+    assert f"the program ended with exit code {code}" in done.stdout
+
+
 def test_nothing_to_compare(here: Any) -> None:
     done = here("print('hello')")
     assert done.exit_code == 2

@@ -33,7 +33,8 @@ def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
     The program writes its outputs as usual, so give it a separate target.
 
     \b
-    Exit code: 0 no difference, 1 a difference (or the job failed), 2 nothing to compare.
+    Exit code: 0 no difference, 1 a difference (or JOB ended with an error or another exit code than 0), 2 nothing to
+    compare.
 
     \b
     Examples:
@@ -53,7 +54,8 @@ def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
                     run_file(job, arguments)
             except SystemExit as left:
                 if left.code:  # exit code 0 says nothing about the rows
-                    raise
+                    output.note(f"the program ended with exit code {left.code}")
+                    raise SystemExit(1) from left
             finally:
                 _report(output, REPORTS, program.left)
         comparisons = [comparison for report in REPORTS for comparison in report.comparisons]

@@ -13,6 +13,7 @@ from penstock.planner.run_wishes import compares_small_queries, options_say_how,
 from penstock.planner.spark_query import SparkQuery
 from penstock.sizing.one_task import FEWEST_EXCHANGES, largest_for_one_task
 from penstock.spark import catalyst, jobs
+from penstock.spark.logical_plan import LARGE
 from penstock.spark.native_failures import is_installed, missing
 from penstock.spark.native_query import NativePlan, exchange_count, native_plan
 from penstock.units import show_bytes
@@ -177,7 +178,8 @@ def _one_task(bridge: Bridge, config: Configuration) -> OneTask:
 def _too_large(plan: NativePlan, threshold: int, most: int | None) -> str:
     """Return why what a query reads is too much, empty if it is not."""
     if plan.rest_in_bytes > threshold:
-        rest = f"Spark would have {show_bytes(plan.rest_in_bytes)} to read besides"
+        size = show_bytes(plan.rest_in_bytes) if plan.rest_in_bytes < LARGE else "a table of unknown size"
+        rest = f"Spark would have {size} to read besides"
         return f"{rest} ({', '.join(plan.why)})" if plan.why else rest
     if most is not None and plan.size_in_bytes > most:
         size = show_bytes(plan.size_in_bytes)

@@ -75,7 +75,7 @@ def run_plain(watched: Watched, *, otherwise: bool = False) -> PlainRun:
             run_without_rows(rows())
         except Exception:  # noqa: BLE001 - it is the query that fails
             return PlainRun(error=error, seconds=seconds)
-        raise NotComparableError(f"its checksums failed: {first_line(error)}") from error
+        raise NotComparableError(f"the checksums of plain Spark's rows failed: {first_line(error)}") from error
 
 
 def compare_rows(watched: Watched, seconds: float) -> Comparison:
@@ -90,7 +90,7 @@ def compare_rows(watched: Watched, seconds: float) -> Comparison:
     if watched.problem:
         return result(Verdict.NOT_COMPARED, watched.problem)
     try:
-        ours = fingerprint(watched.taken, watched.bridge) if watched.counted is None else watched.counted.fingerprint()
+        ours = _own_fingerprint(watched)
         known["rows"] = ours.rows
         plain = run_plain(watched)
         known["plain_seconds"] = plain.seconds
@@ -102,6 +102,15 @@ def compare_rows(watched: Watched, seconds: float) -> Comparison:
         return result(Verdict.NOT_COMPARED, str(why))
     except Exception as error:  # noqa: BLE001 - a job must not fail for being watched
         return result(Verdict.NOT_COMPARED, f"the comparison failed: {first_line(error)}")
+
+
+def _own_fingerprint(watched: Watched) -> Fingerprint:
+    try:
+        return fingerprint(watched.taken, watched.bridge) if watched.counted is None else watched.counted.fingerprint()
+    except UnknownTypeError as error:
+        raise NotComparableError(error.message) from error
+    except Exception as error:
+        raise NotComparableError(f"the checksums of Penstock's rows failed: {first_line(error)}") from error
 
 
 def _only_plain_raises(watched: Watched, plain: PlainRun, rows: int) -> tuple[Verdict, str]:
