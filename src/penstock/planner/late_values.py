@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.spark.aggregates import functions_of, split
+from penstock.spark.aggregates import functions_of, grouping, split
 from penstock.spark.fragment import rebuild
 from penstock.spark.plans import read_plan
 
@@ -57,7 +57,7 @@ def _late(node: LogicalNode, *, is_left_out: bool) -> dict[LogicalNode, LogicalP
     found: dict[LogicalNode, LogicalPlan] = {}
     for child in node.children:
         found |= _late(child, is_left_out=node.name in _LEAVE_OUT or (is_left_out and node.name == "Project"))
-    if is_left_out and node.name == "Aggregate" and not node.cannot_fail:
+    if is_left_out and node.name == "Aggregate" and not node.cannot_fail and grouping(node) is not None:
         functions = functions_of(node)
         late = split(node, functions) if functions else None
         if late is not None and not read_plan(late).cannot_fail:
