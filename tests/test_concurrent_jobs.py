@@ -115,6 +115,7 @@ def test_right_rows_and_right_decisions(spark: SparkSession, facts: Any, tmp_pat
                 done.result(180)
 
 
+@pytest.mark.thorough
 def test_cancelling_one_leaves_the_other(spark: SparkSession, env: Environment, facts: Any) -> None:
     def sleeping(batches: Any) -> Iterator[Any]:
         for batch in batches:

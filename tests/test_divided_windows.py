@@ -65,6 +65,7 @@ def test_a_hot_key_is_computed_by_several_tasks(spark: SparkSession, make_env: C
     assert max(computed.read_per_task) < 2 * hot / pieces
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "query",
     [
@@ -102,6 +103,7 @@ def test_rows_that_must_stay_together(make_env: Callable[..., Environment], quer
     assert not any("pieces" in decision.outcome for decision in decisions)
 
 
+@pytest.mark.thorough
 def test_an_order_with_one_place(spark: SparkSession, make_env: Callable[..., Environment]) -> None:
     """All rows of the hot key would be in one piece."""
     job, (decision,) = run(make_env(**FORCED), "select id, rank() over (partition by k order by k % 5) from clicks")
@@ -167,6 +169,7 @@ def test_two_cores_are_too_few(make_env: Callable[..., Environment]) -> None:
     assert "not worth it with 2 cores" in decision.reason
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tasks", [1, 2, 5])
 def test_a_number_of_tasks_that_was_given(
     spark: SparkSession, make_env: Callable[..., Environment], tasks: int

@@ -42,6 +42,7 @@ def test_every_way_to_get_rows(env: Environment, spark: SparkSession, orders: An
     )
 
 
+@pytest.mark.thorough
 def test_materialize_runs_once_and_is_measured(env: Environment, spark: SparkSession, orders: Any) -> None:
     df = spark.read.parquet(orders).groupBy("user").count()
     ran = spark.sparkContext.accumulator(0)
@@ -91,6 +92,7 @@ def test_two_sinks_share_a_join(env: Environment, spark: SparkSession, orders: A
     assert_same_rows(spark.read.json(str(tmp_path / "two")).select("id", "team").collect(), two.collect())
 
 
+@pytest.mark.thorough
 def test_the_session_is_left_as_it_was(env: Environment, spark: SparkSession, orders: Any) -> None:
     spark.createDataFrame([(1,)], "a int").createOrReplaceTempView("mine")
     spark.sparkContext.setJobGroup("my group", "my job")
@@ -143,6 +145,7 @@ def test_with_parallelism_wins(
         assert found.tasks == number
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("operator", ["source", "aggregate", "join", "union", "memory"])
 def test_a_bound_of_an_operator(
@@ -285,6 +288,7 @@ def test_a_slow_source_blocks_nobody_else(env: Environment, spark: SparkSession,
     assert states["CREATED"] == 1
 
 
+@pytest.mark.thorough
 def test_cancel_leaves_nothing(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     def sleep(batches: Any) -> Iterator[Any]:
         import time
@@ -344,6 +348,7 @@ def test_explain_reads_no_data(env: Environment, spark: SparkSession, orders: An
     assert [n["parallelism"] for n in explained.as_dict()["nodes"] if n["operator"] == "Source"] == [1]
 
 
+@pytest.mark.thorough
 def test_user_repartition_is_kept(env: Environment, spark: SparkSession, orders: Any) -> None:
     df = spark.read.parquet(orders).repartition(7)
     env.collect(df)

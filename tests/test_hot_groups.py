@@ -58,6 +58,7 @@ def test_partial_results_with_values_in_common_are_merged_in_pieces(
     assert final_tasks == tasks
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("hot", "function", "because"),
     [
@@ -83,6 +84,7 @@ def test_they_are_merged_in_one_task_where_pieces_would_win_nothing(
     assert [tasks for tasks, _ in tried] == [1] * len(decisions), "one task has tried a few, if any"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("first", ["window", "aggregate"])
 def test_beside_an_operator_that_needs_whole_groups_too(
     spark: SparkSession, make_env: Callable[..., Environment], first: str

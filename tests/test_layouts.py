@@ -210,6 +210,7 @@ def test_a_subpartition_left_out_fails_the_job(
         make_env(**MODES["many tasks"]).collect(tables.sums.join(tables.most, "k"))
 
 
+@pytest.mark.thorough
 def test_a_filter_that_rules_out_its_own_keys_fails_the_job(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tmp_path: Path
 ) -> None:

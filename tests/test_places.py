@@ -129,6 +129,7 @@ def test_what_depends_on_tasks(make_env: Callable[..., Environment], t: Any, nam
     check(make_env(**SPLIT), PLACES[name](t))
 
 
+@pytest.mark.thorough
 def test_what_depends_on_tasks_beside_other_results(make_env: Callable[..., Environment], t: Any) -> None:
     groups = t.groupBy("k").agg(F.count("*").alias("n"))
     frames = [
@@ -141,6 +142,7 @@ def test_what_depends_on_tasks_beside_other_results(make_env: Callable[..., Envi
     check_all(make_env(**SHUFFLED), [*frames, groups.sample(0.5, seed=1)])
 
 
+@pytest.mark.thorough
 def test_an_order_beside_aggregates_that_are_made_equal(make_env: Callable[..., Environment], t: Any) -> None:
     sums = [t.groupBy("k").agg((F.sum("id") * times + F.max("t")).alias("x")) for times in (1, 2)]
     frames = [sums[0].where("x > 9"), sums[1].where("x > 9"), best(t).groupBy("k").agg(F.first("id"))]

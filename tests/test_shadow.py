@@ -194,6 +194,7 @@ EQUAL = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", EQUAL)
 def test_what_is_no_difference(shadow: Any, spark: SparkSession, broken: Any, how: str) -> None:
     broken(EQUAL[how])
@@ -268,6 +269,7 @@ def test_the_same_error_is_no_difference(shadow: Any, spark: SparkSession, name:
     assert (only(shadow).verdict, only(shadow).reason) == (Verdict.EQUAL, f"both raise {name}")
 
 
+@pytest.mark.thorough
 def test_only_penstock_raises(shadow: Any, spark: SparkSession, broken: Any) -> None:
     broken(lambda df: df.withColumn("n", F.expr("1 / (k - 3)")))
     with pytest.raises(RowsDifferError, match=r"Penstock raises DIVIDE_BY_ZERO.*plain Spark gives 7 rows") as raised:
@@ -339,6 +341,7 @@ def test_a_sink_that_takes_nothing(shadow: Any, spark: SparkSession, tmp_path: P
     assert "took none of the rows" in only(shadow).reason
 
 
+@pytest.mark.thorough
 def test_a_job_that_overwrites_what_it_reads(shadow: Any, spark: SparkSession, tmp_path: Path) -> None:
     """Plain Spark must read what the job read, not what it wrote."""
     path = str(tmp_path / "t")

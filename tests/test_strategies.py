@@ -88,6 +88,7 @@ def test_a_star_is_one_vertex_and_its_facts_are_never_shuffled(
     assert sum(stage.shuffle_written for stage in ran) <= 20 * max(stage.tasks for stage in ran)  # partial sums by day
 
 
+@pytest.mark.thorough
 def test_the_most_reducing_dimension_comes_first(make_env: Callable[..., Environment], tables: Any) -> None:
     joined = tables["facts"]
     for d, below in ((0, 9), (1, 5), (2, 1)):
@@ -98,6 +99,7 @@ def test_the_most_reducing_dimension_comes_first(make_env: Callable[..., Environ
     assert [part.split("(")[1] for part in order.split(", ")] == ["keeps 10.0%)", "keeps 50.0%)", "keeps 90.0%)"]
 
 
+@pytest.mark.thorough
 def test_a_join_before_broadcast_joins_becomes_one_itself(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any
 ) -> None:
@@ -166,6 +168,7 @@ def test_keys_filter_the_other_side_before_its_shuffle(
         assert written[1] == written[0] >= ROWS * 0.9
 
 
+@pytest.mark.thorough
 def test_a_filter_reaches_through_joins_projections_and_aggregates(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any
 ) -> None:
@@ -178,6 +181,7 @@ def test_a_filter_reaches_through_joins_projections_and_aggregates(
     assert sum(stage.shuffle_written for stage in ran) < 0.2 * ROWS
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("key", "is_filtered"),
     [("d0 + 0", False), ("cast(d0 as bigint)", True), ("coalesce(d0, 7)", False), ("-d0", False)],
@@ -231,6 +235,7 @@ class Noting(FileSource, DynamicParallelismInference):
         return 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
 def test_a_source_of_the_users_own_is_asked_with_the_filters_it_gets(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any, threshold: str
@@ -348,6 +353,7 @@ class Careless(StreamGraphOptimizationStrategy):
         return False
 
 
+@pytest.mark.thorough
 def test_a_careless_strategy_costs_an_exchange_not_the_answer(spark: SparkSession, tables: Any) -> None:
     from penstock import Environment
     from tests.conftest import OFF
@@ -458,6 +464,7 @@ def test_the_maximum_bounds_split_vertices(
     assert [decision.outcome["split"] > 0 for decision in split] == [is_split] * len(split)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("functions", "is_split"),
     [("count(distinct v) as n, max(pad) as m", True), ("sort_array(collect_list(v)) as n", False)],
@@ -492,6 +499,7 @@ class Breaks(StreamGraphOptimizationStrategy):
         raise RuntimeError("in the middle")
 
 
+@pytest.mark.thorough
 def test_a_strategy_that_raises_in_the_middle(spark: SparkSession, tables: Any) -> None:
     from penstock import Environment
     from tests.conftest import OFF

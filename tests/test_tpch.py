@@ -37,6 +37,7 @@ def test_same_rows(spark: SparkSession, env: Environment, tables: Any, number: i
     assert len(env.last_job.vertices) >= 2
 
 
+@pytest.mark.thorough
 def test_nothing_is_exchanged_twice(spark: SparkSession, env: Environment, tables: Any) -> None:
     """An aggregate by the key it is then joined on shares the join's vertex, and a second aggregate too."""
     text = """

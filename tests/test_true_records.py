@@ -118,6 +118,7 @@ def test_a_split_that_spark_did_not_plan_so(
     assert "partitions split" in one["chosen"]
 
 
+@pytest.mark.thorough
 def test_a_layout_that_spark_refused(
     monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
 ) -> None:
@@ -238,6 +239,7 @@ def test_a_broadcast_that_spark_fixed_is_told_with_its_figures(
     assert told.outcome["tasks"] > 0
 
 
+@pytest.mark.thorough
 def test_a_size_that_spark_does_not_know_is_not_shown_as_nothing(
     spark: SparkSession, make_env: Callable[..., Environment]
 ) -> None:

@@ -199,6 +199,7 @@ def target(spark: SparkSession) -> Iterator[Any]:
     spark.sql("DROP TABLE IF EXISTS target")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TABLES)
 def test_tables(spark: SparkSession, tables: Any, target: Any, name: Any) -> None:
     config, clause, sink = TABLES[name]
@@ -211,6 +212,7 @@ def test_tables(spark: SparkSession, tables: Any, target: Any, name: Any) -> Non
     assert_same_rows(spark.table("target").collect(), df.collect())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name in TABLES if "over the table" not in name])
 def test_statements_that_write_to_tables(spark: SparkSession, tables: Any, target: Any, name: Any) -> None:
     config, clause, _ = TABLES[name]

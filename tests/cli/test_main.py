@@ -128,6 +128,7 @@ def test_every_command_is_listed_here() -> None:
     assert sorted(FLAGS) == paths()
 
 
+@pytest.mark.thorough
 def test_sql_to_json_and_to_files(here: Any, orders: Any, tmp_path: Path) -> None:
     table = ("--table", f"o={orders}")
     threshold = {"PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE_QUERY_THRESHOLD": "0"}

@@ -112,6 +112,7 @@ def test_as_plain_python(home: Path, words: str) -> None:
     assert on
 
 
+@pytest.mark.thorough
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("words", ENDS)
 def test_ends_as_plain_python(home: Path, words: str) -> None:

@@ -44,6 +44,7 @@ ARGUMENTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("module", [("run",), ("verify",), ()], ids=["run", "verify", "no command"])
 @pytest.mark.parametrize("words", ARGUMENTS)

@@ -43,6 +43,7 @@ def session(spark: SparkSession, numbers: str, monkeypatch: pytest.MonkeyPatch) 
     spark.catalog.dropTempView("n")
 
 
+@pytest.mark.thorough
 def test_a_limit_is_part_of_the_query(session: Any) -> None:
     answer = session.run("select * from n", 20)
     assert (len(answer.rows), answer.has_more, answer.columns) == (20, True, ("id", "k"))
@@ -57,6 +58,7 @@ def test_whether_there_are_more_rows(session: Any, limit: Any, more: Any) -> Non
     assert [row[0] for row in answer.rows] == list(range(7))[:limit]
 
 
+@pytest.mark.thorough
 def test_commands_read_through_jobs(session: Any, spark: SparkSession) -> None:
     made = session.run("create table sql_kept as select k, count(*) c from n group by k", 20)
     try:

@@ -180,6 +180,7 @@ def test_an_engine_that_loses_a_row_is_named_with_the_query(verify: Callable[...
     assert re.search(r"more often on Spark: .*team=team \d", done.stdout), "which team is lost depends on the order"
 
 
+@pytest.mark.thorough
 def test_what_is_not_determined_is_not_compared_with_the_reason(verify: Callable[..., Any]) -> None:
     done = verify(UNDETERMINED, "--output-format", "json")
     assert done.exit_code == 0, done.stderr

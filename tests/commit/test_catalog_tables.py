@@ -190,6 +190,7 @@ def catalog(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Catalog
     CATALOGS.remove(made)
 
 
+@pytest.mark.thorough
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("other", ["nothing", "files", "database"])
 @pytest.mark.parametrize("case", CASES)

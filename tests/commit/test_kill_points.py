@@ -199,6 +199,7 @@ def slow_without(token: Any, case: Any) -> Any:
     return pytest.param(case, token, id=f"{case}{', token' if token else ''}", marks=pytest.mark.slow if slow else ())
 
 
+@pytest.mark.thorough
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("case", "token"),

@@ -208,6 +208,7 @@ def test_sinks_beside_one_that_may_have_committed_are_not_undone(
     assert not journals(files)
 
 
+@pytest.mark.thorough
 def test_a_driver_that_dies_once_it_has_asked(local: Any, template: Any, tmp_path: Path) -> None:
     """The catalogue commits after the recovery has begun: its request is a process of its own, which lives on."""
     mode, layout, exists = FILES["overwrite"]

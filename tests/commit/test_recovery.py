@@ -198,6 +198,7 @@ def test_parts_of_a_topic_that_cannot_follow_wait_in_the_journal(
     assert not journals(targets[0])
 
 
+@pytest.mark.thorough
 def test_what_cannot_follow_waits_in_the_journal(
     local: Any, template: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -250,6 +250,7 @@ class Staged:
         pass
 
 
+@pytest.mark.thorough
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("before", [0, 12])
 @pytest.mark.parametrize("isolation", ["", "READ COMMITTED", "REPEATABLE READ"])

@@ -96,6 +96,7 @@ def test_append_merges_its_own_files_only(
     assert spark.read.parquet(str(tmp_path / "out")).agg(F.sum("id")).first()[0] == sum(range(200))
 
 
+@pytest.mark.thorough
 def test_large_files_are_left_alone(make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path) -> None:
     env = make_env()
     df = spark.range(0, 100_000, 1, 4)

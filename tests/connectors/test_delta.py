@@ -81,6 +81,7 @@ def test_all_rows_of_the_log_and_no_others(make_env: Callable[..., Environment],
     assert "10 files" in first.reason
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("condition", "files"),
     [
@@ -129,6 +130,7 @@ def test_partition_values_come_back_as_they_were(env: Environment, spark: SparkS
     assert "1 file" in env.last_job.vertices[0].reason
 
 
+@pytest.mark.thorough
 def test_a_version_stays_as_it_was(env: Environment, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     deltalake.write_deltalake(path, rows(0, 10))

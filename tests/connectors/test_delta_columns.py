@@ -133,6 +133,7 @@ def test_kernel_finds_the_same_rows(env: Environment, tmp_path: Path) -> None:
     assert_same_rows(env.collect(df), [tuple(row.values()) for row in theirs])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
 def test_deleted_rows_of_mapped_columns(env: Environment, tmp_path: Path, mode: str) -> None:
     log = made(tmp_path / "t", mode)
@@ -144,6 +145,7 @@ def test_deleted_rows_of_mapped_columns(env: Environment, tmp_path: Path, mode: 
     assert env.count(df.where("part = 'z' and inner is null")) == 4
 
 
+@pytest.mark.thorough
 def test_a_file_without_ids_is_refused(env: Environment, tmp_path: Path) -> None:
     log = made(tmp_path / "t", "id")
     log.commit({"add": log.add(pa.table({"col-1": [1]}), {"col-7": None})})

@@ -111,6 +111,7 @@ def test_a_file_longer_than_a_batch(env: Environment, tmp_path: Path) -> None:
     assert sorted(ids) == sorted(set(range(200_000)) - set(deleted))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("mode", "left"), [("append", len(LEFT) + 1), ("overwrite", 1)])
 def test_rows_written_beside_deleted_ones(
     env: Environment, spark: SparkSession, table: DeltaLog, mode: str, left: int

@@ -248,6 +248,7 @@ def test_a_later_process_works_out_what_a_journal_tells(env: Environment, spark:
     check(env, spark, path, merged(rows(range(300), "old"), rows([151], "other"), new))
 
 
+@pytest.mark.thorough
 def test_nothing_is_left_in_the_folder(env: Environment, spark: SparkSession, path: str, tmp_path: Path) -> None:
     upserted(env, spark.createDataFrame(rows([150, 1000], "new"), COLUMNS), path)
     assert not [one for one in (tmp_path / "t").iterdir() if one.name.startswith(("penstock", ".penstock"))]
@@ -275,6 +276,7 @@ def test_nothing_is_left_of_an_upsert_that_gives_up(
     assert not [one for one in there if one.name not in named]
 
 
+@pytest.mark.thorough
 def test_a_file_that_cannot_be_read_fails_the_job(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     """Spark can be told to leave out such files: of a query its rows would be missing, of an upsert they would be lost."""
     where = tmp_path / "t"

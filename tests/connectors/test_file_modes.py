@@ -237,6 +237,7 @@ def test_the_same_with_merged_files(env: Environment, spark: SparkSession, tmp_p
     compared(env, spark, tmp_path, WRITES[case], auto_compaction=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["col:on", "per%cent", "a b", "\u00e9;"])
 def test_odd_names_of_targets(env: Environment, spark: SparkSession, tmp_path: Path, name: str) -> None:
     path = str(tmp_path / name)
@@ -260,6 +261,7 @@ def test_a_failed_job_leaves_all_partitions(env: Environment, spark: SparkSessio
     assert os.listdir(tmp_path) == ["out"]
 
 
+@pytest.mark.thorough
 def test_what_fails_behind_a_commit_takes_no_rows(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "out")
     spark.sql(DAYS).write.partitionBy("day").parquet(path)
@@ -277,6 +279,7 @@ def test_what_fails_behind_a_commit_takes_no_rows(env: Environment, spark: Spark
     assert os.listdir(tmp_path) == ["out"]
 
 
+@pytest.mark.thorough
 def test_commits_of_partitions_with_an_underscore(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     seen = []
     sink = FileSink(
@@ -383,6 +386,7 @@ def test_cached_readers_see_what_was_written(
     assert counts[0] == (10 if how == "a folder above" else 35 if mode == "append" else 25)
 
 
+@pytest.mark.thorough
 def test_dynamic_overwrites_are_seen_by_cached_readers(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     spark.sql(DAYS).write.partitionBy("day").parquet(path)

@@ -119,6 +119,7 @@ def test_what_was_asked_for_wins(make_env: Callable[..., Environment], spark: Sp
     assert job.vertices[-1].parallelism == 3
 
 
+@pytest.mark.thorough
 def test_small_data_too(spark: SparkSession, tmp_path: Path) -> None:
     """Below the threshold for whole queries files have their size all the same."""
     from penstock import Environment

@@ -81,6 +81,7 @@ def test_catalog_tables(make_env: Callable[..., Environment], spark: SparkSessio
     spark.sql("drop table files_table")
 
 
+@pytest.mark.thorough
 def test_pruned_partitions_do_not_count(make_env: Callable[..., Environment], spark: SparkSession, folder: Any) -> None:
     env = make_env(**VOLUME)
     df = spark.read.parquet(str(folder / "partitioned"))
@@ -92,6 +93,7 @@ def test_pruned_partitions_do_not_count(make_env: Callable[..., Environment], sp
     assert one.parallelism * 3 < everything.parallelism
 
 
+@pytest.mark.thorough
 def test_partitions_are_pruned_whatever_their_values_are_called(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Any
 ) -> None:
@@ -127,6 +129,7 @@ def test_what_is_left_of_a_corrupt_file(
         assert_as_plain_spark(env, rows)
 
 
+@pytest.mark.thorough
 def test_keys_do_not_skip_a_corrupt_row_group(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Any
 ) -> None:
@@ -144,6 +147,7 @@ def test_keys_do_not_skip_a_corrupt_row_group(
     assert DecisionKind.DYNAMIC_FILTER in kinds
 
 
+@pytest.mark.thorough
 def test_what_one_result_reads_of_a_corrupt_file_is_not_lost_in_another(
     env: Environment, spark: SparkSession, tmp_path: Any
 ) -> None:
@@ -245,6 +249,7 @@ def test_sinks(
         assert env.last_job.vertices[-1].parallelism == parallelism
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("parallelism", [1, 4])
 def test_a_chained_sink_runs_with_its_upstream_and_another_does_not(
     env: Environment, spark: SparkSession, folder: Any, tmp_path: Path, parallelism: int
@@ -260,6 +265,7 @@ def test_a_chained_sink_runs_with_its_upstream_and_another_does_not(
     assert [v.parallelism for v in env.last_job.vertices] == [2, parallelism]
 
 
+@pytest.mark.thorough
 def test_a_sorted_result_stays_sorted(env: Environment, spark: SparkSession, folder: Any, tmp_path: Path) -> None:
     df = spark.read.parquet(str(folder / "parquet")).orderBy("s")
     env.write(df, FileSink(str(tmp_path / "one"), "csv"), parallelism=1)
@@ -286,6 +292,7 @@ def test_modes(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.thorough
 def test_overwriting_what_is_read(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     """The old files are there until the new ones are."""
     path = str(tmp_path / "out")
@@ -295,6 +302,7 @@ def test_overwriting_what_is_read(env: Environment, spark: SparkSession, tmp_pat
     assert sorted(row.v for row in spark.read.parquet(path).collect()) == list(range(100, 110))
 
 
+@pytest.mark.thorough
 def test_partition_columns(env: Environment, spark: SparkSession, folder: Any, tmp_path: Path) -> None:
     df = spark.read.parquet(str(folder / "parquet"))
     for mode in ("error", "append"):

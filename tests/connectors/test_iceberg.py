@@ -65,6 +65,7 @@ def expected(spark: SparkSession) -> Any:
     return spark.createDataFrame(rows(0, ROWS).to_pandas(), "id bigint, name string, price double")
 
 
+@pytest.mark.thorough
 def test_all_rows(make_env: Callable[..., Environment], table: Any, properties: Any, expected: Any) -> None:
     env = make_env(**VOLUME)
     assert_same_rows(env.collect(env.read(IcebergSource(table, properties))), expected.collect())
@@ -241,6 +242,7 @@ def test_written_rows_appear_in_one_commit(
     assert made.refresh().scan().to_arrow().num_rows == 7
 
 
+@pytest.mark.thorough
 def test_partitioned_tables_get_files_of_one_value(
     env: Environment, spark: SparkSession, catalog: Any, properties: Any, expected: Any
 ) -> None:

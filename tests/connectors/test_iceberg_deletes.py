@@ -89,6 +89,7 @@ CASES: dict[str, tuple[dict[str, list[Any]], Any]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_rows_are_deleted_by_their_values(env: Environment, properties: Any, table: Any, case: str) -> None:
     deleted, is_gone = CASES[case]

@@ -193,6 +193,7 @@ def test_what_pyiceberg_cannot_compute_is_refused(
         env.execute()
 
 
+@pytest.mark.thorough
 def test_partitions_that_change_meanwhile_are_refused(
     env: Environment, spark: SparkSession, catalog: Any, properties: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,7 @@ def test_rows_are_replaced_and_added_in_one_snapshot(
     assert len(before & {task.file.file_path for task in table.scan().plan_files()}) == 2 * len(before) // 3
 
 
+@pytest.mark.thorough
 def test_rows_that_only_come_change_no_file(env: Environment, spark: SparkSession, table: Any, properties: Any) -> None:
     before = {task.file.file_path for task in table.scan().plan_files()}
     new = rows(range(1000, 1010), "new")
@@ -137,6 +138,7 @@ def test_a_new_table_an_empty_one_and_no_rows(
         check(env, spark, catalog.load_table(name), properties, first)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("new", [[(1, "a", "x"), (1, "b", "y")], [(None, "a", "x")]])
 def test_keys_that_tell_no_rows_apart_are_refused(
     env: Environment, spark: SparkSession, catalog: Any, properties: Any, new: Any

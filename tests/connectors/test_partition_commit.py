@@ -92,6 +92,7 @@ def test_after_compaction(make_env: Callable[..., Environment], days: Any, tmp_p
     assert job.status_counts["FINISHED"] == len(job.vertices)
 
 
+@pytest.mark.thorough
 def test_a_policy_that_fails_takes_the_files_back(
     make_env: Callable[..., Environment], spark: SparkSession, days: Any, tmp_path: Path
 ) -> None:

@@ -91,6 +91,7 @@ def check_rows(env: Environment, table: Table, rows: DataFrame) -> None:
     assert_same_rows(env.collect(found), plain.collect())
 
 
+@pytest.mark.thorough
 def test_partitions_are_divided_into_files_of_the_size(
     env: Environment, rows: DataFrame, table_of: Callable[[str | None], Table]
 ) -> None:
@@ -105,6 +106,7 @@ def test_partitions_are_divided_into_files_of_the_size(
     check_rows(env, table, rows)
 
 
+@pytest.mark.thorough
 def test_without_partitions_a_size_of_its_own_divides(
     env: Environment, rows: DataFrame, table_of: Callable[[str | None], Table]
 ) -> None:
@@ -128,6 +130,7 @@ def test_small_files_are_merged(
     check_rows(env, table, rows)
 
 
+@pytest.mark.thorough
 def test_merging_has_nothing_to_do_where_the_token_is_known(
     env: Environment, rows: DataFrame, table_of: Callable[[str | None], Table]
 ) -> None:

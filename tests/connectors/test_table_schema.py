@@ -125,6 +125,7 @@ def test_rows_that_fit(
     assert_same_rows(env.collect(env.read(table.source())), wanted)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("whole", [False, True])
 def test_nulls_that_a_table_does_not_allow(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path, whole: bool
@@ -211,6 +212,7 @@ def test_nested_columns(env: Environment, spark: SparkSession, tmp_path: Path) -
         env._outputs.take()
 
 
+@pytest.mark.thorough
 def test_a_delta_overwrite_brings_its_columns(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     table = Delta(tmp_path)
     for query in ("select id, 'x' as p from range(3)", "select 'a' as id, 1.5d as other, 'y' as p from range(2)"):
@@ -239,6 +241,7 @@ def test_single_partitions_of_a_delta_table_are_not_overwritten(
     assert env.count(env.read(table.source())) == 9
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Tokyo", "America/St_Johns"])
 def test_times_as_partitions_of_a_delta_table(env: Environment, spark: SparkSession, tmp_path: Path, zone: str) -> None:
     table = Delta(tmp_path)
@@ -260,6 +263,7 @@ def test_times_as_partitions_of_a_delta_table(env: Environment, spark: SparkSess
     assert min(told) == dt.datetime(2025, 10, 26, 0, 30, 0, 123456, dt.UTC)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["_p", ".p", "a=b", "p q", "é"])
 def test_odd_partition_columns_of_a_delta_table(
     env: Environment, spark: SparkSession, tmp_path: Path, name: str

@@ -117,6 +117,7 @@ def test_statements(env: Environment, spark: SparkSession, tables: Any, tmp_path
     run(env, spark, tables, tmp_path, CASES[case])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", SETTINGS)
 def test_statements_with_settings(
     env: Environment, spark: SparkSession, tables: Any, tmp_path: Path, case: str
@@ -126,6 +127,7 @@ def test_statements_with_settings(
         run(env, spark, tables, tmp_path, steps)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("settings", "files", "is_job"), [({}, [], JOB), (NOT_EMPTY, ["old"], SPARK), (NOT_EMPTY, [], JOB)]
 )
@@ -156,6 +158,7 @@ def test_a_place_with_rows_is_refused_by_spark(
     assert env.last_job is before
 
 
+@pytest.mark.thorough
 def test_an_empty_place_stays_if_the_job_fails(env: Environment, spark: SparkSession, tables: Any) -> None:
     place = Path(str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:")) / "sinks.db" / "ours"
     place.mkdir(parents=True)
@@ -170,6 +173,7 @@ def test_an_empty_place_stays_if_the_job_fails(env: Environment, spark: SparkSes
         shutil.rmtree(place)
 
 
+@pytest.mark.thorough
 def test_a_place_whose_parent_may_only_be_read(
     env: Environment, spark: SparkSession, tables: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +191,7 @@ def test_a_place_whose_parent_may_only_be_read(
     assert env.last_job is before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("what", "found"), [("volumes_below", lambda self: ["/mnt/volume"]), ("name", property(lambda self: ""))]
 )
@@ -248,6 +253,7 @@ def test_a_name_that_leads_into_another_catalogue(
     assert __file__ in str(refused.value.line)
 
 
+@pytest.mark.thorough
 def test_a_statement_is_parsed_with_its_sessions_settings(env: Environment, spark: SparkSession, tables: Any) -> None:
     """The active session has other settings than that of the environment."""
     from penstock import Environment as Entry
@@ -309,6 +315,7 @@ class Broken(FileSink):
         return job
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_partitions_are_as_before_when_a_job_was_undone(
     env: Environment, spark: SparkSession, tables: Any, tmp_path: Path, mode: str

@@ -244,6 +244,7 @@ def test_a_table_is_overwritten_by_rows_read_from_it(
     assert_same_rows(spark.table(tables[0]).collect(), expected)
 
 
+@pytest.mark.thorough
 def test_a_token_that_a_table_holds_is_written_once(env: Environment, spark: SparkSession, tables: Any) -> None:
     """As of a folder: a rerun is safe, also in the mode that refuses a table that is there."""
     for _ in range(2):

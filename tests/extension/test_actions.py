@@ -168,6 +168,7 @@ def test_statements_that_write_tables(spark: SparkSession) -> None:
             spark.sql(f"DROP TABLE IF EXISTS {table}")
 
 
+@pytest.mark.thorough
 def test_tables_with_buckets_and_catalog_writers(spark: SparkSession) -> None:
     def run(table: str) -> list[Any]:
         grouped(spark).write.bucketBy(3, "k").sortBy("k").mode("overwrite").saveAsTable(table)

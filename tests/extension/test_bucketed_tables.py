@@ -91,6 +91,7 @@ def test_where_the_user_said_how_it_runs(tables: SparkSession) -> None:
     assert len(RECENT) == 1
 
 
+@pytest.mark.thorough
 def test_an_environment_leaves_them_to_spark_too(tables: SparkSession) -> None:
     env = penstock.Environment(tables, config={SMALL: "1b"}, progress=False)
     for text in LEFT.values():

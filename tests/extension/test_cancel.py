@@ -76,6 +76,7 @@ def test_a_query_that_is_cancelled_ends_within_two_seconds(served: SparkSession,
     assert RECENT[-1].ended is not None
 
 
+@pytest.mark.thorough
 def test_vertices_have_the_groups_tags_pool_and_description_of_the_user(served: SparkSession) -> None:
     context = served.sparkContext
     seen: dict[str, str | None] = {}

@@ -155,6 +155,7 @@ def test_queries_when_python_ends_or_does_not_answer(tmp_path: Path) -> None:
         assert f"{when} [(0, 3), (1, 3), (2, 3)]" in done.stderr, done.stderr
 
 
+@pytest.mark.thorough
 def test_by_settings_alone(program: Path) -> None:
     submit = BIN / "spark-submit"
     served = Path(os.environ.get("TEST_PENSTOCK_PYTHON", BIN / "penstock-python"))

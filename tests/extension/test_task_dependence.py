@@ -122,6 +122,7 @@ def test_the_path_of_a_file_is_no_reason_to_read_with_sparks_tasks(spark: SparkS
     assert (job.vertices[0].tasks or 0) > 2  # as many as plain Spark has
 
 
+@pytest.mark.thorough
 def test_a_table_that_is_read_without_a_shuffle_is_read_anew(spark: SparkSession, postgres: Postgres) -> None:
     """As in Spark, where a second action reads the table as it is then."""
     postgres.sql("DROP TABLE IF EXISTS anew; CREATE TABLE anew AS SELECT i AS id FROM generate_series(1, 60000) i")

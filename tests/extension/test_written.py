@@ -200,6 +200,7 @@ def test_what_the_query_says_goes_before_the_option(spark: SparkSession, tmp_pat
         assert ids == sorted(ids)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("folders", [(), ("k",)], ids=["files", "folders"])
 def test_a_size_of_files_decides_the_tasks(spark: SparkSession, tmp_path: Path, folders: tuple[str, ...]) -> None:
     grouped(spark).write.parquet(str(tmp_path / "in"))
@@ -221,6 +222,7 @@ def test_a_size_of_files_decides_the_tasks(spark: SparkSession, tmp_path: Path, 
         assert_same_rows(found.collect(), grouped(spark).collect())
 
 
+@pytest.mark.thorough
 def test_statements_and_settings_of_a_session(spark: SparkSession, tmp_path: Path) -> None:
     grouped(spark).createOrReplaceTempView("groups")
     steps = {
@@ -241,6 +243,7 @@ def test_statements_and_settings_of_a_session(spark: SparkSession, tmp_path: Pat
         spark.sql("DROP TABLE IF EXISTS written")
 
 
+@pytest.mark.thorough
 def test_tables_of_other_catalogs(spark: SparkSession, row_level: RowLevelTables) -> None:
     """The target wants the rows of one k in one task: that stays, in as many tasks as are asked for."""
     table = row_level.make("written", "groups")

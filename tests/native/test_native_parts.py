@@ -217,6 +217,7 @@ def test_columns_that_are_found_by_their_ids(spark: SparkSession, native: Enviro
         assert reasons(native) == [("Spark", "columns that are found by their ids")]
 
 
+@pytest.mark.thorough
 def test_a_filter_of_many_keys_of_another_table(spark: SparkSession, data: Path) -> None:
     """DuckDB has no Bloom filter: it joins the keys."""
     config = OFF | NATIVE | {"table.optimizer.dynamic-filtering.exact-keys": 1}

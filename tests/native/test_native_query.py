@@ -574,6 +574,7 @@ def test_a_file_that_changes_after_planning(spark: SparkSession, env: Environmen
     assert all(chosen != "DuckDB, in one task" for chosen, _ in choices(env))
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("rows")
 def test_a_function_of_the_user_has_several_tasks(spark: SparkSession, env: Environment) -> None:
     task = F.udf(lambda _: TaskContext.get().partitionId(), "int")  # type: ignore[union-attr]

@@ -118,6 +118,7 @@ def test_inputs_decide_whether_a_part_is_deterministic(spark: SparkSession, tabl
 JOINED = "select t.k, t.v, u.w from t join t u on t.k = u.k and t.v <> u.v"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("again", ["x.k", "x.v"])
 def test_inputs_of_a_join_are_shared_rather_than_its_rows(
     make_env: Callable[..., Environment], spark: SparkSession, tables: Any, again: str

@@ -86,6 +86,7 @@ def test_each_row_once(spark: SparkSession, env: Environment, rows: int, is_pand
     assert sorted(row["id"] for row in df.collect()) == list(range(rows))  # plain Spark deals them out evenly
 
 
+@pytest.mark.thorough
 def test_a_job_tells_what_each_consumer_took(spark: SparkSession, env: Environment) -> None:
     df = penstock.rebalance(spark.range(0, 20_000, 1, 3), CONSUMERS, adaptive=True).map_in_arrow(where, WHERE)
     found = env.collect(df)
@@ -147,6 +148,7 @@ COLUMNS = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles", "Asia/Kathmandu"])
 @pytest.mark.parametrize("large", ["false", "true"])
 def test_values(spark: SparkSession, env: Environment, zone: str, large: str) -> None:
@@ -175,6 +177,7 @@ def test_values(spark: SparkSession, env: Environment, zone: str, large: str) ->
             spark.conf.unset(key)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_pandas", [False, True])
 def test_an_error_of_the_function(spark: SparkSession, env: Environment, is_pandas: bool) -> None:
     def fails(batches: Iterator[Any]) -> Iterator[Any]:
@@ -190,6 +193,7 @@ def test_an_error_of_the_function(spark: SparkSession, env: Environment, is_pand
         df.collect()
 
 
+@pytest.mark.thorough
 def test_a_function_that_ends_early(spark: SparkSession, env: Environment) -> None:
     def first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -213,6 +217,7 @@ def test_what_is_behind_it(spark: SparkSession, env: Environment) -> None:
     assert_same_rows(env.collect(both), both.collect())
 
 
+@pytest.mark.thorough
 def test_rows_that_are_passed_on(spark: SparkSession, env: Environment) -> None:
     spread = penstock.rebalance(spark.range(0, 20_000, 1, 3), CONSUMERS, adaptive=True).dataframe()
     df = spread.withColumn("twice", F.col("id") * 2)  # the number of its task would leave the query to Spark
@@ -281,6 +286,7 @@ OWN: dict[str, Callable[[SparkSession, int], DataFrame]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("consumers", [2, CONSUMERS])
 @pytest.mark.parametrize("case", OWN)
 def test_the_user_s_own_repartition(spark: SparkSession, case: str, consumers: int) -> None:
@@ -295,6 +301,7 @@ def test_the_user_s_own_repartition(spark: SparkSession, case: str, consumers: i
     assert consumers in [one.tasks for one in env.last_job.vertices]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", OWN)
 def test_without_the_option_it_is_spark_s(spark: SparkSession, case: str) -> None:
     df = OWN[case](spark, CONSUMERS)
@@ -321,6 +328,7 @@ BOUND: dict[str, tuple[str, Callable[[DataFrame], DataFrame]]] = {
 """Exchanges that bind rows to tasks, and the same task: the option leaves them as they are."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", BOUND)
 def test_rows_that_are_bound_to_a_task_stay_there(spark: SparkSession, name: str) -> None:
     expected, make = BOUND[name]
@@ -443,6 +451,7 @@ def test_a_function_that_reads_everything_first(spark: SparkSession, env: Enviro
         assert min(took) > 0
 
 
+@pytest.mark.thorough
 def test_rows_that_are_kept(spark: SparkSession, env: Environment) -> None:
     """One task runs after the other where rows are iterated over; later all run again, and give the same."""
     spread = penstock.rebalance(spark.range(0, 6000, 1, 2), CONSUMERS, adaptive=True)
@@ -493,6 +502,7 @@ def first_column(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"id": batch.column(0)})
 
 
+@pytest.mark.thorough
 def test_what_tasks_told_is_let_go_of(spark: SparkSession) -> None:
     """Also where rows are still computed afterwards: the user's own accumulators count on."""
     seen = spark.sparkContext.accumulator(0)

@@ -116,6 +116,7 @@ def test_it_fails_and_cleans_up() -> None:
     assert job.state == "FAILED"
 
 
+@pytest.mark.thorough
 def test_what_hangs_before_the_commit_commits_nothing_when_it_wakes_up(free: Any) -> None:
     sink = Noting()
 
@@ -161,6 +162,7 @@ def test_a_commit_that_ends_in_time_wins() -> None:
     assert (said.chosen, sink.did) == ("came too late", ["commit"])
 
 
+@pytest.mark.thorough
 def test_cleaning_up_that_hangs(free: Any) -> None:
     came = threading.Event()
     sink = Noting(abort=lambda: (came.set(), free.wait()))
@@ -169,6 +171,7 @@ def test_cleaning_up_that_hangs(free: Any) -> None:
     assert "removing what the sinks wrote" in cancelled(job).message
 
 
+@pytest.mark.thorough
 def test_a_listener_that_hangs(free: Any) -> None:
     job = Job("nightly")
     Telling(free.wait).watch(job)
@@ -176,6 +179,7 @@ def test_a_listener_that_hangs(free: Any) -> None:
     cancelled(job)
 
 
+@pytest.mark.thorough
 def test_listeners_hear_of_the_end_before_those_who_wait(free: Any) -> None:
     job = Job("nightly")
     heard = Telling(lambda: time.sleep(0.1)).watch(job)
@@ -216,6 +220,7 @@ def test_an_error_reads_the_same_however_often_and_late() -> None:
     assert "IndexError: pop from empty list" in told[0]
 
 
+@pytest.mark.thorough
 def test_what_wakes_up_after_the_end_is_no_part_of_the_account(free: Any) -> None:
     job = started(lambda commit: (free.wait(), commit()), sink := Noting())
     cancelled(job)
@@ -237,6 +242,7 @@ def test_a_job_that_is_cancelled_before_it_starts_runs_nothing() -> None:
     assert (ran, sink.did, job.state) == ([], ["abort"], "CANCELED")
 
 
+@pytest.mark.thorough
 def test_what_was_cancelled_while_it_was_planned_does_not_come_back() -> None:
     job = Job("nightly")
     job.cancel("enough")

@@ -76,6 +76,7 @@ def slowly(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         yield batch
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("limit", "is_released"), [("2 kb", True), ("1 gb", False)])
 def test_a_side_that_will_be_large(spark: SparkSession, tmp_path: Path, limit: str, is_released: bool) -> None:
     for name, rows in {"build": 50_000, "probe": 400_000}.items():

@@ -94,6 +94,7 @@ def test_a_mark_lives_in_a_view_and_in_the_cache(spark: SparkSession, env: Envir
     cached.unpersist()
 
 
+@pytest.mark.thorough
 def test_an_exchange_lives_with_its_plan(spark: SparkSession, env: Environment) -> None:
     df = penstock.rebalance(spark.range(50), 2, adaptive=True).map_in_arrow(lambda rows: rows, "id long")
     derived = df.selectExpr("id + 1 as n")

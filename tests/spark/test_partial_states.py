@@ -174,6 +174,7 @@ def tasks_that_sorted(merged: MergedStates) -> int:
     return int(merged.stage._handle.shuffle().child().metrics().apply("numTasksFallBacked").value())
 
 
+@pytest.mark.thorough
 def test_tasks_whose_hash_table_is_full(spark: SparkSession) -> None:
     """The largest subpartition has many groups, as there are two."""
     threshold = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"

@@ -56,6 +56,7 @@ def test_noise_is_dropped() -> None:
     assert done.stderr.splitlines() == [*SAID, "Python's own"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("lines", "cause"),
     [

@@ -89,6 +89,7 @@ def test_a_damaged_snapshot(spark: SparkSession, checkpoint: Any, kind: str) -> 
     assert "cannot be read" in said or "the checkpoint is unchanged" in said
 
 
+@pytest.mark.thorough
 def test_a_missing_sorted_file(spark: SparkSession, checkpoint: Any) -> None:
     max((checkpoint / "state/0/2/SSTs").glob("*.sst")).unlink()
     assert "the checkpoint is unchanged" in refused(spark, checkpoint)
@@ -114,6 +115,7 @@ def small_disk(tmp_path: Path) -> Iterator[Any]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("left", "said"), [(20_000, "its file system has"), (150_000, "No space left")])
 def test_a_full_disk(spark: SparkSession, checkpoint: Any, small_disk: Any, left: int, said: str) -> None:
     shutil.copytree(checkpoint, small_disk / "checkpoint")
@@ -122,6 +124,7 @@ def test_a_full_disk(spark: SparkSession, checkpoint: Any, small_disk: Any, left
     assert said in refused(spark, small_disk / "checkpoint", 64)
 
 
+@pytest.mark.thorough
 def test_a_query_that_runs(spark: SparkSession, checkpoint: Any, stopped: Any) -> None:
     one = stopped("counts updated")
     with with_settings(spark, BASE):
@@ -228,6 +231,7 @@ def test_an_operator_whose_state_has_no_key(spark: SparkSession, stopped: Any, t
     assert "operator 0 (globalLimit)" in refused(spark, tmp_path / "checkpoint")
 
 
+@pytest.mark.thorough
 def test_a_query_without_state(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     stateless = Query("stateless", lambda df: df.where(F.col("v") > 1), "append")
     run(spark, stateless, stopped("counts updated").input, tmp_path / "checkpoint")

@@ -60,6 +60,7 @@ def test_it_is_refused_until_what_is_left_is_removed(spark: SparkSession, one: A
     assert st.inspect(str(checkpoint), count=True, spark=spark).stores[0].total_rows == 200
 
 
+@pytest.mark.thorough
 def test_a_batch_that_was_run_again_is_told(spark: SparkSession, one: Any, checkpoint: Path) -> None:
     report = st.rescale(str(checkpoint), 8, spark=spark)
     assert report is not None

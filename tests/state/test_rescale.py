@@ -41,6 +41,7 @@ def test_the_state_has_the_new_number_of_groups(spark: SparkSession, stopped: An
     assert metadata.first()["numPartitions"] == 8
 
 
+@pytest.mark.thorough
 def test_earlier_batches_can_still_be_read(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     one = stopped("counts updated")
     rescaled(spark, one, tmp_path / "checkpoint", (8,), None)

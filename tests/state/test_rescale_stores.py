@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 CASES = cases(KINDS_OF_FILES, ALL) + cases(QUERIES_IN_MEMORY, CHOSEN)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "method", "numbers"), CASES)
 def test_later_output_is_the_same(
     spark: SparkSession, stopped: Any, tmp_path: Path, name: Any, method: Any, numbers: Any

@@ -88,6 +88,7 @@ def checkpoint(stopped: Any, tmp_path: Path) -> Any:
     return tmp_path / "checkpoint"
 
 
+@pytest.mark.thorough
 def test_the_number_of_the_state_is_kept_where_none_is_asked_for(
     spark: SparkSession, stopped: Any, checkpoint: Any
 ) -> None:
@@ -110,6 +111,7 @@ def test_another_number_is_rescaled_to_where_that_is_wanted(spark: SparkSession,
     assert st.rescale(str(checkpoint), 2, spark=spark).new == 2, "a query of this process that has ended is no obstacle"
 
 
+@pytest.mark.thorough
 def test_a_process_that_runs_the_query_is_an_obstacle(spark: SparkSession, checkpoint: Any) -> None:
     with (
         named_in(checkpoint / MARKER) as other,
@@ -119,6 +121,7 @@ def test_a_process_that_runs_the_query_is_an_obstacle(spark: SparkSession, check
     assert st.rescale(str(checkpoint), 8, spark=spark).new == 8
 
 
+@pytest.mark.thorough
 def test_a_query_that_another_process_runs_is_not_started(spark: SparkSession, stopped: Any, checkpoint: Any) -> None:
     one = stopped("counts updated")
     with named_in(checkpoint / MARKER) as other:

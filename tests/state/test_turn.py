@@ -58,6 +58,7 @@ def all_refused(acts: dict[str, Callable[[], Any]], checkpoint: Path, pid: int) 
         assert digest(checkpoint) == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("phase", [None, "staging", "publishing"])
 def test_another_process_that_lives_is_left_alone(
     spark: SparkSession, checkpoint: Any, acts: Any, phase: str | None, monkeypatch: pytest.MonkeyPatch

@@ -132,6 +132,7 @@ def test_a_job_is_followed_from_start_to_end(spark: SparkSession, env: Environme
     page.screenshot(path=ARTIFACTS / "finished.png", full_page=True)
 
 
+@pytest.mark.thorough
 def test_a_vertex_opens_by_keyboard(spark: SparkSession, env: Environment, page: Any, tmp_path: Path) -> None:
     job = start(env, revenue(spark, 0), "by keyboard", tmp_path).wait()
     page.goto(env.ui_url.partition("?")[0] + f"ui/jobs/{job.id}")
@@ -156,6 +157,7 @@ def test_a_running_job_is_cancelled(spark: SparkSession, env: Environment, page:
     assert page.get_by_role("button", name="Cancel job").count() == 0
 
 
+@pytest.mark.thorough
 def test_nothing_can_be_cancelled_without_the_token(
     spark: SparkSession, env: Environment, browser: Any, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from fastapi.testclient import TestClient
 
 from penstock.history.event_log import EventLog, LocalFolder
@@ -58,6 +59,7 @@ def test_a_new_job_in_the_list() -> None:
     assert first != second
 
 
+@pytest.mark.thorough
 def test_a_new_log_in_the_folder(tmp_path: Path) -> None:
     store = JobStore(History(LocalFolder(tmp_path)))
 

@@ -203,6 +203,7 @@ def test_a_pause_holds_for_all_tasks_and_none_cuts_it_short(side: Any, rate: flo
         assert 0.5 <= time.monotonic() - begun < 5
 
 
+@pytest.mark.thorough
 def test_a_job_that_fails_ends_a_pause(side: Any) -> None:
     place = side(None).place
     with place.connect() as one, place.connect() as other:
@@ -265,6 +266,7 @@ def test_the_first_rows_are_measured_and_are_not_sent_again(start: Any, side: An
     assert len(service.requests()) == 100
 
 
+@pytest.mark.thorough
 def test_the_first_rows_of_a_big_request_are_not_sent_again(start: Any, side: Any) -> None:
     service, driver = start(_400=4_999), side(None)
     target = replace(TARGET, url=service.url, batch_size=2_500)
@@ -299,6 +301,7 @@ def test_a_repeated_task_leaves_out_the_rows_that_it_has_left_out_before(
     assert driver.figures.repeated_tasks == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("keeps_dead", [True, False])
 def test_what_came_of_rows_is_noted_before_their_task_ends(
     start: Any, side: Any, monkeypatch: pytest.MonkeyPatch, keeps_dead: bool
@@ -414,6 +417,7 @@ def test_an_answer_without_an_end_is_read_until_the_timeout(side: Any, case: str
     assert status is not None or letter["error"] == "no whole answer in 0.5 s"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", ["body", "headers"])
 def test_an_encrypted_answer_without_an_end_is_read_until_the_timeout(
     side: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
@@ -435,6 +439,7 @@ def test_an_encrypted_answer_without_an_end_is_read_until_the_timeout(
     assert status is not None or letter["error"] == "no whole answer in 0.5 s"
 
 
+@pytest.mark.thorough
 def test_a_request_that_is_hardly_read_is_over_after_the_timeout(side: Any) -> None:
     class Slow(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -454,6 +459,7 @@ def test_a_request_that_is_hardly_read_is_over_after_the_timeout(side: Any) -> N
     assert (letter["status"], letter["error"]) == (None, "no whole answer in 0.5 s")
 
 
+@pytest.mark.thorough
 def test_after_an_answer_that_was_cut_off_the_next_request_has_a_connection_of_its_own(side: Any) -> None:
     connections = []
 
@@ -518,6 +524,7 @@ def test_the_timer_of_a_request_leaves_the_next_alone() -> None:
             assert not connection.is_late
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("charset", ["base64", "idna", "undefined", "nothing", "latin-1"])
 def test_answers_in_any_charset(side: Any, charset: str) -> None:
     class Refusing(BaseHTTPRequestHandler):

@@ -76,12 +76,14 @@ def test_the_users_number_of_tasks(make_env: Any, spark: SparkSession, service: 
     assert service.rows() == list(range(20))
 
 
+@pytest.mark.thorough
 def test_sorted_rows_come_in_their_order(env: Environment, spark: SparkSession, service: Service) -> None:
     env.write(spark.range(30).orderBy("id", ascending=False).coalesce(1), HttpSink(service.url, batch_size=4))
     env.execute()
     assert [row["id"] for one in service.requests() for row in one["rows"]] == list(range(29, -1, -1))
 
 
+@pytest.mark.thorough
 def test_no_rows(env: Environment, spark: SparkSession, service: Service, tmp_path: Path) -> None:
     env.write(spark.range(0), HttpSink(service.url, dead_letters=str(tmp_path / "dead")))
     env.execute()

@@ -64,6 +64,7 @@ TABLES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", TABLES)
 def test_row_ids_of_sqlite(
     make_env: Callable[..., Environment], spark: SparkSession, sqlite: Sqlite, case: str
@@ -100,6 +101,7 @@ def test_splits_that_do_not_read_each_row_once_fail_the_job(
         make_env(**PIECES).collect(plain(spark, sqlite, "gaps"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("table", ['"dot.t"', "MIXED_case", "seen", "`Ticks`"])
 def test_names_of_sqlite(make_env: Callable[..., Environment], spark: SparkSession, sqlite: Sqlite, table: str) -> None:
     """A name with a dot in it is not that of another table."""
@@ -318,6 +320,7 @@ def test_isolation_levels(
     assert left_behind(server) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
 @pytest.mark.parametrize("level", ["NONE", "READ_COMMITTED", "SERIALIZABLE"])
 def test_attempts_that_were_committed_and_lost(
@@ -415,6 +418,7 @@ def test_a_token_wants_a_ledger_that_refuses_it_a_second_time(
         server.sql("drop table penstock_commits")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_cached_readers_see_what_was_written(
@@ -438,6 +442,7 @@ def test_cached_readers_see_what_was_written(
     assert counts[0] == counts[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
 def test_columns_go_by_their_names(
     request: pytest.FixtureRequest, env: Environment, spark: SparkSession, kind: str

@@ -128,6 +128,7 @@ def rows_of_abc(postgres: Postgres) -> list[str]:
     return [postgres.sql(f"select count(*), count(distinct id) from {name}") for name in "abc"]
 
 
+@pytest.mark.thorough
 def test_one_of_three_tables_that_another_run_has_written(spark: SparkSession, postgres: Postgres, abc: str) -> None:
     """The transaction that all share is undone then; the table before has its rows all the same, and once."""
     sinks = [JdbcSink(postgres.url, name, postgres.properties, token="monday") for name in "abc"]
@@ -196,6 +197,7 @@ def test_a_job_whose_undoing_is_interrupted_is_undone_by_the_next(
     assert rows_of_abc(postgres)[:2] == ["1|1", "0|0"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_a_job_whose_journal_cannot_be_written_is_undone(
     spark: SparkSession,
@@ -230,6 +232,7 @@ def test_a_job_whose_journal_cannot_be_written_is_undone(
     assert rows_of_abc(postgres)[1] == "0|0"
 
 
+@pytest.mark.thorough
 def test_a_table_beside_files_is_refused(
     env: Environment, spark: SparkSession, postgres: Postgres, clerk: dict[str, str], tmp_path: Path
 ) -> None:

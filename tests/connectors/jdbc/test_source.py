@@ -133,6 +133,7 @@ def test_a_plain_read_becomes_many_even_tasks(
     assert "statistics" in first.reason
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("table", ["uniform", "skewed", "nulls", "texts"])
 def test_histograms_where_pages_cannot_be_had(
     pg: Any, make_env: Callable[..., Environment], spark: SparkSession, monkeypatch: pytest.MonkeyPatch, table: str
@@ -161,6 +162,7 @@ def test_a_database_without_statistics_is_read_as_spark_would(
     assert env.last_job.vertices[0].tasks == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "table", "why"),
     [
@@ -191,6 +193,7 @@ def test_what_cannot_be_cut_says_why(
     assert why in first.reason
 
 
+@pytest.mark.thorough
 def test_a_filter_counts_and_an_index_is_used(
     pg: Any, make_env: Callable[..., Environment], spark: SparkSession
 ) -> None:

@@ -93,6 +93,7 @@ class Late:
         return []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("reached", [{0: 10, 1: 50}, {0: 4, 1: 50}])
 def test_a_topic_that_no_longer_goes_as_far_as_was_read(simulated: str, reached: dict[int, int]) -> None:
     """It was made again or cut, and its new records must not be passed over, whatever else there is to read."""
@@ -101,6 +102,7 @@ def test_a_topic_that_no_longer_goes_as_far_as_was_read(simulated: str, reached:
         source.ends_after({("remade", partition): end for partition, end in reached.items()})
 
 
+@pytest.mark.thorough
 def test_a_broker_that_takes_its_time(simulated: str) -> None:
     """New records of a topic that was made again are not passed over, however late the answer about them comes."""
     with client.consumer(simulated, {}) as slow:

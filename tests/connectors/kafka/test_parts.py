@@ -69,6 +69,7 @@ def test_files_are_dealt_to_parts(case: str) -> None:
     assert dealt(files.items(), number) == expected
 
 
+@pytest.mark.thorough
 def test_a_part_that_is_written_again_is_there_once(broker: KafkaBroker, topic: str) -> None:
     place = PartPlace(broker.servers, topic, {}, "run")
     records = [{"value": str(number).encode()} for number in range(20)]

@@ -86,6 +86,7 @@ def assert_each_once(spark: SparkSession, folder: Path, topic: str, counts: dict
     }
 
 
+@pytest.mark.thorough
 def test_a_jump_and_a_restart(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
     topic = broker.topic("jumps", 3)
     fill(broker, topic, {0: 21_000, 1: 300, 2: 300})

@@ -110,6 +110,7 @@ def test_batches_follow_lag_and_pace(broker: KafkaBroker) -> None:
     assert spark.has_read(counts)
 
 
+@pytest.mark.thorough
 def test_idle_calls_and_waits_are_no_time_of_a_batch(broker: KafkaBroker) -> None:
     topic = broker.topic("idle", 1)
     fill(broker, topic, {0: 50})
@@ -126,6 +127,7 @@ def test_idle_calls_and_waits_are_no_time_of_a_batch(broker: KafkaBroker) -> Non
     assert spark.has_read({0: 100})
 
 
+@pytest.mark.thorough
 def test_the_time_of_a_batch_that_waited_is_told(broker: KafkaBroker) -> None:
     """A steady trickle then tells the pace. That of a process's first batch does not: Spark still compiles."""
     topic = broker.topic("told-times", 1)
@@ -244,6 +246,7 @@ def test_the_user_bounds_batches_and_tasks(broker: KafkaBroker) -> None:
     assert spark.has_read({0: 5_000, 1: 100})
 
 
+@pytest.mark.thorough
 def test_available_now_reads_nothing_that_comes_later(broker: KafkaBroker) -> None:
     topic = broker.topic("until", 1)
     fill(broker, topic, {0: 12_000})
@@ -272,6 +275,7 @@ def test_a_checkpoint_of_an_earlier_release(broker: KafkaBroker) -> None:
     assert (planned.decision.records, planned.ran, sizes) == (10, (), [10])
 
 
+@pytest.mark.thorough
 def test_records_behind_the_ends_that_the_broker_tells(broker: KafkaBroker) -> None:
     """They are looked for when nothing else is there to read."""
     topic = broker.topic("behind", 1)
