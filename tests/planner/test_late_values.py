@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.errors import ArithmeticException
+from pyspark.errors import ArithmeticException, NumberFormatException
 
 import penstock
 from penstock.planner.late_values import with_late_values
@@ -43,6 +43,15 @@ LEFT_OUT = {
         f"with r as (select k, {QUOTIENT}, max(k) as m from t group by k)"
         " select a.v, b.v from r a join r b on a.k = b.k + 1 where a.m <> 49 and b.m < 40"
     ),
+    "a value twice": f"select k, {QUOTIENT}, {QUOTIENT.replace('as v', 'as w')} from t group by k having max(k) <> 49",
+    "a value in another": (
+        f"select k, {QUOTIENT}, 2 * {QUOTIENT.replace('as v', 'as w')} from t group by k having max(k) <> 49"
+    ),
+    "a value twice, behind a join": (
+        f"select k, v, u from (select k, {QUOTIENT}, 1 + {QUOTIENT.replace('as v', 'as u')} from t group by k)"
+        f" join {SMALL.format('small')} using (k)"
+    ),
+    "no function": f"select k, v from (select k, 10 / (k - 49) as v from t group by k) join {SMALL.format('small')} using (k)",
     "two levels": (
         f"select k, max(v) from (select k, x, {QUOTIENT}, max(k) as m from t group by k, x) where m <> 49"
         " group by k having min(k) < 48"
@@ -52,14 +61,28 @@ NEEDED = {
     "no filter": f"select k, {QUOTIENT} from t group by k",
     "a filter of the value": f"select k, v from (select k, {QUOTIENT}, max(k) as m from t group by k) where v > 0 or m = 49",
     "a broadcast table that has the key": f"select k, v from (select k, {QUOTIENT} from t group by k) join {SMALL.format('last')} using (k)",
+    "no groups": f"select {QUOTIENT} from t having max(k) <> 49",
+    "a function of sorted rows": "select k, cast(max(s) as int) as v from t group by k having max(s) <> 'bad'",
+    "a function that keeps all values": (
+        "select k, 1 / (percentile(k, 0.5) - 49) as v from t group by k having max(k) <> 49"
+    ),
+    "groups that cannot be hashed": f"select c, {QUOTIENT} from t group by c having max(k) <> 49",
     "sorted before": f"select k, v from (select k, {QUOTIENT} from t group by k order by v) where k < 100",
 }
+FAILURES = (ArithmeticException, NumberFormatException)
+MATCH = "DIVIDE_BY_ZERO|CAST_INVALID_INPUT"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder: Path = tmp_path_factory.mktemp("late")
-    spark.range(0, 2000, 1, 3).selectExpr("id", "id % 50 as k", "id % 200 as x").write.parquet(str(folder / "t"))
+    spark.range(0, 2000, 1, 3).selectExpr(
+        "id",
+        "id % 50 as k",
+        "id % 200 as x",
+        "if(id % 50 = 49, 'bad', '1') as s",
+        "cast(id % 50 as string) collate utf8_lcase as c",
+    ).write.parquet(str(folder / "t"))
     spark.read.parquet(str(folder / "t")).createOrReplaceTempView("t")
     spark.range(49).selectExpr("id as k", "2 * id as w").createOrReplaceTempView("small")
     spark.range(49, 50).selectExpr("id as k").createOrReplaceTempView("last")
@@ -74,13 +97,13 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def test_a_query_fails_if_spark_s_fails(spark: SparkSession, query: str, config: dict[str, Any]) -> None:
     expected = spark.sql(LEFT_OUT[query]).collect() if query in LEFT_OUT else None
     if expected is None:
-        with pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"):
+        with pytest.raises(FAILURES, match=MATCH):
             spark.sql(NEEDED[query]).collect()
     before = list(RECENT)
     with penstock.enabled(spark, config=OFF | config):
         df = spark.sql(LEFT_OUT[query] if query in LEFT_OUT else NEEDED[query])
         if expected is None:
-            with pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"):
+            with pytest.raises(FAILURES, match=MATCH):
                 df.collect()
         else:
             assert_same_rows(df.collect(), expected)

@@ -20,6 +20,7 @@ from penstock.graph.partitioner import (
     AdaptiveRescalePartitioner,
     PulledRebalancePartitioner,
 )
+from penstock.planner.late_values import are_late
 from penstock.spark import layouts
 from penstock.spark.exchange import StagedResult
 from penstock.threads import doing
@@ -159,6 +160,9 @@ class VertexRunner:
         if vertex.tail_id in self._context.sinks and setup.is_sliced:
             # A task cut for a file holds few partitions, and need not sort its rows by them.
             settings["spark.sql.maxConcurrentOutputFileWriters"] = str(_OPEN_FILES)
+        tops = (self._context.plan.nodes[node_id].top for node_id in vertex.node_ids)
+        if any(are_late(top) for top in tops if top is not None):
+            settings["spark.sql.subexpressionElimination.enabled"] = "false"
         return settings
 
     def channels(self, vertex: JobVertex) -> list[dict[str, Any]]:

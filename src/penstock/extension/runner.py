@@ -24,7 +24,7 @@ from penstock.scheduler.job import Job
 from penstock.scheduler.origin import UNNAMED, QueryOrigin
 from penstock.shadow.job import ShadowedJob
 from penstock.spark.jobs import active_session
-from penstock.spark.query_hook import SparkError, executed_plan, kept_rows, spark_error
+from penstock.spark.query_hook import SparkError, executed_plan, spark_error
 from penstock.spark.session import penstock_settings
 from penstock.spark.task_counts import stop_sparks_own_bar
 from penstock.spark.waiting_call import waiting_call
@@ -188,8 +188,8 @@ class JobRunner:
 
         def rows_of(df: DataFrame) -> PhysicalPlan:
             # The last stage runs when the job has ended: its sources are closed, and a command has deleted files.
-            is_early = _reads_what_is_open(job, plan) or (query.replaces_files and _does_more_than_spark(job, plan))
-            return kept_rows(df) if is_early else executed_plan(df)
+            is_early = _reads_what_is_open(job, plan) or (query.prepares_folder and _does_more_than_spark(job, plan))
+            return query.kept_rows(df) if is_early else executed_plan(df)
 
         sink = ResultSink("rows", rows_of) if written is None else WriterSink(rows_of, written, config)
         self._observer.watch(job)
@@ -233,7 +233,8 @@ def _reads_what_is_open(job: Job, plan: JobPlan) -> bool:
 def _does_more_than_spark(job: Job, plan: JobPlan) -> bool:
     """Whether the last stage does what plain Spark does before it, and may fail there: an exchange was left out.
 
-    A strategy may have removed it, or Spark needed none in a vertex whose rows one task has: that had nothing to run.
+    A strategy may have removed it. Or Spark has made none at the end of a vertex, as one task has all the rows anyway.
+    Such a vertex ends without a task of its own, and what reads it computes its rows.
     """
     last = _last_nodes(job, plan)
     removed = any({edge.source_id, edge.target_id} <= last and not edge.is_forward for edge in plan.graph.edges)

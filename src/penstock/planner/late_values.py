@@ -11,21 +11,20 @@ After::
       Project(k, f0 / (f1 - 9) AS v, f1 AS m)                    in the step of the filter
         Aggregate(k; sum(a) AS f0, max(b) AS f1)
 
-Spark compiles an aggregate and what follows it in a task into one loop, which computes a value where it is used first.
-So it fails on no row that has been left out by then.
+Spark compiles an aggregate by hashing and what follows it in a task into one loop, which computes a value where it is
+used first. So it fails on no row that has been left out by then. Other aggregates compute all of their rows.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.planner.sharing import below
 from penstock.spark.aggregates import functions_of, grouping, split
 from penstock.spark.fragment import rebuild
 from penstock.spark.plans import read_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
 
@@ -38,32 +37,41 @@ def with_late_values(plan: LogicalNode) -> LogicalNode:
     Only of aggregates right below a filter or join. Where a join's input is exchanged or broadcast, the values are
     computed before, as on Spark.
     """
-    found = _late(plan, is_left_out=False)
+    found = _late(plan, may_leave_out=False)
     # A replacement holds the plan below it as it was, so the lowest are replaced first.
-    lowest = {node: new for node, new in found.items() if not any(other in found for other in _below(node))}
+    lowest = {node: new for node, new in found.items() if not any(other in found for other in below(node))}
     return with_late_values(read_plan(rebuild(plan, lowest))) if found else plan
 
 
-def _late(node: LogicalNode, *, is_left_out: bool) -> dict[LogicalNode, LogicalPlan]:
+def are_late(top: LogicalNode) -> bool:
+    """Whether a run of operators computes values that may fail right above an aggregate.
+
+    Spark then must not compute what several of them have in common before: an aggregate would not, a projection would.
+    """
+    while top.name in {"Project", "Filter"}:
+        (child,) = top.children
+        if top.name == "Project" and child.name == "Aggregate" and not top.cannot_fail:
+            return True
+        top = child
+    return False
+
+
+def _late(node: LogicalNode, *, may_leave_out: bool) -> dict[LogicalNode, LogicalPlan]:
     """Return what replaces aggregates.
 
     Parameters
     ----------
     node
         They are at or below it.
-    is_left_out
+    may_leave_out
         Whether what is right above the node may leave out some of its rows.
     """
     found: dict[LogicalNode, LogicalPlan] = {}
     for child in node.children:
-        found |= _late(child, is_left_out=node.name in _LEAVE_OUT or (is_left_out and node.name == "Project"))
-    if is_left_out and node.name == "Aggregate" and not node.cannot_fail and grouping(node) is not None:
+        found |= _late(child, may_leave_out=node.name in _LEAVE_OUT or (may_leave_out and node.name == "Project"))
+    if may_leave_out and node.computes_late and not node.cannot_fail and grouping(node) is not None:
         functions = functions_of(node)
-        late = split(node, functions) if functions else None
+        late = None if functions is None else split(node, functions)
         if late is not None and not read_plan(late).cannot_fail:
             found[node] = late
     return found
-
-
-def _below(node: LogicalNode) -> Iterator[LogicalNode]:
-    return (part for child in node.children for part in child.walk())

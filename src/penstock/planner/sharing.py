@@ -138,7 +138,7 @@ def with_equal_aggregates(plans: Sequence[LogicalNode]) -> tuple[list[LogicalNod
         replacements = _splits(current, parts)
         if not replacements:
             break
-        lowest = {n: new for n, new in replacements.items() if not any(m in replacements for m in _below(n))}
+        lowest = {n: new for n, new in replacements.items() if not any(m in replacements for m in below(n))}
         current = [read_plan(rebuild(plan, lowest)) if lowest.keys() & set(plan.walk()) else plan for plan in current]
         parts = EqualParts(current)
     return current, parts
@@ -171,7 +171,8 @@ def _grouped(keyed: Iterable[tuple[LogicalNode, Any]]) -> list[list[LogicalNode]
     return [group for key, group in found.items() if key is not None and len(group) > 1]
 
 
-def _below(node: LogicalNode) -> Iterator[LogicalNode]:
+def below(node: LogicalNode) -> Iterator[LogicalNode]:
+    """Iterate over all nodes below a node."""
     return (part for child in node.children for part in child.walk())
 
 

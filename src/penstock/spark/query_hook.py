@@ -105,9 +105,15 @@ class HandedQuery:
         return Written(tuple(map(str, facts["folders"])), bool(facts["buckets"]), options, properties)
 
     @cached_property
-    def replaces_files(self) -> bool:
+    def prepares_folder(self) -> bool:
         """Whether what writes the rows deletes old files, or makes a folder, before it asks for them."""
-        return bool(self._handle.replaces())
+        return bool(self._handle.preparesFolder())
+
+    def kept_rows(self, df: DataFrame) -> PhysicalPlan:
+        """Compute the rows of the last stage, and return a plan that gives them."""
+        bridge = Bridge(df.sparkSession)
+        rows = LogicalPlan(bridge, self._handle.keep(df._jdf))
+        return physical_plan(Session(bridge, df._jdf.sparkSession()), rows)
 
     @cached_property
     def properties(self) -> LocalProperties:
@@ -205,13 +211,6 @@ def executed_plan(df: DataFrame) -> PhysicalPlan:
     """
     bridge = Bridge(df.sparkSession)
     return physical_plan(Session(bridge, df._jdf.sparkSession()), analyzed_plan(bridge, df))
-
-
-def kept_rows(df: DataFrame) -> PhysicalPlan:
-    """Compute the rows of a DataFrame, and return a plan that gives them."""
-    bridge = Bridge(df.sparkSession)
-    rows = LogicalPlan(bridge, bridge.helper("CachedRows").keep(df._jdf))
-    return physical_plan(Session(bridge, df._jdf.sparkSession()), rows)
 
 
 def install(bridge: Bridge) -> None:

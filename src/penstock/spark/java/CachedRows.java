@@ -13,7 +13,10 @@ import org.apache.spark.storage.StorageLevel;
 import scala.Option;
 
 /** Rows in Spark's cache: those that a query reads, and those of a last stage that may not run later. */
-public final class CachedRows {
+final class CachedRows {
+    private CachedRows() {
+    }
+
     /** Whether a cached query that a query reads has stages. */
     static boolean haveStages(LogicalPlan query) {
         boolean found = false;
@@ -45,8 +48,8 @@ public final class CachedRows {
         }
     }
 
-    /** Returns the rows of a DataFrame, computed now. Spark computes lost ones again, and drops them with their plan. */
-    public LogicalPlan keep(Dataset<?> rows) {
+    /** Returns the rows of a DataFrame, computed now. Spark computes lost ones again. */
+    static InMemoryRelation keep(Dataset<?> rows) {
         InMemoryRelation kept = InMemoryRelation$.MODULE$.apply(
                 StorageLevel.MEMORY_AND_DISK(), rows.queryExecution(), Option.empty());
         fill(kept);

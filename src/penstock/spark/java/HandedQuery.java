@@ -9,9 +9,11 @@ import java.util.concurrent.atomic.AtomicLong;
 import com.fasterxml.jackson.core.JsonProcessingException;
 
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 import org.apache.spark.unsafe.Platform;
 
 import org.slf4j.Logger;
@@ -36,6 +38,7 @@ public final class HandedQuery {
     private final Properties properties;
     private final CompletableFuture<Object> answer = new CompletableFuture<>();
     private volatile String text;
+    private volatile InMemoryRelation kept;
 
     HandedQuery(QueryHook.Service service, LogicalPlan plan, SparkSession session) {
         this.service = service;
@@ -58,8 +61,21 @@ public final class HandedQuery {
     }
 
     /** Whether what writes the rows deletes old files, or makes a folder, before it asks for them. */
-    public boolean replaces() {
-        return plan.getTagValue(WritingCommands.REPLACES).isDefined();
+    public boolean preparesFolder() {
+        return plan.getTagValue(WritingCommands.PREPARES_FOLDER).isDefined();
+    }
+
+    /** Returns the rows of the last stage, computed now and kept until `drop`. */
+    public LogicalPlan keep(Dataset<?> rows) {
+        kept = CachedRows.keep(rows);
+        return kept;
+    }
+
+    /** Drops the rows that were kept, if any were. */
+    void drop() {
+        if (kept != null) {
+            kept.cacheBuilder().clearCache(false);
+        }
     }
 
     public SparkSession session() {

@@ -120,7 +120,7 @@ public final class HandoverRule {
         if (TAKEN.equals(answer)) {
             below.setTagValue(ANSWERED, true);
             if (command.mode() != SaveMode.Append) {
-                below.setTagValue(WritingCommands.REPLACES, true);
+                below.setTagValue(WritingCommands.PREPARES_FOLDER, true);
             }
         }
         return answer;

@@ -33,6 +33,7 @@ public final class PenstockExec extends SparkPlan {
     /** Not the node itself: who wants to see the plan does not wait until the query has run. */
     private final transient Object explaining = new Object();
     private transient SparkPlan result;
+    private transient HandedQuery handed;
     private transient Seq<?> explained;
 
     public PenstockExec(LogicalPlan query, QueryHook.Service service) {
@@ -51,7 +52,8 @@ public final class PenstockExec extends SparkPlan {
             if (result != null) {
                 return result;
             }
-            SparkPlan made = new HandedQuery(service, query, session()).result();
+            handed = new HandedQuery(service, query, session());
+            SparkPlan made = handed.result();
             result = RowLayout.isNarrow(query) ? null : made;
             return made;
         }
@@ -78,6 +80,15 @@ public final class PenstockExec extends SparkPlan {
         SparkPlan made = result();
         if (made instanceof AdaptiveSparkPlanExec) {
             ((AdaptiveSparkPlanExec) made).finalPhysicalPlan();
+        }
+    }
+
+    /** Drops what was kept for a command, which has its rows; who asks again has them computed again. */
+    void dropKept() {
+        synchronized (this) {
+            if (handed != null) {
+                handed.drop();
+            }
         }
     }
 

@@ -9,6 +9,7 @@ import java.util.Map;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 
+import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.catalog.HiveTableRelation;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
@@ -16,7 +17,10 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.IsNotNull;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
+import org.apache.spark.sql.catalyst.expressions.aggregate.DeclarativeAggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate$;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MapInArrow;
@@ -120,8 +124,32 @@ public final class PlanReader {
             putNames(facts, Catalyst.each(((Project) plan).projectList()));
         } else if (plan instanceof Aggregate) {
             putNames(facts, Catalyst.each(((Aggregate) plan).aggregateExpressions()));
+            facts.put("computes_late", computesLate((Aggregate) plan));
         }
         return facts;
+    }
+
+    /** Whether Spark runs an aggregate by hashing, in generated code, which computes a result where it is used. */
+    private static boolean computesLate(Aggregate aggregate) {
+        List<Attribute> buffers = new ArrayList<>();
+        return aggregate.groupingExpressions().nonEmpty() && areGenerated(aggregate.aggregateExpressions(), buffers)
+                && Aggregate$.MODULE$.supportsHashAggregate(PythonUtils.toSeq(buffers), aggregate.groupingExpressions());
+    }
+
+    /** Whether all functions in some expressions can be generated code; adds the columns of their partial results. */
+    private static boolean areGenerated(Seq<?> expressions, List<Attribute> buffers) {
+        for (Object each : Catalyst.each(expressions)) {
+            Expression one = (Expression) each;
+            if (one instanceof AggregateFunction) {
+                for (Object column : Catalyst.each(((AggregateFunction) one).aggBufferAttributes())) {
+                    buffers.add((Attribute) column);
+                }
+            }
+            if (one instanceof AggregateFunction && !(one instanceof DeclarativeAggregate) || !areGenerated(one.children(), buffers)) {
+                return false;
+            }
+        }
+        return true;
     }
 
     private static Map<String, Object> sort(Sort sort) {

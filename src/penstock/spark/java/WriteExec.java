@@ -45,7 +45,11 @@ public final class WriteExec extends SparkPlan {
     @Override
     public InternalRow[] executeCollect() {
         runStages(command);
-        return command.executeCollect();
+        try {
+            return command.executeCollect();
+        } finally {
+            dropKept(command);
+        }
     }
 
     @Override
@@ -62,6 +66,15 @@ public final class WriteExec extends SparkPlan {
         }
         for (Object child : Catalyst.each(plan.children())) {
             runStages((SparkPlan) child);
+        }
+    }
+
+    private static void dropKept(SparkPlan plan) {
+        if (plan instanceof PenstockExec) {
+            ((PenstockExec) plan).dropKept();
+        }
+        for (Object child : Catalyst.each(plan.children())) {
+            dropKept((SparkPlan) child);
         }
     }
 

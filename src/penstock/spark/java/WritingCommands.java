@@ -28,7 +28,7 @@ import scala.collection.immutable.Seq;
 /** Commands that write the rows of a query. The query does not know its command, so the command marks it. */
 final class WritingCommands {
     /** Of a query whose command deletes old files, or makes a folder, before it asks for the rows. */
-    static final TreeNodeTag<Object> REPLACES = new TreeNodeTag<Object>("penstock.replaces");
+    static final TreeNodeTag<Object> PREPARES_FOLDER = new TreeNodeTag<Object>("penstock.prepares-folder");
 
     private static final TreeNodeTag<Object> WRITTEN = new TreeNodeTag<Object>("penstock.written");
     private static final TreeNodeTag<Object> SORT_OF_WRITER = new TreeNodeTag<Object>("penstock.sort-of-writer");
