@@ -27,6 +27,8 @@ _JAVA = re.compile(r"^: (?:[a-z]\w*\.)*(.*?)(?: \(|$)", re.MULTILINE)
 """The class and the message of a Java error, in the text of Python's."""
 PATIENCE = 20
 """How many times as long as plain Spark a run may take, on a busy machine, before it counts as a hang."""
+OF_FILES = ("FAILED_READ_FILE", "INCONSISTENT_BEHAVIOR_CROSS_VERSION.READ_ANCIENT_DATETIME")
+"""Errors of files that are read: damaged ones, and dates of which Spark does not know the calendar."""
 OTHERWISE = [
     {
         "spark.sql.shuffle.partitions": "3",
@@ -131,9 +133,7 @@ class Runner:
             stuck, native = False, 0
             for mode in spec["modes"]:
                 config = MODES[mode] if isinstance(mode, str) else mode
-                if expected.error.startswith(
-                    "FAILED_READ_FILE"
-                ):  # a filter may leave out a damaged file, as Spark's may
+                if expected.error.startswith(OF_FILES):  # a filter may leave out such a file, as Spark's may
                     config = {**config, f"{FILTERING}.enabled": False}
                 outcome, stuck = self.penstock(spec, frames, config, limit)
                 native += outcome.is_native
