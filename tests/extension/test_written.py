@@ -17,6 +17,7 @@ from penstock.decisions import DecisionKind
 from penstock.events import ExecutionState
 from penstock.scheduler.job import HANDED_BACK, RECENT
 from penstock.spark.dataframes import with_settings
+from penstock.spark.query_hook import HandedQuery
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
 from tests.extension.row_level import RowLevelTables, row_level
@@ -353,6 +354,22 @@ def test_a_query_that_fails_in_a_stage_that_spark_divides_leaves_what_was_there(
         assert not (tmp_path / "target").exists()
     else:
         assert spark.read.parquet(target).count() == 3
+
+
+def test_rows_that_were_kept_for_a_write_are_written_and_dropped(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, keep = [], HandedQuery.kept_rows
+    monkeypatch.setattr(HandedQuery, "kept_rows", lambda query, df: kept.append(df) or keep(query, df))
+    df = spark.range(250).groupBy((F.col("id") % 50).alias("k")).agg(F.sum("id").alias("v")).orderBy(F.desc("v"))
+    target, expected = filled(spark, tmp_path), df.collect()
+    persistent = spark.sparkContext._jsc.getPersistentRDDs
+    before = set(persistent())
+    with penstock.enabled(spark, config=LARGE):
+        df.write.mode("overwrite").parquet(target)
+    assert len(kept) == 1
+    assert set(persistent()) == before
+    assert spark.read.parquet(target).collect() == expected
 
 
 READERS: dict[str, Callable[[DataFrame], DataFrame]] = {
