@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pytest
 from pyspark.errors import ArithmeticException, NumberFormatException
+from pyspark.sql import functions as F
 
 import penstock
 from penstock.planner.late_values import with_late_values
@@ -129,6 +131,18 @@ CHANGED = {
         "Aggregate",
     ],
 }
+
+
+def test_a_function_of_python_has_no_generated_code(spark: SparkSession) -> None:
+    def latest(values: pd.Series) -> float:
+        return float(values.max())
+
+    longest = F.pandas_udf(latest, "double")
+    df = spark.table("t").groupBy("k").agg(longest("id").alias("v")).where("v > 1990")
+    expected = df.collect()
+    with penstock.enabled(spark, config=OFF):
+        assert_same_rows(df.select("k", "v").collect(), expected)
+    assert not [one for one in RECENT[-1].decisions if one.chosen == HANDED_BACK]
 
 
 @pytest.mark.parametrize("query", CHANGED)

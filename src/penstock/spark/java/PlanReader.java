@@ -140,12 +140,15 @@ public final class PlanReader {
     private static boolean areGenerated(Seq<?> expressions, List<Attribute> buffers) {
         for (Object each : Catalyst.each(expressions)) {
             Expression one = (Expression) each;
+            if (one instanceof AggregateFunction && !(one instanceof DeclarativeAggregate)) { // one of Python has no buffer
+                return false;
+            }
             if (one instanceof AggregateFunction) {
                 for (Object column : Catalyst.each(((AggregateFunction) one).aggBufferAttributes())) {
                     buffers.add((Attribute) column);
                 }
             }
-            if (one instanceof AggregateFunction && !(one instanceof DeclarativeAggregate) || !areGenerated(one.children(), buffers)) {
+            if (!areGenerated(one.children(), buffers)) {
                 return false;
             }
         }
