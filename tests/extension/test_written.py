@@ -359,8 +359,8 @@ def test_a_query_that_fails_in_a_stage_that_spark_divides_leaves_what_was_there(
 def test_rows_that_were_kept_for_a_write_are_written_and_dropped(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept, keep = [], HandedQuery.kept_rows
-    monkeypatch.setattr(HandedQuery, "kept_rows", lambda query, df: kept.append(df) or keep(query, df))
+    kept, keep = [], HandedQuery.compute_last_stage
+    monkeypatch.setattr(HandedQuery, "compute_last_stage", lambda query, df: kept.append(df) or keep(query, df))
     df = spark.range(250).groupBy((F.col("id") % 50).alias("k")).agg(F.sum("id").alias("v")).orderBy(F.desc("v"))
     target, expected = filled(spark, tmp_path), df.collect()
     persistent = spark.sparkContext._jsc.getPersistentRDDs

@@ -189,7 +189,7 @@ class JobRunner:
         def rows_of(df: DataFrame) -> PhysicalPlan:
             # The last stage runs when the job has ended: its sources are closed, and a command has deleted files.
             is_early = _reads_what_is_open(job, plan) or (query.prepares_folder and _does_more_than_spark(job, plan))
-            return query.kept_rows(df) if is_early else executed_plan(df)
+            return query.compute_last_stage(df) if is_early else executed_plan(df)
 
         sink = ResultSink("rows", rows_of) if written is None else WriterSink(rows_of, written, config)
         self._observer.watch(job)
@@ -222,7 +222,7 @@ def _job(query: HandedQuery, origin: QueryOrigin, config: Configuration | Config
 def _last_nodes(job: Job, plan: JobPlan) -> set[int]:
     """Return the nodes of the vertex that has a job's sink."""
     sinks = set(plan.sinks)
-    return next(set(one.vertex.node_ids) for one in job.vertices if sinks & set(one.vertex.node_ids))
+    return next(set(run.vertex.node_ids) for run in job.vertices if sinks & set(run.vertex.node_ids))
 
 
 def _reads_what_is_open(job: Job, plan: JobPlan) -> bool:
@@ -238,4 +238,4 @@ def _does_more_than_spark(job: Job, plan: JobPlan) -> bool:
     """
     last = _last_nodes(job, plan)
     removed = any({edge.source_id, edge.target_id} <= last and not edge.is_forward for edge in plan.graph.edges)
-    return removed or any(one.tasks is None for one in job.vertices if last.isdisjoint(one.vertex.node_ids))
+    return removed or any(run.tasks is None for run in job.vertices if last.isdisjoint(run.vertex.node_ids))

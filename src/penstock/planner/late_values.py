@@ -37,10 +37,10 @@ def with_late_values(plan: LogicalNode) -> LogicalNode:
     Only of aggregates right below a filter or join. Where a join's input is exchanged or broadcast, the values are
     computed before, as on Spark.
     """
-    found = _late(plan, may_leave_out=False)
+    replacements = _late(plan, may_leave_out=False)
     # A replacement holds the plan below it as it was, so the lowest are replaced first.
-    lowest = {node: new for node, new in found.items() if not any(other in found for other in below(node))}
-    return with_late_values(read_plan(rebuild(plan, lowest))) if found else plan
+    lowest = {node: new for node, new in replacements.items() if not any(n in replacements for n in below(node))}
+    return with_late_values(read_plan(rebuild(plan, lowest))) if replacements else plan
 
 
 def are_late(top: LogicalNode) -> bool:
@@ -66,12 +66,14 @@ def _late(node: LogicalNode, *, may_leave_out: bool) -> dict[LogicalNode, Logica
     may_leave_out
         Whether what is right above the node may leave out some of its rows.
     """
-    found: dict[LogicalNode, LogicalPlan] = {}
+    replacements: dict[LogicalNode, LogicalPlan] = {}
     for child in node.children:
-        found |= _late(child, may_leave_out=node.name in _LEAVE_OUT or (may_leave_out and node.name == "Project"))
+        replacements |= _late(
+            child, may_leave_out=node.name in _LEAVE_OUT or (may_leave_out and node.name == "Project")
+        )
     if may_leave_out and node.computes_late and not node.cannot_fail and grouping(node) is not None:
         functions = functions_of(node)
         late = None if functions is None else split(node, functions)
         if late is not None and not read_plan(late).cannot_fail:
-            found[node] = late
-    return found
+            replacements[node] = late
+    return replacements

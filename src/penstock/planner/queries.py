@@ -135,7 +135,7 @@ def _queries(
     plans = [
         replace(plan, name=WHOLE_QUERY, children=()) if place in whole else plan for place, plan in enumerate(given)
     ]
-    every = [with_late_values(plan) for plan in (*plans, *(one.plan for one in shared))]
+    every = [with_late_values(plan) for plan in (*plans, *(part.plan for part in shared))]
     notes = list(notes)
     if config.flag(EARLY_SUMS):
         for place, plan in enumerate(every):

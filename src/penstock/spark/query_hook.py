@@ -109,7 +109,7 @@ class HandedQuery:
         """Whether what writes the rows deletes old files, or makes a folder, before it asks for them."""
         return bool(self._handle.preparesFolder())
 
-    def kept_rows(self, df: DataFrame) -> PhysicalPlan:
+    def compute_last_stage(self, df: DataFrame) -> PhysicalPlan:
         """Compute the rows of the last stage, and return a plan that gives them."""
         bridge = Bridge(df.sparkSession)
         rows = LogicalPlan(bridge, self._handle.keep(df._jdf))
