@@ -552,7 +552,7 @@ def late_values(b: Builder) -> Relation:
     value = b.rng.choice([f"sum(v) / ({divisor})", f"sum(v) div ({divisor})", f"sum(v) % ({divisor})"])
     columns = [Column("k", "long", 2), Column("q", "dbl", 9), Column("m", "long", 9), Column("n", "long", 9)]
     having = b.rng.choice(["", "", " having max(k) <> 7", " having count(*) > 1"])
-    again = b.rng.choice(["max(k)", "max(k)", "size(collect_list(v))"])
+    again = b.rng.choice(["max(k)", "max(k)", f"cast({value} as bigint)", "size(collect_list(v))"])
     text = f"select k, cast({value} as double) as q, {again} as m, count(*) as n from {{a}} group by {by}{having}"
     made = b.sql("aggregate", [source], columns, 90, text)
     if b.chance(0.5):

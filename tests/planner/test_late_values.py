@@ -94,7 +94,15 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
         spark.catalog.dropTempView(name)
 
 
-@pytest.mark.parametrize("config", [{}, {"execution.native": False}, {"parallelism.default": 3}], ids=str)
+CONFIGS = [
+    {},
+    {"execution.native": False},
+    {"parallelism.default": 3},
+    {"execution.native": True, "execution.batch.adaptive.whole-query-threshold": 1},
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
 @pytest.mark.parametrize("query", [*LEFT_OUT, *NEEDED])
 def test_a_query_fails_if_spark_s_fails(spark: SparkSession, query: str, config: dict[str, Any]) -> None:
     expected = spark.sql(LEFT_OUT[query]).collect() if query in LEFT_OUT else None

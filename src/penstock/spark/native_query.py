@@ -54,6 +54,8 @@ class NativePlan:
         Why what is above them is none of theirs, for what Spark has to do.
     rest_in_bytes
         What the tables and other leaves hold that are in none of them, by Spark's estimates.
+    computes_late
+        Whether Spark makes values that may fail of a part's rows behind a filter or join that leaves some out.
     _searched, _places
         The plan in which they were found, and where they stand in it.
     """
@@ -62,6 +64,7 @@ class NativePlan:
     parts: tuple[NativeQueryPart, ...]
     why: tuple[str, ...]
     rest_in_bytes: int
+    computes_late: bool
     _searched: Any
     _places: tuple[Any, ...]
 
@@ -109,7 +112,8 @@ class NativePlan:
                 remember(bridge, place, why)
                 return why
         made = bridge.helper("NativeQueries").withParts(self._searched, list(self._places), leaves)
-        return spark_rows(LogicalPlan(bridge, made))
+        session = _with_late_values(bridge) if self.computes_late else None
+        return spark_rows(LogicalPlan(bridge, made), session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,7 @@ def native_plan(plan: LogicalPlan) -> NativePlan | str:
     reasons = [reason for place in places if (reason := failed_before(bridge, place)) is not None]
     if reasons:
         return reasons[0]
-    return NativePlan(plan, parts, why, facts["rest"], answer.handle(0), places)
+    return NativePlan(plan, parts, why, facts["rest"], facts["late"], answer.handle(0), places)
 
 
 def _computed(
@@ -183,6 +187,13 @@ def _computed(
     layout = layouts.shareable(spark_layout)
     leaf = rdd_leaf(session, place.output, rows, layout=layout, statistics=result.statistics)
     return leaf._handle
+
+
+def _with_late_values(bridge: Bridge) -> Session:
+    """Return a session that computes no value before rows are left out because two others have it in common."""
+    session = bridge.session.clone()
+    change_settings(session, {"spark.sql.subexpressionElimination.enabled": "false"})
+    return session
 
 
 def _with_stages(bridge: Bridge) -> Session:

@@ -28,9 +28,10 @@ import scala.Option;
 /**
  * Brings an optimised plan into the shape in which most of it can be one query of DuckDB's; see `NativeQueries`.
  *
- * Aggregates give columns and functions alone, and what is made of these is a projection above. Filters ask no keys of
- * other tables, which their joins do anyway. The first rows of an order are taken below, and ordered once more above.
- * What semi and anti joins read is joined after smaller tables are. Ranks are not limited before they are filtered.
+ * Aggregates give columns and functions alone, and what is made of these is a projection above, unless it would fail
+ * on other rows there than on Spark. Filters ask no keys of other tables, which their joins do anyway. The first rows of
+ * an order are taken below, and ordered once more above. What semi and anti joins read is joined after smaller tables
+ * are. Ranks are not limited before they are filtered.
  */
 final class NativeShape {
     private NativeShape() {
@@ -38,11 +39,35 @@ final class NativeShape {
 
     /** Returns a plan of the same rows. */
     static LogicalPlan of(LogicalPlan plan) {
-        return NativeReduction.of(NativeNulls.of(shaped(plan)));
+        return NativeReduction.of(NativeNulls.of(shaped(plan, false)));
     }
 
-    private static LogicalPlan shaped(LogicalPlan plan) {
-        LogicalPlan made = withChildren(plan);
+    /** Whether values that may fail are made right above an aggregate, and some of its rows may be left out above them. */
+    static boolean computesLate(LogicalPlan plan) {
+        return computesLate(plan, false);
+    }
+
+    private static boolean computesLate(LogicalPlan plan, boolean mayLeaveOut) {
+        if (mayLeaveOut && plan instanceof Project && ((Project) plan).child() instanceof Aggregate
+                && !ExpressionSafety.cannotFail(((Project) plan).projectList())) {
+            return true;
+        }
+        boolean leavesOut = leavesOut(plan, mayLeaveOut);
+        for (Object child : Catalyst.each(plan.children())) {
+            if (computesLate((LogicalPlan) child, leavesOut)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Whether rows of what is below a plan may be left out before they are needed. */
+    private static boolean leavesOut(LogicalPlan plan, boolean mayLeaveOut) {
+        return plan instanceof Filter || plan instanceof Join || mayLeaveOut && plan instanceof Project;
+    }
+
+    private static LogicalPlan shaped(LogicalPlan plan, boolean mayLeaveOut) {
+        LogicalPlan made = withChildren(plan, leavesOut(plan, mayLeaveOut));
         if (made instanceof Filter) {
             Expression left = withoutKeys(((Filter) made).condition());
             return left == null ? ((Filter) made).child() : new Filter(left, ((Filter) made).child());
@@ -58,13 +83,13 @@ final class NativeShape {
         if (made instanceof Join && ((Join) made).joinType().toString().equals("Inner")) {
             return NativeSemiJoins.above((Join) made);
         }
-        return made instanceof Aggregate ? split((Aggregate) made) : made;
+        return made instanceof Aggregate ? split((Aggregate) made, mayLeaveOut) : made;
     }
 
-    private static LogicalPlan withChildren(LogicalPlan plan) {
+    private static LogicalPlan withChildren(LogicalPlan plan, boolean leavesOut) {
         List<LogicalPlan> children = new ArrayList<>();
         for (Object child : Catalyst.each(plan.children())) {
-            children.add(shaped((LogicalPlan) child));
+            children.add(shaped((LogicalPlan) child, leavesOut));
         }
         return children.isEmpty() ? plan : (LogicalPlan) (Object) plan.withNewChildren(PythonUtils.toSeq(children));
     }
@@ -81,7 +106,7 @@ final class NativeShape {
         return asks ? null : condition;
     }
 
-    private static LogicalPlan split(Aggregate plan) {
+    private static LogicalPlan split(Aggregate plan, boolean mayLeaveOut) {
         Map<Object, Object> functions = new LinkedHashMap<>();
         List<NamedExpression> above = new ArrayList<>();
         boolean isKept = true;
@@ -97,7 +122,9 @@ final class NativeShape {
                 below.add((NamedExpression) group);
             }
         }
-        if (isKept) {
+        boolean failsWhole = mayLeaveOut && !PlanReader.computesLate(plan)
+                && !ExpressionSafety.cannotFail(PythonUtils.toSeq(above)); // for all rows, before any is left out
+        if (isKept || failsWhole) {
             return plan;
         }
         for (Object function : functions.values()) {

@@ -130,7 +130,7 @@ public final class PlanReader {
     }
 
     /** Whether Spark runs an aggregate by hashing, in generated code, which computes a result where it is used. */
-    private static boolean computesLate(Aggregate aggregate) {
+    static boolean computesLate(Aggregate aggregate) {
         List<Attribute> buffers = new ArrayList<>();
         return aggregate.groupingExpressions().nonEmpty() && areGenerated(aggregate.aggregateExpressions(), buffers)
                 && Aggregate$.MODULE$.supportsHashAggregate(PythonUtils.toSeq(buffers), aggregate.groupingExpressions());
