@@ -1,13 +1,16 @@
 """Which tests `make check` runs of those that a change affects: the quick set.
 
-A test is in it unless it is marked ``thorough`` (`make test` runs it, too) or ``slow`` (only `make test-full` runs it). Of the cases of one parametrised test that needs the Spark session, all but `SAMPLE` are
-marked ``thorough`` here; ``@pytest.mark.sample(n)`` gives another number, also to tests without that session. A hash of
-a case's name chooses: a new case leaves the others in or out as they were. Tests that run ``alone`` are ``thorough``.
+A test is in it unless it is marked ``thorough`` (`make test` runs it, too) or ``slow`` (only `make test-full` runs it). Of the cases of one parametrised test that needs the Spark session, all but `SAMPLE` are marked ``thorough`` here;
+``@pytest.mark.sample(n)`` gives another number, also to tests without that session. A hash of a case's name chooses: a
+new case leaves the others in or out as they were. Cases that the page of the designs names are quick, too. Tests that
+run ``alone`` are ``thorough``.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -16,12 +19,14 @@ if TYPE_CHECKING:
 
     import pytest
 
+DESIGNS = Path(__file__).parent.parent / "docs" / "reference" / "designs.md"
 SAMPLE = 1
 """Cases of a test with the Spark session in the quick set; each takes about a second."""
 
 
 def mark_thorough(items: Iterable[pytest.Item]) -> None:
     """Mark the cases that are not in the sample of their test."""
+    named = set(re.findall(r"`(tests/[^`]+\[[^`]+\])`", DESIGNS.read_text()))
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("alone") is not None:
@@ -30,7 +35,8 @@ def mark_thorough(items: Iterable[pytest.Item]) -> None:
             tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
         for item in sorted(cases, key=_draw)[_sample(cases[0]) :]:
-            item.add_marker("thorough")
+            if item.nodeid not in named:
+                item.add_marker("thorough")
 
 
 def _sample(item: pytest.Item) -> int | None:

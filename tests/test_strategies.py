@@ -235,7 +235,6 @@ class Noting(FileSource, DynamicParallelismInference):
         return 2
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
 def test_a_source_of_the_users_own_is_asked_with_the_filters_it_gets(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any, threshold: str

@@ -249,7 +249,6 @@ def test_sinks(
         assert env.last_job.vertices[-1].parallelism == parallelism
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("parallelism", [1, 4])
 def test_a_chained_sink_runs_with_its_upstream_and_another_does_not(
     env: Environment, spark: SparkSession, folder: Any, tmp_path: Path, parallelism: int

@@ -65,7 +65,6 @@ def expected(spark: SparkSession) -> Any:
     return spark.createDataFrame(rows(0, ROWS).to_pandas(), "id bigint, name string, price double")
 
 
-@pytest.mark.thorough
 def test_all_rows(make_env: Callable[..., Environment], table: Any, properties: Any, expected: Any) -> None:
     env = make_env(**VOLUME)
     assert_same_rows(env.collect(env.read(IcebergSource(table, properties))), expected.collect())

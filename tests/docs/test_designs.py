@@ -73,6 +73,16 @@ def has_symbol(path: Path, dotted: str) -> bool:
     return True
 
 
+def is_quick(named: str) -> bool:
+    """Whether a test is in the quick set; `tests/sampling.py` sees to its cases."""
+    path, _, rest = named.partition("::")
+    module = parsed(ROOT / path)
+    test, marks = definition(module.body, rest.partition("[")[0]), definition(module.body, "pytestmark")
+    assert isinstance(test, ast.FunctionDef)
+    written = [*test.decorator_list, *([marks.value] if isinstance(marks, ast.Assign) else [])]
+    return not any(re.search(r"\bmark\.(thorough|slow|alone)\b", ast.unparse(one)) for one in written)
+
+
 def case_ids(test: ast.FunctionDef, module: ast.Module) -> set[str]:
     """Return the names of the cases of each parametrize of a test, as far as they are written there."""
     found: set[str] = set()
@@ -142,6 +152,12 @@ def test_each_design_has_its_table() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.requirement)
 def test_what_a_row_names_is_there(row: Row) -> None:
     assert problems(row) == []
+
+
+def test_the_quick_tests_have_one_of_each_row() -> None:
+    named = {row.requirement: QUOTED.findall(row.test) for row in ROWS}
+    late = [requirement for requirement, tests in named.items() if tests and not any(map(is_quick, tests))]
+    assert late == ["It was tested on a real cluster."]
 
 
 GOOD = Row(

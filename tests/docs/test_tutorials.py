@@ -136,7 +136,6 @@ def test_a_sink_of_your_own(spark: SparkSession, tmp_path: Path) -> None:
         run("\n".join(line for line in use.splitlines() if "rmtree" not in line), found)
 
 
-@pytest.mark.thorough
 def test_growing_a_query(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     """The page on more key groups: its Python, and its commands, from 4 to 16."""
     one = stopped("counts updated")

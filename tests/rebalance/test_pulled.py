@@ -286,7 +286,6 @@ OWN: dict[str, Callable[[SparkSession, int], DataFrame]] = {
 }
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("consumers", [2, CONSUMERS])
 @pytest.mark.parametrize("case", OWN)
 def test_the_user_s_own_repartition(spark: SparkSession, case: str, consumers: int) -> None:
@@ -301,7 +300,6 @@ def test_the_user_s_own_repartition(spark: SparkSession, case: str, consumers: i
     assert consumers in [one.tasks for one in env.last_job.vertices]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("case", OWN)
 def test_without_the_option_it_is_spark_s(spark: SparkSession, case: str) -> None:
     df = OWN[case](spark, CONSUMERS)
@@ -328,7 +326,6 @@ BOUND: dict[str, tuple[str, Callable[[DataFrame], DataFrame]]] = {
 """Exchanges that bind rows to tasks, and the same task: the option leaves them as they are."""
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", BOUND)
 def test_rows_that_are_bound_to_a_task_stay_there(spark: SparkSession, name: str) -> None:
     expected, make = BOUND[name]

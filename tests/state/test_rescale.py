@@ -26,7 +26,6 @@ def test_later_output_is_the_same(
     goes_on_as_its_twin(spark, stopped(name), tmp_path / "checkpoint", numbers, method)
 
 
-@pytest.mark.thorough
 def test_the_state_has_the_new_number_of_groups(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     one = stopped("counts updated")
     rescaled(spark, one, tmp_path / "checkpoint", (8,), None)

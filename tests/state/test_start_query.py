@@ -88,7 +88,6 @@ def checkpoint(stopped: Any, tmp_path: Path) -> Any:
     return tmp_path / "checkpoint"
 
 
-@pytest.mark.thorough
 def test_the_number_of_the_state_is_kept_where_none_is_asked_for(
     spark: SparkSession, stopped: Any, checkpoint: Any
 ) -> None:
@@ -102,7 +101,6 @@ def test_another_number_is_refused_with_both(spark: SparkSession, stopped: Any, 
         start(spark, stopped("counts updated"), checkpoint, **{"pipeline.max-parallelism": 8})
 
 
-@pytest.mark.thorough
 def test_another_number_is_rescaled_to_where_that_is_wanted(spark: SparkSession, stopped: Any, checkpoint: Any) -> None:
     one = stopped("counts updated")
     options = {"pipeline.max-parallelism": 8, "state.rescale-on-restart": True}
