@@ -333,7 +333,11 @@ ABOVE: dict[str, Callable[[DataFrame], DataFrame]] = {
 
 @pytest.mark.parametrize("above", ABOVE)
 @pytest.mark.parametrize("mode", ["overwrite", "error"])
-@pytest.mark.parametrize("settings", [{}, {"execution.native": False}], ids=["all", "without DuckDB"])
+@pytest.mark.parametrize(
+    "settings",
+    [LARGE, LARGE | {"execution.native": False}, ONE_TASK],
+    ids=["all", "without DuckDB", "DuckDB, in one task"],
+)
 def test_a_query_that_fails_in_a_stage_that_spark_divides_leaves_what_was_there(
     spark: SparkSession, tmp_path: Path, mode: str, above: str, settings: dict[str, Any]
 ) -> None:
@@ -344,12 +348,14 @@ def test_a_query_that_fails_in_a_stage_that_spark_divides_leaves_what_was_there(
     target, before = filled(spark, tmp_path) if mode == "overwrite" else str(tmp_path / "target"), list(RECENT)
     with (
         with_settings(spark, {"spark.sql.ansi.enabled": "true"}),
-        penstock.enabled(spark, config=LARGE | settings),
+        penstock.enabled(spark, config=settings),
         pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"),
     ):
         df.write.mode(mode).parquet(target)
     (job,) = [job for job in RECENT if job not in before]
     assert job.state is ExecutionState.FAILED
+    is_native = any(one.kind is DecisionKind.NATIVE and str(one.chosen).startswith("DuckDB") for one in job.decisions)
+    assert is_native == (settings is ONE_TASK)
     if mode == "error":
         assert not (tmp_path / "target").exists()
     else:

@@ -16,6 +16,7 @@ from penstock.events import ExecutionState
 from penstock.explain import Explanation
 from penstock.extension.written import WriterSink, options_for
 from penstock.optimizer.optimizer import strategies_of
+from penstock.planner.native_query import NativeQuery
 from penstock.planner.outputs import PlannedOutput
 from penstock.planner.planner import plan_query
 from penstock.progress import Progress
@@ -233,9 +234,13 @@ def _reads_what_is_open(job: Job, plan: JobPlan) -> bool:
 def _does_more_than_spark(job: Job, plan: JobPlan) -> bool:
     """Whether the last stage does what plain Spark does before it, and may fail there: an exchange was left out.
 
-    A strategy may have removed it. Or Spark has made none at the end of a vertex, as one task has all the rows anyway.
-    Such a vertex ends without a task of its own, and what reads it computes its rows.
+    DuckDB may have given all rows in one task. A strategy may have removed it. Or Spark has made none at the end of a
+    vertex, as one task has all the rows anyway. Such a vertex ends without a task of its own, and what reads it
+    computes its rows.
     """
     last = _last_nodes(job, plan)
     removed = any({edge.source_id, edge.target_id} <= last and not edge.is_forward for edge in plan.graph.edges)
-    return removed or any(run.tasks is None for run in job.vertices if last.isdisjoint(run.vertex.node_ids))
+    scans = [plan.sources[node_id].scan for node_id in last if node_id in plan.sources]
+    is_native = any(isinstance(scan, NativeQuery) and scan.has_rest for scan in scans)
+    is_computed_late = any(run.tasks is None for run in job.vertices if last.isdisjoint(run.vertex.node_ids))
+    return is_native or removed or is_computed_late

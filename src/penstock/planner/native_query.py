@@ -85,6 +85,11 @@ class NativeQuery(SparkQuery):
         """Why Spark has computed it, empty if it has not."""
         return self._failure
 
+    @property
+    def has_rest(self) -> bool:
+        """Whether Spark computes anything of the rows that DuckDB has computed, in the last stage."""
+        return self._native.has_rest and not self._failure
+
     def leaf(self, session: Session | None = None) -> LogicalPlan:
         """Run the query but for its last stage; return that as a leaf."""
         found = self._native.rows(self._task.memory, self._task.threads, is_checked=self._task.is_checked)

@@ -54,6 +54,8 @@ class NativePlan:
         Why what is above them is none of theirs, for what Spark has to do.
     rest_in_bytes
         What the tables and other leaves hold that are in none of them, by Spark's estimates.
+    has_rest
+        Whether Spark computes anything of the parts' rows.
     computes_late
         Whether Spark makes values that may fail of a part's rows behind a filter or join that leaves some out.
     _searched, _places
@@ -64,6 +66,7 @@ class NativePlan:
     parts: tuple[NativeQueryPart, ...]
     why: tuple[str, ...]
     rest_in_bytes: int
+    has_rest: bool
     computes_late: bool
     _searched: Any
     _places: tuple[Any, ...]
@@ -154,7 +157,7 @@ def native_plan(plan: LogicalPlan) -> NativePlan | str:
     reasons = [reason for place in places if (reason := failed_before(bridge, place)) is not None]
     if reasons:
         return reasons[0]
-    return NativePlan(plan, parts, why, facts["rest"], facts["late"], answer.handle(0), places)
+    return NativePlan(plan, parts, why, facts["rest"], facts["has_rest"], facts["late"], answer.handle(0), places)
 
 
 def _computed(

@@ -52,7 +52,15 @@ final class CachedRows {
     static InMemoryRelation keep(Dataset<?> rows) {
         InMemoryRelation kept = InMemoryRelation$.MODULE$.apply(
                 StorageLevel.MEMORY_AND_DISK(), rows.queryExecution(), Option.empty());
-        fill(kept);
+        boolean isFilled = false;
+        try {
+            fill(kept);
+            isFilled = true;
+        } finally {
+            if (!isFilled) {
+                kept.cacheBuilder().clearCache(false);
+            }
+        }
         return kept;
     }
 }

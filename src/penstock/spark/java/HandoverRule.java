@@ -119,7 +119,7 @@ public final class HandoverRule {
         }
         if (TAKEN.equals(answer)) {
             below.setTagValue(ANSWERED, true);
-            if (command.mode() != SaveMode.Append) {
+            if (command.mode() != SaveMode.Append && WriteExec.isNeeded(below, true)) {
                 below.setTagValue(WritingCommands.PREPARES_FOLDER, true);
             }
         }

@@ -46,6 +46,7 @@ public final class NativeQueries {
         facts.put("rest", bytes);
         facts.put("parts", search.parts);
         facts.put("why", search.why);
+        facts.put("has_rest", search.places.size() != 1 || search.places.get(0) != searched);
         facts.put("late", NativeShape.computesLate(searched));
         return Answer.of(facts, handles);
     }
