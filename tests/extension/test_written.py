@@ -346,12 +346,14 @@ def test_a_query_that_fails_in_a_stage_that_spark_divides_leaves_what_was_there(
     numbers.createOrReplaceTempView("numbers")
     df = ABOVE[above](numbers.groupBy("k").agg((F.sum("id") / (F.max("k") - 49)).alias("v")))
     target, before = filled(spark, tmp_path) if mode == "overwrite" else str(tmp_path / "target"), list(RECENT)
+    persistent = set(spark.sparkContext._jsc.getPersistentRDDs())
     with (
         with_settings(spark, {"spark.sql.ansi.enabled": "true"}),
         penstock.enabled(spark, config=settings),
         pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"),
     ):
         df.write.mode(mode).parquet(target)
+    assert set(spark.sparkContext._jsc.getPersistentRDDs()) == persistent
     (job,) = [job for job in RECENT if job not in before]
     assert job.state is ExecutionState.FAILED
     is_native = any(one.kind is DecisionKind.NATIVE and str(one.chosen).startswith("DuckDB") for one in job.decisions)
@@ -362,12 +364,25 @@ def test_a_query_that_fails_in_a_stage_that_spark_divides_leaves_what_was_there(
         assert spark.read.parquet(target).count() == 3
 
 
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
+    """The queries whose last stage was computed before the write."""
+    queries: list[DataFrame] = []
+    keep = HandedQuery.compute_last_stage
+    monkeypatch.setattr(HandedQuery, "compute_last_stage", lambda query, df: queries.append(df) or keep(query, df))
+    return queries
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("value", ["sum(id)", "st_geomfromwkb(X'0101000000000000000000F03F0000000000000040')"])
 def test_rows_that_were_kept_for_a_write_are_written_and_dropped(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, kept: list[DataFrame], value: str
 ) -> None:
-    kept, keep = [], HandedQuery.compute_last_stage
-    monkeypatch.setattr(HandedQuery, "compute_last_stage", lambda query, df: kept.append(df) or keep(query, df))
-    df = spark.range(250).groupBy((F.col("id") % 50).alias("k")).agg(F.sum("id").alias("v")).orderBy(F.desc("v"))
+    """Spark's cache does not take all types that can be written."""
+    groups = (
+        spark.range(250).groupBy((F.col("id") % 50).alias("k")).agg(F.sum("id").alias("n"), F.expr(value).alias("v"))
+    )
+    df = groups.orderBy(F.desc("n"))
     target, expected = filled(spark, tmp_path), df.collect()
     persistent = spark.sparkContext._jsc.getPersistentRDDs
     before = set(persistent())
@@ -375,6 +390,34 @@ def test_rows_that_were_kept_for_a_write_are_written_and_dropped(
         df.write.mode("overwrite").parquet(target)
     assert len(kept) == 1
     assert set(persistent()) == before
+    assert spark.read.parquet(target).collect() == expected
+
+
+@pytest.mark.parametrize("setting", ["spark.sql.adaptive.enabled", "spark.sql.optimizer.plannedWrite.enabled"])
+def test_rows_are_not_kept_where_spark_deletes_before_it_computes(
+    spark: SparkSession, tmp_path: Path, kept: list[DataFrame], setting: str
+) -> None:
+    df = spark.range(250).groupBy((F.col("id") % 50).alias("k")).agg(F.sum("id").alias("v")).orderBy(F.desc("v"))
+    target = filled(spark, tmp_path)
+    with with_settings(spark, {setting: "false"}), penstock.enabled(spark, config=LARGE):
+        df.write.mode("overwrite").parquet(target)
+    assert kept == []
+    assert spark.read.parquet(target).count() == 50
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(("value", "may_fail"), [("1000 div max(id)", True), ("max(id)", False)])
+def test_rows_of_duckdb_s_are_kept_if_what_spark_makes_of_them_may_fail(
+    spark: SparkSession, tmp_path: Path, kept: list[DataFrame], value: str, *, may_fail: bool
+) -> None:
+    spark.range(250).selectExpr("id", "id % 50 as k").write.parquet(str(tmp_path / "numbers"))
+    df = spark.read.parquet(str(tmp_path / "numbers")).groupBy("k").agg(F.expr(value).alias("v")).orderBy("v", "k")
+    target, expected = filled(spark, tmp_path), df.collect()
+    with with_settings(spark, {"spark.sql.ansi.enabled": "true"}), penstock.enabled(spark, config=ONE_TASK):
+        df.write.mode("overwrite").parquet(target)
+    decisions = [str(one.chosen) for one in RECENT[-1].decisions if one.kind is DecisionKind.NATIVE]
+    assert decisions[0].startswith("DuckDB")
+    assert bool(kept) == may_fail
     assert spark.read.parquet(target).collect() == expected
 
 

@@ -20,7 +20,7 @@ from penstock.graph.partitioner import (
     AdaptiveRescalePartitioner,
     PulledRebalancePartitioner,
 )
-from penstock.planner.late_values import are_late
+from penstock.planner.late_values import has_late_values
 from penstock.spark import layouts
 from penstock.spark.exchange import StagedResult
 from penstock.threads import doing
@@ -161,7 +161,7 @@ class VertexRunner:
             # A task cut for a file holds few partitions, and need not sort its rows by them.
             settings["spark.sql.maxConcurrentOutputFileWriters"] = str(_OPEN_FILES)
         tops = (self._context.plan.nodes[node_id].top for node_id in vertex.node_ids)
-        if any(are_late(top) for top in tops if top is not None):
+        if any(has_late_values(top) for top in tops if top is not None):
             settings["spark.sql.subexpressionElimination.enabled"] = "false"
         return settings
 

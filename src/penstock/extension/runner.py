@@ -241,6 +241,6 @@ def _does_more_than_spark(job: Job, plan: JobPlan) -> bool:
     last = _last_nodes(job, plan)
     removed = any({edge.source_id, edge.target_id} <= last and not edge.is_forward for edge in plan.graph.edges)
     scans = [plan.sources[node_id].scan for node_id in last if node_id in plan.sources]
-    is_native = any(isinstance(scan, NativeQuery) and scan.has_rest for scan in scans)
+    is_native = any(isinstance(scan, NativeQuery) and scan.last_stage_may_fail for scan in scans)
     is_computed_late = any(run.tasks is None for run in job.vertices if last.isdisjoint(run.vertex.node_ids))
     return is_native or removed or is_computed_late

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.spark.plans import LogicalNode
 
 _LEAVE_OUT = frozenset({"Filter", "Join"})
+"""Operators that may leave out rows; `spark/java/NativeShape.java` has the same rule for queries of DuckDB's."""
 
 
 def with_late_values(plan: LogicalNode) -> LogicalNode:
@@ -37,13 +38,13 @@ def with_late_values(plan: LogicalNode) -> LogicalNode:
     Only of aggregates right below a filter or join. Where a join's input is exchanged or broadcast, the values are
     computed before, as on Spark.
     """
-    replacements = _late(plan, may_leave_out=False)
+    replacements = _replacements(plan, may_leave_out=False)
     # A replacement holds the plan below it as it was, so the lowest are replaced first.
     lowest = {node: new for node, new in replacements.items() if not any(n in replacements for n in below(node))}
     return with_late_values(read_plan(rebuild(plan, lowest))) if replacements else plan
 
 
-def are_late(top: LogicalNode) -> bool:
+def has_late_values(top: LogicalNode) -> bool:
     """Whether a run of operators computes values that may fail right above an aggregate.
 
     Spark then must not compute what several of them have in common before: an aggregate would not, a projection would.
@@ -56,22 +57,22 @@ def are_late(top: LogicalNode) -> bool:
     return False
 
 
-def _late(node: LogicalNode, *, may_leave_out: bool) -> dict[LogicalNode, LogicalPlan]:
-    """Return what replaces aggregates.
+def _replacements(node: LogicalNode, *, may_leave_out: bool) -> dict[LogicalNode, LogicalPlan]:
+    """Return what replaces the aggregates at or below a node.
 
     Parameters
     ----------
     node
-        They are at or below it.
+        The root of the plan that is searched.
     may_leave_out
         Whether what is right above the node may leave out some of its rows.
     """
     replacements: dict[LogicalNode, LogicalPlan] = {}
     for child in node.children:
-        replacements |= _late(
+        replacements |= _replacements(
             child, may_leave_out=node.name in _LEAVE_OUT or (may_leave_out and node.name == "Project")
         )
-    if may_leave_out and node.computes_late and not node.cannot_fail and grouping(node) is not None:
+    if may_leave_out and node.is_generated_hash_aggregate and not node.cannot_fail and grouping(node) is not None:
         functions = functions_of(node)
         late = None if functions is None else split(node, functions)
         if late is not None and not read_plan(late).cannot_fail:

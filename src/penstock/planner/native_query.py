@@ -86,9 +86,9 @@ class NativeQuery(SparkQuery):
         return self._failure
 
     @property
-    def has_rest(self) -> bool:
-        """Whether Spark computes anything of the rows that DuckDB has computed, in the last stage."""
-        return self._native.has_rest and not self._failure
+    def last_stage_may_fail(self) -> bool:
+        """Whether what Spark computes of DuckDB's rows may raise an error; it is one stage, as one task has them."""
+        return self._native.rest_may_fail and not self._failure
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:
         """Run the query but for its last stage; return that as a leaf."""

@@ -54,9 +54,9 @@ class NativePlan:
         Why what is above them is none of theirs, for what Spark has to do.
     rest_in_bytes
         What the tables and other leaves hold that are in none of them, by Spark's estimates.
-    has_rest
-        Whether Spark computes anything of the parts' rows.
-    computes_late
+    rest_may_fail
+        Whether what Spark computes besides may raise an error.
+    has_late_values
         Whether Spark makes values that may fail of a part's rows behind a filter or join that leaves some out.
     _searched, _places
         The plan in which they were found, and where they stand in it.
@@ -66,8 +66,8 @@ class NativePlan:
     parts: tuple[NativeQueryPart, ...]
     why: tuple[str, ...]
     rest_in_bytes: int
-    has_rest: bool
-    computes_late: bool
+    rest_may_fail: bool
+    has_late_values: bool
     _searched: Any
     _places: tuple[Any, ...]
 
@@ -115,7 +115,7 @@ class NativePlan:
                 remember(bridge, place, why)
                 return why
         made = bridge.helper("NativeQueries").withParts(self._searched, list(self._places), leaves)
-        session = _with_late_values(bridge) if self.computes_late else None
+        session = _with_late_values(bridge) if self.has_late_values else None
         return spark_rows(LogicalPlan(bridge, made), session)
 
 
@@ -157,7 +157,8 @@ def native_plan(plan: LogicalPlan) -> NativePlan | str:
     reasons = [reason for place in places if (reason := failed_before(bridge, place)) is not None]
     if reasons:
         return reasons[0]
-    return NativePlan(plan, parts, why, facts["rest"], facts["has_rest"], facts["late"], answer.handle(0), places)
+    rest = facts["rest"], facts["rest_may_fail"], facts["has_late_values"]
+    return NativePlan(plan, parts, why, *rest, answer.handle(0), places)
 
 
 def _computed(

@@ -122,7 +122,7 @@ class LogicalNode(LogicalPlan):
     renames
         Of a projection or aggregate: the key of the output's column by the key of the deterministic expression that
         it stands for.
-    computes_late
+    is_generated_hash_aggregate
         Of an aggregate: whether Spark computes its results where they are used, and not for all of its rows.
     files
         Of a relation of files, what it is.
@@ -148,7 +148,7 @@ class LogicalNode(LogicalPlan):
     aliases: Mapping[str, str] = field(default_factory=dict, repr=False)
     moved: Mapping[str, str] = field(default_factory=dict, repr=False)
     renames: Mapping[str, str] = field(default_factory=dict, repr=False)
-    computes_late: bool = field(default=False, repr=False)
+    is_generated_hash_aggregate: bool = field(default=False, repr=False)
     files: FileFacts | None = field(default=None, repr=False)
     partition_columns: tuple[str, ...] = field(default=(), repr=False)
     sort: SortFacts | None = field(default=None, repr=False)
@@ -176,7 +176,7 @@ class LogicalNode(LogicalPlan):
             aliases=facts["aliases"],
             moved=facts.get("moved", {}),
             renames=facts.get("renames", {}),
-            computes_late=facts.get("computes_late", False),
+            is_generated_hash_aggregate=facts.get("is_generated_hash_aggregate", False),
             files=FileFacts.of(facts["files"]) if "files" in facts else None,
             partition_columns=tuple(facts.get("partition_columns", ())),
             sort=SortFacts(facts["sort"]["is_global"], tuple(facts["sort"]["order"])) if "sort" in facts else None,

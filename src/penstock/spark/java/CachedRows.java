@@ -2,12 +2,16 @@ package penstock;
 
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.execution.LogicalRDD;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
 import org.apache.spark.sql.execution.columnar.CachedRDDBuilder;
+import org.apache.spark.sql.execution.columnar.ColumnType$;
 import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 import org.apache.spark.sql.execution.columnar.InMemoryRelation$;
 import org.apache.spark.sql.execution.columnar.InMemoryTableScanExec;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.storage.StorageLevel;
 
 import scala.Option;
@@ -48,8 +52,11 @@ final class CachedRows {
         }
     }
 
-    /** Returns the rows of a DataFrame, computed now. Spark computes lost ones again. */
-    static InMemoryRelation keep(Dataset<?> rows) {
+    /** Returns the rows of a DataFrame, computed now, until `drop`. Spark's cache does not take all types. */
+    static LogicalPlan keep(Dataset<?> rows) {
+        if (!areCacheable(rows.schema())) {
+            return rows.localCheckpoint(true).queryExecution().analyzed();
+        }
         InMemoryRelation kept = InMemoryRelation$.MODULE$.apply(
                 StorageLevel.MEMORY_AND_DISK(), rows.queryExecution(), Option.empty());
         boolean isFilled = false;
@@ -62,5 +69,25 @@ final class CachedRows {
             }
         }
         return kept;
+    }
+
+    /** Drops rows that were kept. */
+    static void drop(LogicalPlan kept) {
+        if (kept instanceof InMemoryRelation) {
+            ((InMemoryRelation) kept).cacheBuilder().clearCache(false);
+        } else {
+            ((LogicalRDD) kept).rdd().unpersist(false);
+        }
+    }
+
+    private static boolean areCacheable(StructType schema) {
+        try {
+            for (StructField field : schema.fields()) {
+                ColumnType$.MODULE$.apply(field.dataType());
+            }
+            return true;
+        } catch (Exception unknown) { // such as geometry
+            return false;
+        }
     }
 }

@@ -13,7 +13,6 @@ import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.SparkPlan;
-import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 import org.apache.spark.unsafe.Platform;
 
 import org.slf4j.Logger;
@@ -38,7 +37,7 @@ public final class HandedQuery {
     private final Properties properties;
     private final CompletableFuture<Object> answer = new CompletableFuture<>();
     private volatile String text;
-    private volatile InMemoryRelation kept;
+    private volatile LogicalPlan kept;
 
     HandedQuery(QueryHook.Service service, LogicalPlan plan, SparkSession session) {
         this.service = service;
@@ -74,7 +73,8 @@ public final class HandedQuery {
     /** Drops the rows that were kept, if any were. */
     void drop() {
         if (kept != null) {
-            kept.cacheBuilder().clearCache(false);
+            CachedRows.drop(kept);
+            kept = null;
         }
     }
 

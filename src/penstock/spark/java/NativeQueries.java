@@ -46,9 +46,23 @@ public final class NativeQueries {
         facts.put("rest", bytes);
         facts.put("parts", search.parts);
         facts.put("why", search.why);
-        facts.put("has_rest", search.places.size() != 1 || search.places.get(0) != searched);
-        facts.put("late", NativeShape.computesLate(searched));
+        facts.put("rest_may_fail", restMayFail(searched, search.places));
+        facts.put("has_late_values", NativeShape.hasLateValues(searched));
         return Answer.of(facts, handles);
+    }
+
+    /** Whether what Spark computes of a plan, above its parts or beside them, may raise an error. */
+    private static boolean restMayFail(LogicalPlan plan, List<?> parts) {
+        for (Object part : parts) {
+            if (part == plan) {
+                return false;
+            }
+        }
+        boolean mayFail = plan.children().isEmpty() || !ExpressionSafety.cannotFail(plan.expressions());
+        for (Object child : Catalyst.each(plan.children())) {
+            mayFail = mayFail || restMayFail((LogicalPlan) child, parts);
+        }
+        return mayFail;
     }
 
     /**

@@ -43,25 +43,25 @@ final class NativeShape {
     }
 
     /** Whether values that may fail are made right above an aggregate, and some of its rows may be left out above them. */
-    static boolean computesLate(LogicalPlan plan) {
-        return computesLate(plan, false);
+    static boolean hasLateValues(LogicalPlan plan) {
+        return hasLateValues(plan, false);
     }
 
-    private static boolean computesLate(LogicalPlan plan, boolean mayLeaveOut) {
+    private static boolean hasLateValues(LogicalPlan plan, boolean mayLeaveOut) {
         if (mayLeaveOut && plan instanceof Project && ((Project) plan).child() instanceof Aggregate
                 && !ExpressionSafety.cannotFail(((Project) plan).projectList())) {
             return true;
         }
         boolean leavesOut = leavesOut(plan, mayLeaveOut);
         for (Object child : Catalyst.each(plan.children())) {
-            if (computesLate((LogicalPlan) child, leavesOut)) {
+            if (hasLateValues((LogicalPlan) child, leavesOut)) {
                 return true;
             }
         }
         return false;
     }
 
-    /** Whether rows of what is below a plan may be left out before they are needed. */
+    /** Whether rows of what is below a plan may be left out before they are needed; as in `planner/late_values.py`. */
     private static boolean leavesOut(LogicalPlan plan, boolean mayLeaveOut) {
         return plan instanceof Filter || plan instanceof Join || mayLeaveOut && plan instanceof Project;
     }
@@ -122,7 +122,7 @@ final class NativeShape {
                 below.add((NamedExpression) group);
             }
         }
-        boolean failsWhole = mayLeaveOut && !PlanReader.computesLate(plan)
+        boolean failsWhole = mayLeaveOut && !PlanReader.isGeneratedHashAggregate(plan)
                 && !ExpressionSafety.cannotFail(PythonUtils.toSeq(above)); // for all rows, before any is left out
         if (isKept || failsWhole) {
             return plan;

@@ -124,13 +124,13 @@ public final class PlanReader {
             putNames(facts, Catalyst.each(((Project) plan).projectList()));
         } else if (plan instanceof Aggregate) {
             putNames(facts, Catalyst.each(((Aggregate) plan).aggregateExpressions()));
-            facts.put("computes_late", computesLate((Aggregate) plan));
+            facts.put("is_generated_hash_aggregate", isGeneratedHashAggregate((Aggregate) plan));
         }
         return facts;
     }
 
     /** Whether Spark runs an aggregate by hashing, in generated code, which computes a result where it is used. */
-    static boolean computesLate(Aggregate aggregate) {
+    static boolean isGeneratedHashAggregate(Aggregate aggregate) {
         List<Attribute> buffers = new ArrayList<>();
         return aggregate.groupingExpressions().nonEmpty() && areGenerated(aggregate.aggregateExpressions(), buffers)
                 && Aggregate$.MODULE$.supportsHashAggregate(PythonUtils.toSeq(buffers), aggregate.groupingExpressions());

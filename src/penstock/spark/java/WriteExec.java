@@ -44,8 +44,8 @@ public final class WriteExec extends SparkPlan {
 
     @Override
     public InternalRow[] executeCollect() {
-        runStages(command);
         try {
+            runStages(command);
             return command.executeCollect();
         } finally {
             dropKept(command);
