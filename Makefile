@@ -12,7 +12,7 @@ BASE ?= HEAD
 QUICK := not slow and not thorough
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check smoke test-full .tests lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-streams bench-web bench-decide bench-served bench-connect bench-throughput bench-simulate clean
+.PHONY: help demo test test-thorough check smoke test-full .tests lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-streams bench-web bench-decide bench-served bench-connect bench-throughput bench-simulate clean
 
 help:  ## Show this list.
 	@echo "Penstock: make <target>"
@@ -25,17 +25,19 @@ $(STAMP): pyproject.toml tools/setup.sh
 demo: $(STAMP)  ## Run a pipeline on real data and print what was decided, and why.
 	@$(BIN)/penstock demo
 
-test: $(STAMP)  ## Run all tests but the slow ones (TESTS=tests/state runs a part).
-	@$(MAKE) --no-print-directory .tests SELECTED="not slow"
+test: $(STAMP)  ## Run the quick tests, of all that Penstock does (TESTS=tests/state runs a part).
+	@$(MAKE) --no-print-directory .tests SELECTED="$(QUICK)"
+
+test-thorough: $(STAMP)  ## Run what make test leaves out, but the slow tests; with TEST_SECONDS=600 as much of it as fits into them.
+	@$(MAKE) --no-print-directory .tests SELECTED="thorough and not slow"
 
 check: $(STAMP)  ## Lint, and run the quick tests of what differs from a commit (BASE=HEAD).
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory .tests SELECTED="$(QUICK)" TESTS="$$($(BIN)/python tools/affected_tests.py --base $(BASE) | tr '\n' ' ')"
 
 .tests:
-	@tools/services.sh
-	@$(BIN)/python tools/make_data.py $(DATA)
-	@$(BIN)/python -m tools.class_archive $(DATA)
+	@tools/services.sh & services=$$!; \
+	  $(BIN)/python tools/make_data.py $(DATA) && $(BIN)/python -m tools.class_archive $(DATA) && wait $$services
 	@tools/test.sh $(BIN)/python "$(SELECTED)" $(TESTS)
 
 smoke: $(STAMP)  ## Run pipelines on each supported release of PySpark, and native execution on both ends of DuckDB's; downloads them once.

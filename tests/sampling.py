@@ -1,7 +1,7 @@
-"""Which tests `make check` runs of those that a change affects: the quick set.
+"""Which tests `make test` runs, and `make check` of those that a change affects: the quick set.
 
-A test is in it unless it is marked ``thorough`` (`make test` runs it, too) or ``slow`` (only `make test-full` runs
-it). Of the cases of one parametrised test that needs the Spark session, all but `SAMPLE` are marked ``thorough`` here;
+A test is in it unless it is marked ``thorough`` (`make test-thorough` runs it) or ``slow`` (`make test-full` runs it).
+Of the cases of one parametrised test that needs the Spark session, all but `SAMPLE` are marked ``thorough`` here;
 ``@pytest.mark.sample(n)`` gives another number, also to tests without that session. A hash of a case's name chooses: a
 new case leaves the others in or out as they were. Cases that the page of the designs names are quick, too. Tests that
 run ``alone`` are ``thorough``.
