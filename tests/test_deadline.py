@@ -1,0 +1,75 @@
+"""A test run that ends at a time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from time import time
+
+import pytest
+
+from tests.deadline import SECONDS_OF_A_DAY, Deadline
+
+ROOT = Path(__file__).parent.parent
+LATER = time() + SECONDS_OF_A_DAY
+TESTS = """
+from tests import deadline
+
+def test_one(): pass
+def test_during_which_the_time_passes(): deadline.time = lambda: {now}
+def test_three(): pass
+def test_four(): pass
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize(
+    ("now", "passed", "left"),
+    [
+        (LATER - 1, 4, ""),
+        (LATER + 1, 2, "2 of 4 tests were left out, as the time was over: make test-full runs all"),
+    ],
+    ids=["before the end", "after it"],
+)
+def test_no_test_is_started_after_the_end(tmp_path: Path, workers: str, now: float, passed: int, left: str) -> None:
+    (tmp_path / "test_a.py").write_text(TESTS.format(now=now))
+    command = [sys.executable, "-m", "pytest", "-p", "tests.deadline", "-p", "no:cacheprovider", "-n", workers]
+    env = os.environ | {"PYTHONPATH": str(ROOT), "TEST_END": str(LATER)}
+    done = subprocess.run([*command, "."], cwd=tmp_path, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, done.stdout
+    assert f"{passed} passed" in done.stdout
+    assert left in done.stdout
+    assert ("left out" in done.stdout) == bool(left)
+
+
+@dataclass
+class Item:
+    """A test as pytest has collected it."""
+
+    path: Path
+    number: int
+    forks: bool = False
+
+    def get_closest_marker(self, name: str) -> bool | None:
+        return self.forks or None if name == "forks" else None
+
+
+def order(end: float) -> list[Item]:
+    """Return ten files of three tests, one of which forks, in the order in which they run."""
+    items = [Item(Path(f"test_{letter}.py"), number, letter == "g") for letter in "abcdefghij" for number in range(3)]
+    Deadline(end).pytest_collection_modifyitems(items)  # type: ignore[arg-type]
+    return items
+
+
+def test_the_order_of_files_changes_every_day_and_that_of_their_tests_never() -> None:
+    orders = [order(LATER + days * SECONDS_OF_A_DAY) for days in range(3)]
+    assert order(LATER) == orders[0]
+    assert len({tuple(item.path for item in items) for items in orders}) == 3
+    for items in orders:
+        assert items[0].path == Path("test_g.py")
+        files = [[item.number for item in tests] for _, tests in groupby(items, lambda item: item.path)]
+        assert files == [[0, 1, 2]] * 10
