@@ -46,8 +46,10 @@ def pytest_collection_modifyitems(items: Any) -> None:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
     mark_thorough(items)
-    # A process that has read a Delta table can no longer fork: its client's threads are missing in the child.
-    items.sort(key=lambda item: item.get_closest_marker("forks") is None)
+    longest = {item.path for item in items if item.get_closest_marker("long") is not None}
+    # A process that has read a Delta table can no longer fork: its client's threads are missing in the child. Of the
+    # other files, the longest come first, so that both processes end at about the same time.
+    items.sort(key=lambda item: (item.get_closest_marker("forks") is None, item.path not in longest))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -21,6 +21,14 @@ class Ran:
     input_per_task: tuple[int, ...] = ()
 
 
+def computed_by_duckdb(job: Any) -> bool:
+    """Whether DuckDB computed a part of a job, and did not fail; no if there was no job."""
+    return job is not None and any(
+        decision.kind == "native" and str(decision.chosen).startswith("DuckDB") and "instead" not in decision.outcome
+        for decision in job.decisions
+    )
+
+
 def stages(spark: SparkSession, job: Any, name: str = "") -> Any:
     """Return the stages that ran for the vertices of a job whose names contain a text."""
     found = {}

@@ -22,6 +22,7 @@ from tests.generated.compare import Outcome, causes_of, condition_of, difference
 from tests.generated.modes import FILTERING, MODES
 from tests.generated.tables import Tables
 from tests.native.bounds import all_that_can_be
+from tests.stages import computed_by_duckdb
 
 _JAVA = re.compile(r"^: (?:[a-z]\w*\.)*(.*?)(?: \(|$)", re.MULTILINE)
 """The class and the message of a Java error, in the text of Python's."""
@@ -203,7 +204,7 @@ class Runner:
             return Outcome(hung=True), False
         except Exception as error:
             outcome = Outcome(error=condition_of(error), text=str(error), causes=_causes(spec, error))
-        return replace(outcome, warning=self._logged.take(), is_native=_is_native(env)), False
+        return replace(outcome, warning=self._logged.take(), is_native=computed_by_duckdb(env.last_job)), False
 
     def _frames(self, spec: Spec) -> list:
         from pyspark.sql import Window
@@ -250,11 +251,3 @@ def _failing_sources(spec: Spec, frames: list) -> Iterator[tuple[str, tuple[str,
                 frame.collect()
             except Exception as error:
                 yield condition_of(error), causes_of(error)
-
-
-def _is_native(env: Environment) -> bool:
-    """Whether DuckDB has computed a part of the last job's rows, and Spark did not have to compute it again."""
-    decisions = env.last_job.decisions if env.last_job is not None else []
-    return any(
-        d.kind == "native" and str(d.chosen).startswith("DuckDB") and "instead" not in d.outcome for d in decisions
-    )

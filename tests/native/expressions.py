@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from penstock import Environment
 
 COLUMNS = {
     "b": "boolean",
@@ -275,14 +274,6 @@ def outcome(run: Any) -> list[str] | str:
         return "an error"  # of several that are possible, tasks race for the one that is told
 
 
-def is_native(env: Environment) -> bool:
-    """Whether DuckDB has computed a leaf of the last job."""
-    job = env.last_job
-    return job is not None and any(
-        one.kind == "native" and str(one.chosen).startswith("DuckDB") for one in job.decisions
-    )
-
-
 def main() -> int:
     """Compare as many queries as were asked for; print those that differ."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -298,6 +289,7 @@ def main() -> int:
     from penstock import Environment
     from tests.native.bounds import all_that_can_be
     from tests.native.queries import whole
+    from tests.stages import computed_by_duckdb
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.log.level", "OFF").config("spark.sql.shuffle.partitions", "2")
@@ -323,7 +315,7 @@ def main() -> int:
             spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1" if number % 4 > 1 else "10m")
             plain = outcome(lambda text=text: spark.sql(text).collect())
             ours = outcome(lambda text=text: env.collect(spark.sql(text)))
-            native += is_native(env)
+            native += computed_by_duckdb(env.last_job)
             failed += isinstance(plain, str)
             if plain != ours:
                 differ += 1

@@ -18,7 +18,6 @@ from penstock import Environment
 from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 from tests.native.bounds import all_that_can_be
-from tests.native.expressions import is_native
 from tests.native.traps import (
     TRAPS,
     Trap,
@@ -31,6 +30,7 @@ from tests.native.traps import (
     write_by_number,
 )
 from tests.outcomes import outcome
+from tests.stages import computed_by_duckdb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -214,7 +214,7 @@ def test_aggregates_and_windows(spark: SparkSession, mode: bool, tmp_path: Path,
     for config in (ONE_TASK, MANY_TASKS):
         env = Environment(spark, config=config, progress=False)
         assert exact(outcome(lambda env=env: env.collect(df))) == expected, config
-        assert is_native(env) or config is MANY_TASKS
+        assert computed_by_duckdb(env.last_job) or config is MANY_TASKS
     if 0 not in there:
         read(spark, tmp_path / "groups" / "000.parquet")
         assert_as_spark(Environment(spark, config=ONE_TASK, progress=False), spark.sql(query["query"]))

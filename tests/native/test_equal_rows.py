@@ -18,6 +18,7 @@ from penstock import Environment
 from penstock.spark.dataframes import with_settings
 from tests.native.bounds import all_that_can_be
 from tests.native.expressions import outcome
+from tests.stages import computed_by_duckdb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,13 +187,6 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
         spark.catalog.dropTempView(name)
 
 
-def computed_natively(env: Environment) -> bool:
-    """Whether DuckDB computed a part of the last job, and did not fail."""
-    assert env.last_job is not None
-    decisions = [decision for decision in env.last_job.decisions if decision.kind == "native"]
-    return any(str(one.chosen).startswith("DuckDB") and not one.outcome.get("instead") for one in decisions)
-
-
 @pytest.mark.parametrize("ansi", [True, False], ids=["ansi", "not ansi"])
 @pytest.mark.parametrize("way", THRESHOLDS)
 @pytest.mark.parametrize("name", CASES)
@@ -208,7 +202,7 @@ def test_rows_are_spark_s(
         expected = outcome(spark.sql(case.sql).collect)
         assert outcome(lambda: env.collect(spark.sql(case.sql))) == expected
     if way in case.native:
-        assert computed_natively(env)
+        assert computed_by_duckdb(env.last_job)
 
 
 @pytest.mark.parametrize("way", THRESHOLDS)

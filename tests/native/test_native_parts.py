@@ -16,7 +16,8 @@ from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
 from tests.native.bounds import all_that_can_be, small_tables_too
-from tests.native.expressions import OTHER, OTHER_ROWS, is_native, outcome, query, write_rows
+from tests.native.expressions import OTHER, OTHER_ROWS, outcome, query, write_rows
+from tests.stages import computed_by_duckdb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ def tpch(spark: SparkSession, data: Path, number: int) -> DataFrame:
 def test_tpch(spark: SparkSession, native: Environment, data: Path, number: int) -> None:
     df = tpch(spark, data, number)
     assert_same_rows(native.collect(df), df.collect())
-    assert is_native(native) or number != 1
+    assert computed_by_duckdb(native.last_job) or number != 1
 
 
 @pytest.mark.slow
@@ -79,7 +80,7 @@ def test_leaves_that_would_not_pay(
     for text in json.loads((data / "queries" / f"{benchmark}.json").read_text()).values():
         df = spark.sql(text)
         assert_same_rows(native.collect(df), df.collect())
-        by_duckdb += is_native(native)
+        by_duckdb += computed_by_duckdb(native.last_job)
     assert by_duckdb >= {"tpch": 15, "tpcds": 60}[benchmark]
 
 
@@ -96,7 +97,7 @@ def test_generated_expressions(spark: SparkSession, native: Environment, ansi: b
             text = query(seed)
             expected = outcome(spark.sql(text).collect)
             assert outcome(lambda text=text: native.collect(spark.sql(text))) == expected, text
-            by_duckdb += is_native(native)
+            by_duckdb += computed_by_duckdb(native.last_job)
         assert by_duckdb >= 10
     finally:
         spark.conf.set("spark.sql.ansi.enabled", str(before))
@@ -310,7 +311,7 @@ def test_columns_lie_where_they_are_said_to(spark: SparkSession, data: Path, mon
     for number in (3, 9, 13, 18, 21):
         df = tpch(spark, data, number)
         assert_same_rows(env.collect(df), df.collect())
-        assert is_native(env)
+        assert computed_by_duckdb(env.last_job)
 
 
 def test_exchanged_columns_that_are_not_read_are_noticed(
@@ -359,7 +360,7 @@ def test_a_column_of_the_files_that_their_folder_names_too(
     expected = df.collect()
     assert sorted(row.k for row in expected) == [1, 2]
     assert_same_rows(native.collect(df), expected)
-    assert is_native(native)
+    assert computed_by_duckdb(native.last_job)
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -452,7 +453,7 @@ def test_the_rows_in_batches_are_counted(
     plain = Environment(spark, config=OFF, progress=False)
     for env in (native, plain):
         assert_same_rows(env.collect(df), df.collect())
-    assert is_native(native)
-    assert not is_native(plain)
+    assert computed_by_duckdb(native.last_job)
+    assert not computed_by_duckdb(plain.last_job)
     assert written[: len(written) // 2] == written[len(written) // 2 :]
     assert None not in written

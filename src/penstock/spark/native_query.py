@@ -19,6 +19,7 @@ from penstock.sizing.coverage import check_rows
 from penstock.spark import answers, exchange, layouts, verification
 from penstock.spark.expressions import Expression
 from penstock.spark.fragment import rdd_leaf
+from penstock.spark.handles import Statistics
 from penstock.spark.logical_plan import LogicalPlan
 from penstock.spark.native_failures import failed_before, failing_at_once, remember, why_failed
 from penstock.spark.native_operators import mapped, sent_columns
@@ -105,8 +106,11 @@ class NativePlan:
         most = 0 if any(word in one for one in self.why for word in _WORK) else _OF_ONE_TASK
         leaves = []
         for part, place in zip(self.parts, places, strict=True):
+            # All values of the side of a join that is broadcast are computed. By the estimate, it is the one that Spark
+            # broadcasts without DuckDB.
+            estimated = Statistics(bridge, place._handle.stats()) if self.has_late_values else None
             try:
-                leaves.append(_computed(bridge, part, place, memory, threads, most, is_checked=is_checked))
+                leaves.append(_computed(bridge, part, place, memory, threads, most, estimated, is_checked=is_checked))
             except Exception as error:
                 why = why_failed(bridge, error)
                 if why is None:
@@ -168,10 +172,21 @@ def _computed(
     memory: int,
     threads: int,
     most: int,
+    estimated: Statistics | None,
     *,
-    is_checked: bool = False,
+    is_checked: bool,
 ) -> Any:
-    """Compute a part; return its rows, which lie ready, as a leaf. One task reads them, of so many bytes at most."""
+    """Compute a part; return its rows, which lie ready, as a leaf.
+
+    Parameters
+    ----------
+    bridge, part, place, memory, threads, is_checked
+        As in `NativePlan.rows`; the place is what the leaf replaces.
+    most
+        Bytes of a result that one task reads.
+    estimated
+        What Spark's planner sees of the rows instead of what was measured; None if that is not wanted.
+    """
     session = _with_stages(bridge)
     step = NativeQueryStep(part.sql, part.results, part.columns, part.tables, memory, threads)
     made = mapped(bridge.spark.range(0, 1, 1, 1), step, sent_columns(part.columns))
@@ -189,7 +204,7 @@ def _computed(
         rows = rows if spark_layout is None else verification.checked(rows, spark_layout, place.output, who)
         check_rows(who, result.exact_rows, verification.count(rows))
     layout = layouts.shareable(spark_layout)
-    leaf = rdd_leaf(session, place.output, rows, layout=layout, statistics=result.statistics)
+    leaf = rdd_leaf(session, place.output, rows, layout=layout, statistics=estimated or result.statistics)
     return leaf._handle
 
 

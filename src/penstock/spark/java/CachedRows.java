@@ -54,18 +54,20 @@ final class CachedRows {
 
     /** Returns the rows of a DataFrame, computed now, until `drop`. Spark's cache does not take all types. */
     static LogicalPlan keep(Dataset<?> rows) {
-        if (!areCacheable(rows.schema())) {
-            return rows.localCheckpoint(true).queryExecution().analyzed();
-        }
-        InMemoryRelation kept = InMemoryRelation$.MODULE$.apply(
-                StorageLevel.MEMORY_AND_DISK(), rows.queryExecution(), Option.empty());
-        boolean isFilled = false;
+        LogicalPlan kept = areCacheable(rows.schema())
+                ? InMemoryRelation$.MODULE$.apply(StorageLevel.MEMORY_AND_DISK(), rows.queryExecution(), Option.empty())
+                : rows.localCheckpoint(false).queryExecution().analyzed();
+        boolean isComputed = false;
         try {
-            fill(kept);
-            isFilled = true;
+            if (kept instanceof InMemoryRelation) {
+                fill((InMemoryRelation) kept);
+            } else {
+                ((LogicalRDD) kept).rdd().count();
+            }
+            isComputed = true;
         } finally {
-            if (!isFilled) {
-                kept.cacheBuilder().clearCache(false);
+            if (!isComputed) {
+                drop(kept);
             }
         }
         return kept;

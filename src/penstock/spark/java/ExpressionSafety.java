@@ -30,6 +30,7 @@ public final class ExpressionSafety {
             + "AtLeastNNonNulls StartsWith EndsWith Contains Substring Upper Lower StringTrim StringTrimLeft "
             + "StringTrimRight Length Concat ConcatWs Year Quarter Month DayOfMonth DayOfWeek WeekDay DayOfYear "
             + "UnscaledValue MakeDecimal " // the optimiser makes them of sums that have a place in the type
+            + "Empty2Null " // of a column that names folders
             + "DateAdd DateSub DateDiff Murmur3Hash XxHash64 CollationKey GetStructField CreateNamedStruct SortOrder "
             + "DynamicPruningSubquery DynamicPruningExpression BloomFilterMightContain "
             + "AggregateExpression Count Min Max First Last MinBy MaxBy BitAndAgg BitOrAgg BitXorAgg StddevSamp "
@@ -46,7 +47,7 @@ public final class ExpressionSafety {
     /** A sum of decimals has so many digits more: more than ten thousand million rows are needed to fill them. */
     private static final int DIGITS_OF_SUM = 10;
 
-    private static Set<String> words(String text) {
+    static Set<String> words(String text) {
         return new HashSet<>(Arrays.asList(text.split(" ")));
     }
 

@@ -37,7 +37,8 @@ public final class HandedQuery {
     private final Properties properties;
     private final CompletableFuture<Object> answer = new CompletableFuture<>();
     private volatile String text;
-    private volatile LogicalPlan kept;
+    private LogicalPlan kept;
+    private boolean isDropped;
 
     HandedQuery(QueryHook.Service service, LogicalPlan plan, SparkSession session) {
         this.service = service;
@@ -66,12 +67,24 @@ public final class HandedQuery {
 
     /** Returns the rows of the last stage, computed now and kept until `drop`. */
     public LogicalPlan keep(Dataset<?> rows) {
-        kept = CachedRows.keep(rows);
-        return kept;
+        LogicalPlan computed = CachedRows.keep(rows);
+        synchronized (this) {
+            dropKept(); // of an earlier attempt
+            kept = computed;
+            if (isDropped) { // the thread that waited has been interrupted meanwhile
+                dropKept();
+            }
+        }
+        return computed;
     }
 
-    /** Drops the rows that were kept, if any were. */
-    void drop() {
+    /** Drops the rows that are kept, if any are, and those that may be computed just now. */
+    synchronized void drop() {
+        isDropped = true;
+        dropKept();
+    }
+
+    private void dropKept() {
         if (kept != null) {
             CachedRows.drop(kept);
             kept = null;

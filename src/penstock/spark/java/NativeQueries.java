@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 
@@ -26,6 +27,9 @@ import scala.collection.immutable.Seq;
 public final class NativeQueries {
     private static final String EXECUTION = "spark.penstock.execution.";
     private static final Logger LOG = LoggerFactory.getLogger(NativeQueries.class);
+    /** Operators that fail only where an expression of theirs does; a table, a script or a function of Python fails otherwise. */
+    private static final Set<String> SAFE = ExpressionSafety.words("Aggregate Expand Filter Generate GlobalLimit Join "
+            + "LocalLimit Offset Project Sort Union Window");
 
     /**
      * Returns the plan as it is searched, and the largest parts of it that save Spark an exchange, each as a query.
@@ -47,18 +51,16 @@ public final class NativeQueries {
         facts.put("parts", search.parts);
         facts.put("why", search.why);
         facts.put("rest_may_fail", restMayFail(searched, search.places));
-        facts.put("has_late_values", NativeShape.hasLateValues(searched));
+        facts.put("has_late_values", NativeShape.hasLateValues(searched, search.places));
         return Answer.of(facts, handles);
     }
 
     /** Whether what Spark computes of a plan, above its parts or beside them, may raise an error. */
     private static boolean restMayFail(LogicalPlan plan, List<?> parts) {
-        for (Object part : parts) {
-            if (part == plan) {
-                return false;
-            }
+        if (NativeShape.isPart(plan, parts)) {
+            return false;
         }
-        boolean mayFail = plan.children().isEmpty() || !ExpressionSafety.cannotFail(plan.expressions());
+        boolean mayFail = !SAFE.contains(Catalyst.name(plan)) || !ExpressionSafety.cannotFail(plan.expressions());
         for (Object child : Catalyst.each(plan.children())) {
             mayFail = mayFail || restMayFail((LogicalPlan) child, parts);
         }

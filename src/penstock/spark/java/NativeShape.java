@@ -42,19 +42,36 @@ final class NativeShape {
         return NativeReduction.of(NativeNulls.of(shaped(plan, false)));
     }
 
-    /** Whether values that may fail are made right above an aggregate, and some of its rows may be left out above them. */
-    static boolean hasLateValues(LogicalPlan plan) {
-        return hasLateValues(plan, false);
+    /**
+     * Whether Spark makes values that may fail right above an aggregate, some of whose rows may be left out above them.
+     *
+     * @param parts what DuckDB computes of the plan
+     */
+    static boolean hasLateValues(LogicalPlan plan, List<?> parts) {
+        return hasLateValues(plan, parts, false);
     }
 
-    private static boolean hasLateValues(LogicalPlan plan, boolean mayLeaveOut) {
+    private static boolean hasLateValues(LogicalPlan plan, List<?> parts, boolean mayLeaveOut) {
+        if (isPart(plan, parts)) {
+            return false;
+        }
         if (mayLeaveOut && plan instanceof Project && ((Project) plan).child() instanceof Aggregate
                 && !ExpressionSafety.cannotFail(((Project) plan).projectList())) {
             return true;
         }
-        boolean leavesOut = leavesOut(plan, mayLeaveOut);
+        boolean mayLeaveOutBelow = mayLeaveOutBelow(plan, mayLeaveOut);
         for (Object child : Catalyst.each(plan.children())) {
-            if (hasLateValues((LogicalPlan) child, leavesOut)) {
+            if (hasLateValues((LogicalPlan) child, parts, mayLeaveOutBelow)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Whether a plan is one of the parts that DuckDB computes. */
+    static boolean isPart(LogicalPlan plan, List<?> parts) {
+        for (Object part : parts) {
+            if (part == plan) {
                 return true;
             }
         }
@@ -62,12 +79,12 @@ final class NativeShape {
     }
 
     /** Whether rows of what is below a plan may be left out before they are needed; as in `planner/late_values.py`. */
-    private static boolean leavesOut(LogicalPlan plan, boolean mayLeaveOut) {
+    private static boolean mayLeaveOutBelow(LogicalPlan plan, boolean mayLeaveOut) {
         return plan instanceof Filter || plan instanceof Join || mayLeaveOut && plan instanceof Project;
     }
 
     private static LogicalPlan shaped(LogicalPlan plan, boolean mayLeaveOut) {
-        LogicalPlan made = withChildren(plan, leavesOut(plan, mayLeaveOut));
+        LogicalPlan made = withChildren(plan, mayLeaveOutBelow(plan, mayLeaveOut));
         if (made instanceof Filter) {
             Expression left = withoutKeys(((Filter) made).condition());
             return left == null ? ((Filter) made).child() : new Filter(left, ((Filter) made).child());
@@ -86,10 +103,10 @@ final class NativeShape {
         return made instanceof Aggregate ? split((Aggregate) made, mayLeaveOut) : made;
     }
 
-    private static LogicalPlan withChildren(LogicalPlan plan, boolean leavesOut) {
+    private static LogicalPlan withChildren(LogicalPlan plan, boolean mayLeaveOut) {
         List<LogicalPlan> children = new ArrayList<>();
         for (Object child : Catalyst.each(plan.children())) {
-            children.add(shaped((LogicalPlan) child, leavesOut));
+            children.add(shaped((LogicalPlan) child, mayLeaveOut));
         }
         return children.isEmpty() ? plan : (LogicalPlan) (Object) plan.withNewChildren(PythonUtils.toSeq(children));
     }
