@@ -26,6 +26,7 @@ def test_four(): pass
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("workers", ["0", "1"])
 @pytest.mark.parametrize(
     ("now", "passed", "left"),

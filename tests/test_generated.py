@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.native.bounds import all_that_can_be
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -26,7 +28,9 @@ FAMILIES = {"pipelines": (0.6, ["--verify"]), "native": (0.4, ["--native"])}
 def runner(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     from tests.generated.runner import Runner
 
-    return Runner(spark, tmp_path_factory.mktemp("generated"))
+    with pytest.MonkeyPatch.context() as patch:
+        all_that_can_be(patch)
+        yield Runner(spark, tmp_path_factory.mktemp("generated"))
 
 
 @pytest.mark.parametrize("file", sorted((FOLDER / "found").glob("*.json")), ids=lambda file: file.stem)

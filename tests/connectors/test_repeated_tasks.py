@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 needed_module("deltalake", "delta")
 needed_module("pyiceberg", "iceberg")
 
+pytestmark = pytest.mark.thorough
+
 JOB = Path(__file__).parent.parent / "jobs" / "repeated.py"
 TABLES = {"worker_died": "worker died", "answer_lost": "answer lost"}
 
@@ -46,7 +48,6 @@ def repeated(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> An
     return folder, json.loads(lines[0].removeprefix("SAID ")) | {"lost": way.lost}
 
 
-@pytest.mark.thorough
 def test_the_record_has_the_tasks_that_failed(repeated: Any) -> None:
     """Each of four sinks has a vertex of its own."""
     _, said = repeated

@@ -425,6 +425,7 @@ def test_rows_of_duckdb_s_are_kept_if_what_spark_makes_of_them_may_fail(
     assert spark.read.parquet(target).collect() == expected
 
 
+@pytest.mark.thorough
 def test_a_script_that_fails_on_rows_of_duckdb_s_leaves_what_was_there(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(250).selectExpr("id", "id % 50 as k").write.parquet(str(tmp_path / "numbers"))
     spark.read.parquet(str(tmp_path / "numbers")).createOrReplaceTempView("numbers")
@@ -440,6 +441,7 @@ def test_a_script_that_fails_on_rows_of_duckdb_s_leaves_what_was_there(spark: Sp
     assert spark.read.parquet(target).count() == 3
 
 
+@pytest.mark.thorough
 def test_rows_of_duckdb_s_are_not_kept_for_folders_of_texts(
     spark: SparkSession, tmp_path: Path, kept: list[DataFrame]
 ) -> None:

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pytest
-
 from penstock import Environment
 from penstock.errors import JobCancelledError
 from tests.generated import sinks
@@ -21,7 +19,6 @@ from tests.generated.code import Spec, code_of
 from tests.generated.compare import Outcome, causes_of, condition_of, difference
 from tests.generated.modes import FILTERING, MODES
 from tests.generated.tables import Tables
-from tests.native.bounds import all_that_can_be
 from tests.stages import computed_by_duckdb
 
 _JAVA = re.compile(r"^: (?:[a-z]\w*\.)*(.*?)(?: \(|$)", re.MULTILINE)
@@ -112,7 +109,6 @@ class Runner:
         (folder / "out").mkdir(parents=True, exist_ok=True)
         spark.sparkContext.setCheckpointDir(str(folder / "checkpoints"))
         self.tables = Tables(spark, folder / "odd")
-        all_that_can_be(pytest.MonkeyPatch())  # of the pipelines in which DuckDB computes
         from tests.generated import functions  # its types need a session
 
         functions.register(spark)

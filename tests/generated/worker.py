@@ -8,9 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.generated.compare import figures
 from tests.generated.pipelines import random_native_spec, random_spec
 from tests.generated.shrink import shrunk
+from tests.native.bounds import all_that_can_be
 
 
 def tell(**event) -> None:
@@ -24,6 +27,7 @@ def work(order: dict) -> None:
     from tests.generated.session import make_session
 
     folder = Path(order["folder"])
+    all_that_can_be(pytest.MonkeyPatch())  # of the pipelines in which DuckDB computes
     runner = Runner(make_session(folder), folder, verify=order["verify"], limit=order["limit"])
     tell(event="ready")
     shrunken: dict[str, int] = {}

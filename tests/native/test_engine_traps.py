@@ -183,6 +183,7 @@ def failing(spark: SparkSession, natives: list[Trap], query: str) -> dict[str, s
     return {name: result for name, result in results.items() if isinstance(result, str)}
 
 
+@pytest.mark.thorough
 def test_errors(spark: SparkSession, mode: bool, computed: Computed, folder: Path) -> None:
     """Of operands for which DuckDB has an error, the result is Spark's: its own error, a null or a value.
 

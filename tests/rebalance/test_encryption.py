@@ -44,6 +44,8 @@ MASTERS = [
     ),
 ]
 
+pytestmark = pytest.mark.thorough
+
 
 @dataclass(frozen=True)
 class Sent:
@@ -77,7 +79,6 @@ def sent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Sent(json.loads(lines[0].removeprefix("RESULT ")), wiretap.recorded)
 
 
-@pytest.mark.thorough
 def test_a_stranger_reads_rows_that_are_not_encrypted(sent: Sent) -> None:
     """Without this, the next test would prove nothing: its observer could be blind."""
     assert sent.results[PLAIN]["rows"] == [20_000, 20_000]

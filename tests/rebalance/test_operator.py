@@ -39,11 +39,9 @@ QUICK = (
     "rescale 2 to 6",
     "slow reader",
     "job",
-    "exit",
-    "driver out of reach",
-    "many splits",
     "behind an aggregate",
 )
+THOROUGH = ("exit", "driver out of reach", "many splits")
 SLOW = (
     "rebalance, plain",
     "rebalance, empty partitions",
@@ -85,7 +83,12 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="module")
 def thorough(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return run("local[8]", tmp_path_factory.mktemp("thorough"), SLOW)
+    return run("local[8]", tmp_path_factory.mktemp("thorough"), THOROUGH)
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return run("local[8]", tmp_path_factory.mktemp("slow"), SLOW)
 
 
 @pytest.fixture(scope="module")
@@ -99,10 +102,16 @@ def test_exact(quick: Any, name: str) -> None:
     assert quick[name]["same"], quick[name]
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", THOROUGH)
+def test_exact_in_what_takes_longer(thorough: Any, name: str) -> None:
+    assert thorough[name]["same"], thorough[name]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SLOW)
-def test_exact_in_every_shape(thorough: Any, name: str) -> None:
-    assert thorough[name]["same"], thorough[name]
+def test_exact_in_every_shape(slow: Any, name: str) -> None:
+    assert slow[name]["same"], slow[name]
 
 
 @pytest.mark.slow
@@ -178,11 +187,12 @@ def test_as_many_consumers_as_were_asked_for(quick: Any) -> None:
     assert quick["rescale 2 to 6"]["readers"] == 6
 
 
-def test_files_of_many_splits_are_cut_into_as_many_tasks_as_can_run(quick: Any) -> None:
-    assert quick["many splits"]["splits"] > 8
-    assert quick["many splits"]["vertices"] == [8]
-    assert quick["many splits"]["readers"] == 8
-    assert quick["many splits"]["told"] == 300_000  # of the second job alone
+@pytest.mark.thorough
+def test_files_of_many_splits_are_cut_into_as_many_tasks_as_can_run(thorough: Any) -> None:
+    assert thorough["many splits"]["splits"] > 8
+    assert thorough["many splits"]["vertices"] == [8]
+    assert thorough["many splits"]["readers"] == 8
+    assert thorough["many splits"]["told"] == 300_000  # of the second job alone
 
 
 def test_what_an_aggregate_gives_is_not_shuffled_again(quick: Any) -> None:
@@ -196,8 +206,9 @@ def test_a_job_tells_what_each_consumer_took(quick: Any) -> None:
     assert {"bytes", "largest_queue", "waited", "blocked", "rows to 0"} <= told[0]["figures"].keys()
 
 
-def test_a_function_that_crashes_runs_again_in_every_place(quick: Any) -> None:
-    assert quick["exit"]["crashes"] == 3  # before a shuffle, at the end of a query, and before a sink
+@pytest.mark.thorough
+def test_a_function_that_crashes_runs_again_in_every_place(thorough: Any) -> None:
+    assert thorough["exit"]["crashes"] == 3  # before a shuffle, at the end of a query, and before a sink
 
 
 # What the call says of two exchanges one after the other, and whether each is adaptive, without and with the option.
