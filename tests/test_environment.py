@@ -344,7 +344,7 @@ def test_explain_reads_no_data(env: Environment, spark: SparkSession, orders: An
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     text = str(explained)
     assert "shuffled by user: " in text
-    assert "decided when its inputs are measured" in text
+    assert "decided once the inputs of its step are measured" in text
     assert [n["parallelism"] for n in explained.as_dict()["nodes"] if n["operator"] == "Source"] == [1]
 
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from penstock.planner.whole_query import WholeQuery
     from penstock.spark.jvm import Bridge
 
-LATER = "decided when its inputs are measured"
-_TITLE = f"Plan before it runs. A step reads what is indented below it. Tasks that are not told are {LATER}."
+LATER = "decided once the inputs of its step are measured"
+_TITLE = f"Plan before it runs. A step reads what is indented below it. A number of tasks that is not shown is {LATER}."
 
 
 @dataclass(frozen=True, slots=True)

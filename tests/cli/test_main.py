@@ -154,7 +154,7 @@ def test_explain(here: Any, orders: Any) -> None:
     done = here(*arguments, PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE_QUERY_THRESHOLD="0")
     assert done.exit_code == 0, done.stderr
     assert "shuffled by user: " in done.stdout
-    assert "decided when its inputs are measured" in done.stdout
+    assert "decided once the inputs of its step are measured" in done.stdout
 
 
 ERRORS = [
@@ -196,6 +196,7 @@ def test_options() -> None:
     assert keys == [option.key for option in OPTIONS]  # each stands whole in a line of its own
     assert 'a memory size such as "16 mb" of at least 1; default: 16 MiB' in text
     assert 'such as "30 s" of at least 0.1; default: 60 s' in text
+    assert 'a memory size such as "16 mb" of at least 16 MiB' in text
     assert "10485760" not in text
     assert max(map(len, text.splitlines())) <= 110
 

@@ -44,7 +44,7 @@ def test_the_plan_is_below_the_query(served: SparkSession, explained: list[int],
     assert text.index("Penstock") < text.index(":- Sort") < text.index("+- Plan before it runs")
     graph = text[text.index("+- Plan before it runs") :]
     assert "shuffled by" in graph
-    assert "decided when its inputs are measured" in graph
+    assert "decided once the inputs of its step are measured" in graph
     assert len(explained) == 1
     assert list(RECENT) == []
 

@@ -403,7 +403,10 @@ def test_an_executor_without_a_package_is_asked_once(
     df = counted(spark, rows)
     for _ in range(2):
         assert_same_rows(native.collect(df), df.collect())
-        assert reasons(native) == [("Spark", "No module named 'a_package_that_is_not_there' on an executor")]
+        ((who, why),) = reasons(native)
+        assert who == "Spark"
+        assert why.startswith("No module named 'a_package_that_is_not_there' on an executor, whose Python is ")
+        assert "PYSPARK_PYTHON" in why
     assert len(made) == 1
 
 

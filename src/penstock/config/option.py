@@ -177,10 +177,13 @@ class Option:
             return "one of " + ", ".join(self.choices)
         bounds = []
         if self.minimum is not None:
-            bounds.append(f"at least {self.minimum:g}")
+            bounds.append(f"at least {self._shown_bound(self.minimum)}")
         if self.maximum is not None:
-            bounds.append(f"at most {self.maximum:g}")
+            bounds.append(f"at most {self._shown_bound(self.maximum)}")
         return self.kind.expected + (" of " + " and ".join(bounds) if bounds else "")
+
+    def _shown_bound(self, bound: float) -> str:
+        return show_exact_bytes(int(bound)) if self.kind is SIZE and bound >= 1024 else f"{bound:g}"  # 1 KiB
 
     def shown(self, value: Value | None) -> str:
         """Return a value as people write it, such as ``16 MiB``, ``30 s`` or ``true``; ``none`` where there is none."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from penstock.spark.jvm import Bridge
 
-_PACKAGES = ("duckdb", "pyarrow")
+_PACKAGES = ("penstock", "duckdb", "pyarrow")
 _WITHOUT: dict[str, str] = {}
 """Applications with executors that lack the packages, and what is missing there."""
 _WHY = re.compile(rf"(?:{NOT_NATIVE}|ModuleNotFoundError: )(.*)")
@@ -68,8 +68,12 @@ def why_failed(bridge: Bridge, error: Exception) -> str | None:
         return None
     matches = [match for line in str(error).splitlines() if (match := _WHY.search(line)) is not None]
     why = matches[-1][1].strip() if matches else "a Python worker failed"
-    if UNSUPPORTED in why or any(f"No module named '{package}'" in why for package in _PACKAGES):
+    is_lacking = any(f"No module named '{package}'" in why for package in _PACKAGES)
+    if UNSUPPORTED in why or is_lacking:
         why += " on an executor"
+        if is_lacking:
+            python = bridge.spark.sparkContext.pythonExec
+            why += f", whose Python is {python}: let PYSPARK_PYTHON be one that has penstock[native]"
         _WITHOUT[bridge.application] = why
     return why
 
