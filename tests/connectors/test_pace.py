@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.connectors.pace import GROWTH, RanBatch, fitted, limit_of, pace_of, remember
@@ -275,6 +275,7 @@ def test_a_trickle_before_does_not_hold_up_a_backlog(
     st.booleans(),
     st.lists(st.floats(0.95, 1.05), min_size=1, max_size=30),
 )
+@example(26.0, 0.8984375, 4.0, True, [1.0])  # the fixed part nearly fills the interval
 def test_a_stall_does_not_hold_up_a_stream_of_few_records(
     load: float, part: float, stall: float, is_told: bool, noise: list[float]
 ) -> None:

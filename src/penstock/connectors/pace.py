@@ -212,6 +212,9 @@ def _after(last: RanBatch, pace: Pace | None, foretold: float, interval: float) 
     if last.records < FIRST_RECORDS and (last.waited or last.seconds <= interval):
         # After a stall, what is measured may keep small batches small for ever; and parts of a record are cut off.
         yield last.records + 1, f"one more than the {last.records:,} that ended in time"
+        if not last.waited and last.seconds > 0:
+            times = min(interval / last.seconds, _PROBE)  # even if the records took all of the time
+            yield times * last.records, f"{times:.2f} times the {last.records:,} that ended in time"
     if last.waited:
         times = BLIND_GROWTH if pace is None else min(_PROBE * max(1.0, last.records / foretold), BLIND_GROWTH)
         yield times * last.records, f"{times:.1f} times the {last.records:,} that ended in time"
