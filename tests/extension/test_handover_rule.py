@@ -67,6 +67,17 @@ def test_query(name: str, df: DataFrame) -> None:
     assert answers(df.sparkSession, run, df, OFF) == {expected}
 
 
+@pytest.mark.sample(5)
+@pytest.mark.parametrize(
+    ("threshold", "expected"), [("0", TAKEN), ("100", TAKEN), ("1kb", TAKEN), ("1 MB", "small"), ("1g", "small")]
+)
+def test_the_threshold_of_a_session(df: DataFrame, threshold: str, expected: str) -> None:
+    """The table has a few kilobytes."""
+    option = "spark.penstock.execution.batch.adaptive.whole-query-threshold"
+    with with_settings(df.sparkSession, {option: threshold}):
+        assert answers(df.sparkSession, QUERIES["group"][0], df, {}) == {expected}
+
+
 def test_without_adaptive_execution(df: DataFrame) -> None:
     with with_settings(df.sparkSession, {"spark.sql.adaptive.enabled": "false"}):
         (why,) = answers(df.sparkSession, QUERIES["group"][0], df, OFF)

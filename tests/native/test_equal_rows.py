@@ -22,6 +22,7 @@ from tests.stages import computed_by_duckdb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -203,6 +204,20 @@ def test_rows_are_spark_s(
         assert outcome(lambda: env.collect(spark.sql(case.sql))) == expected
     if way in case.native:
         assert computed_by_duckdb(env.last_job)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_halves_of_decimals_are_rounded_away_from_zero(spark: SparkSession, tmp_path: Path) -> None:
+    cents = pa.array([Decimal(number) / 100 for number in range(-25, 26)], pa.decimal128(5, 2))
+    pq.write_table(pa.table({"k": range(51), "d": cents}), tmp_path / "decimals.parquet")
+    spark.read.parquet(str(tmp_path / "decimals.parquet")).createOrReplaceTempView("decimals")
+    options = {"execution.native": True, "execution.batch.adaptive.whole-query-threshold": THRESHOLDS[ONE]}
+    env = Environment(spark, config=options, progress=False)
+    df = spark.sql("SELECT k, max(d / 64BD) AS q FROM decimals GROUP BY k")  # of six digits: 0.02 / 64 is 0.0003125
+    expected = {row.k: row.q for row in df.collect()}
+    assert expected[27] == Decimal("0.000313")
+    assert {row.k: row.q for row in env.collect(df)} == expected
+    assert computed_by_duckdb(env.last_job)
 
 
 @pytest.mark.parametrize("way", THRESHOLDS)

@@ -16,6 +16,7 @@ TABLE = [
     (199, 1 << 20, 2, 199, "no smaller divisor"),
     (4, 10 * GIB, 2, 80, "next multiple of 4"),
     (200, 10 * GIB, 16, 100, "next divisor"),
+    (80, 10 * GIB + 1, 2, 160, "next multiple of 80"),  # one byte more than 80 groups hold
     (6, 1 << 20, 16, 18, "next multiple of 6"),
     (128, 100 * GIB, 64, 896, "next multiple of 128"),
     (32768, 1 << 20, 8192, 32768, "neither too few nor too many"),

@@ -54,6 +54,15 @@ def test_pages(page: int, first: int, shown: int) -> None:
     assert (found.jobs[0].started, len(found.jobs), found.pages, found.total) == (first, shown, 3, 250)
 
 
+@pytest.mark.parametrize(
+    ("jobs", "pages"), [(0, 1), (1, 1), (PAGE, 1), (PAGE + 1, 2), (2 * PAGE, 2), (2 * PAGE + 1, 3)]
+)
+def test_no_page_is_empty_but_the_only_one(jobs: int, pages: int) -> None:
+    found = JobList.of([job(number, "one") for number in range(jobs)], Wish(page=pages), 1e6)
+    assert found.pages == pages
+    assert bool(found.jobs) == bool(jobs)
+
+
 def test_what_is_not_known_comes_last() -> None:
     steps = [step("1", (0, 1)), step("2", None), step("3", (0, 3))]
     assert [one.id for one in sorted_steps(steps, "-took")] == ["3", "1", "2"]
