@@ -230,7 +230,7 @@ UNSTEADY = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("what", UNSTEADY)
 def test_what_is_not_determined_is_no_difference(shadow: Any, spark: SparkSession, broken: Any, what: str) -> None:
     df = UNSTEADY[what](spark)

@@ -206,6 +206,15 @@ def test_a_filter_counts_and_an_index_is_used(
     assert 2 < env.last_job.vertices[0].parallelism < 12
 
 
+def test_a_condition_of_the_users_own_holds_in_every_task(
+    pg: Any, make_env: Callable[..., Environment], spark: SparkSession
+) -> None:
+    env = make_env(**VOLUME)
+    read = spark.read.jdbc(pg.url, "uniform", predicates=["g = 1 or g > 2"], properties=pg.properties)
+    assert_as_plain_spark(env, read.groupBy("g").agg(F.count("pad"), F.sum("id")))
+    assert env.last_job.vertices[0].tasks > 1
+
+
 def test_columns_that_are_not_read_do_not_count(
     pg: Any, make_env: Callable[..., Environment], spark: SparkSession
 ) -> None:
