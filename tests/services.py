@@ -213,6 +213,12 @@ class Connections:
             self.most = max(self.most, now)
 
 
+def _takes_connections(path: Path) -> bool:
+    """Whether a server listens on a socket of the file system; the file is there a moment before."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
 class MariaDb:
     """A MariaDB server of its own."""
 
@@ -249,9 +255,10 @@ class MariaDb:
             stdout=self._log,
             stderr=self._log,
         )
-        for _ in range(200):
-            if self.socket.exists():
+        for _ in range(300):
+            if _takes_connections(self.socket):
                 break
+            self._check_runs()
             time.sleep(0.1)
         self.sql(
             "CREATE DATABASE IF NOT EXISTS d; CREATE USER 'u'@'%' IDENTIFIED BY 'wicket'; GRANT ALL ON *.* TO 'u'@'%'"

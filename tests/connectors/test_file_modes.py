@@ -211,6 +211,25 @@ def compared(env: Environment, spark: SparkSession, tmp_path: Path, steps: Any, 
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".penstock")]
 
 
+@pytest.mark.sample(6)
+@pytest.mark.parametrize(
+    ("mode", "by", "options", "conf", "expected"),
+    [
+        ("overwrite", ["day"], {}, {}, False),
+        ("overwrite", ["day"], {}, DYNAMIC, True),
+        ("overwrite", ["day"], {OPTION: "static"}, DYNAMIC, False),
+        ("overwrite", ["day"], {OPTION.upper(): "Dynamic"}, STATIC, True),
+        ("overwrite", [], {OPTION: "dynamic"}, DYNAMIC, False),
+        ("append", ["day"], {OPTION: "dynamic"}, DYNAMIC, False),
+    ],
+)
+def test_which_overwrites_leave_partitions_without_rows(
+    spark: SparkSession, mode: str, by: Any, options: Any, conf: Any, *, expected: bool
+) -> None:
+    with with_settings(spark, conf):
+        assert FileSink("out", mode=mode, partition_by=by, options=options)._replaces_partitions(spark) == expected
+
+
 @pytest.mark.parametrize("case", WRITES)
 def test_the_same_as_plain_spark(env: Environment, spark: SparkSession, tmp_path: Path, case: str) -> None:
     compared(env, spark, tmp_path, WRITES[case])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,8 +14,10 @@ from tests.services import needed_module
 needed_module("pyiceberg", "iceberg")
 
 import pyarrow as pa
+from pyiceberg.manifest import DataFileContent
 
 from penstock.connectors import IcebergSink, IcebergSource
+from penstock.connectors.iceberg_deletes import EqualityDeletes
 from penstock.errors import SourceError
 from tests.connectors.iceberg_deletes import delete_positions, delete_values
 from tests.equality import assert_same_rows
@@ -87,6 +90,29 @@ CASES: dict[str, tuple[dict[str, list[Any]], Any]] = {
     "not a number": ({"price": [NAN, 0.5]}, lambda row: row[0] % 5 == 0 or row[0] == 1),
     "no value": ({"id": []}, lambda row: False),
 }
+
+
+# Sequence number, spec and partition of a delete; and whether it holds for rows that came with 5, in partition a of spec 0.
+HOLD = [
+    (4, 0, "a", False),
+    (5, 0, "a", False),  # of the same commit: such as an upsert, whose new rows stay
+    (6, 0, "a", True),
+    (6, 0, "b", False),
+    (6, 1, "a", False),
+    (6, 2, None, True),  # spec 2 has no partitions
+]
+
+
+@pytest.mark.parametrize(("number", "spec", "partition", "holds"), HOLD)
+def test_which_rows_a_delete_holds_for(number: int, spec: int, partition: str | None, *, holds: bool) -> None:
+    rows_file = SimpleNamespace(content=DataFileContent.DATA, file_path="rows", spec_id=0, partition="a")
+    delete_file = SimpleNamespace(content=DataFileContent.EQUALITY_DELETES, spec_id=spec, partition=partition)
+    delete: Any = SimpleNamespace(data_file=delete_file, sequence_number=number)
+    deletes = EqualityDeletes([delete], frozenset({2}))
+    came: Any = SimpleNamespace(data_file=rows_file, sequence_number=5)
+    assert deletes.notice(came)
+    assert not deletes.notice(delete)
+    assert bool(deletes.that_hold_for(came.data_file)) == holds
 
 
 @pytest.mark.thorough
