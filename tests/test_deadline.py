@@ -19,6 +19,7 @@ LATER = time() + SECONDS_OF_A_DAY
 TESTS = """
 from tests import deadline
 
+{first}
 def test_one(): pass
 def test_during_which_the_time_passes(): deadline.time = lambda: {now}
 def test_three(): pass
@@ -29,20 +30,23 @@ def test_four(): pass
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("workers", ["0", "1"])
 @pytest.mark.parametrize(
-    ("now", "passed", "left"),
+    ("first", "now", "passed", "left"),
     [
-        (LATER - 1, 4, ""),
-        (LATER + 1, 2, "2 of 4 tests were left out, as the time was over: make test-full runs all"),
+        ("", LATER - 1, "4 passed", ""),
+        ("", LATER + 1, "2 passed", "2 of 4 tests were left out, as the time was over: make test-full runs all"),
+        (f"deadline.time = lambda: {LATER + 1}", 0, "no tests ran", "4 of 4 tests were left out"),
     ],
-    ids=["before the end", "after it"],
+    ids=["before the end", "after it", "over at once"],
 )
-def test_no_test_is_started_after_the_end(tmp_path: Path, workers: str, now: float, passed: int, left: str) -> None:
-    (tmp_path / "test_a.py").write_text(TESTS.format(now=now))
+def test_no_test_is_started_after_the_end(
+    tmp_path: Path, workers: str, first: str, now: float, passed: str, left: str
+) -> None:
+    (tmp_path / "test_a.py").write_text(TESTS.format(first=first, now=now))
     command = [sys.executable, "-m", "pytest", "-p", "tests.deadline", "-p", "no:cacheprovider", "-n", workers]
     env = os.environ | {"PYTHONPATH": str(ROOT), "TEST_END": str(LATER)}
     done = subprocess.run([*command, "."], cwd=tmp_path, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stdout
-    assert f"{passed} passed" in done.stdout
+    assert passed in done.stdout
     assert left in done.stdout
     assert ("left out" in done.stdout) == bool(left)
 
