@@ -308,8 +308,8 @@ def test_a_query_that_fails_leaves_what_was_there(
         df.write.mode(mode).parquet(target)
     (job,) = [job for job in RECENT if job not in before]
     assert job.state is ExecutionState.FAILED
-    is_tried = any(one.kind is DecisionKind.NATIVE and str(one.chosen).startswith("DuckDB") for one in job.decisions)
-    assert is_tried == (config is ONE_TASK)  # it fails, and Spark computes the stage
+    asks_duckdb = any(one.kind is DecisionKind.NATIVE and str(one.chosen).startswith("DuckDB") for one in job.decisions)
+    assert asks_duckdb == (config is ONE_TASK)  # it fails, and Spark computes the stage
     if mode == "error":
         assert not (tmp_path / "target").exists()
     else:
@@ -368,7 +368,7 @@ def test_a_query_that_fails_in_a_stage_that_spark_divides_leaves_what_was_there(
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
+def cached_queries(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
     """The queries whose last stage was computed before the write."""
     queries: list[DataFrame] = []
     keep = HandedQuery.compute_last_stage
@@ -379,7 +379,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("value", ["sum(id)", POINT])
 def test_rows_that_were_kept_for_a_write_are_written_and_dropped(
-    spark: SparkSession, tmp_path: Path, kept: list[DataFrame], value: str
+    spark: SparkSession, tmp_path: Path, cached_queries: list[DataFrame], value: str
 ) -> None:
     """Spark's cache does not take all types that can be written."""
     groups = (
@@ -391,14 +391,14 @@ def test_rows_that_were_kept_for_a_write_are_written_and_dropped(
     before = set(persistent())
     with penstock.enabled(spark, config=LARGE):
         df.write.mode("overwrite").parquet(target)
-    assert len(kept) == 1
+    assert len(cached_queries) == 1
     assert set(persistent()) <= before
     assert spark.read.parquet(target).collect() == expected
 
 
 @pytest.mark.parametrize("setting", ["spark.sql.adaptive.enabled", "spark.sql.optimizer.plannedWrite.enabled"])
 def test_rows_are_not_kept_where_spark_deletes_before_it_computes(
-    spark: SparkSession, tmp_path: Path, kept: list[DataFrame], setting: str
+    spark: SparkSession, tmp_path: Path, cached_queries: list[DataFrame], setting: str
 ) -> None:
     df = spark.range(250).groupBy((F.col("id") % 50).alias("k")).agg(F.sum("id").alias("v")).orderBy(F.desc("v"))
     target = filled(spark, tmp_path)
@@ -406,14 +406,14 @@ def test_rows_are_not_kept_where_spark_deletes_before_it_computes(
     with with_settings(spark, {setting: "false"}), penstock.enabled(spark, config=LARGE | {"parallelism.default": 2}):
         df.write.mode("overwrite").parquet(target)
     assert len([job for job in RECENT if job not in before]) == 1
-    assert kept == []
+    assert cached_queries == []
     assert spark.read.parquet(target).count() == 50
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("value", "may_fail"), [("1000 div max(id)", True), ("max(id)", False)])
 def test_rows_of_duckdb_s_are_kept_if_what_spark_makes_of_them_may_fail(
-    spark: SparkSession, tmp_path: Path, kept: list[DataFrame], value: str, *, may_fail: bool
+    spark: SparkSession, tmp_path: Path, cached_queries: list[DataFrame], value: str, *, may_fail: bool
 ) -> None:
     spark.range(250).selectExpr("id", "id % 50 as k").write.parquet(str(tmp_path / "numbers"))
     df = spark.read.parquet(str(tmp_path / "numbers")).groupBy("k").agg(F.expr(value).alias("v")).orderBy("v", "k")
@@ -421,7 +421,7 @@ def test_rows_of_duckdb_s_are_kept_if_what_spark_makes_of_them_may_fail(
     with with_settings(spark, {"spark.sql.ansi.enabled": "true"}), penstock.enabled(spark, config=ONE_TASK):
         df.write.mode("overwrite").parquet(target)
     assert computed_by_duckdb(RECENT[-1])
-    assert bool(kept) == may_fail
+    assert bool(cached_queries) == may_fail
     assert spark.read.parquet(target).collect() == expected
 
 
@@ -442,8 +442,8 @@ def test_a_script_that_fails_on_rows_of_duckdb_s_leaves_what_was_there(spark: Sp
 
 
 @pytest.mark.thorough
-def test_rows_of_duckdb_s_are_not_kept_for_folders_of_texts(
-    spark: SparkSession, tmp_path: Path, kept: list[DataFrame]
+def test_duckdb_rows_are_not_cached_where_only_empty_partition_texts_change(
+    spark: SparkSession, tmp_path: Path, cached_queries: list[DataFrame]
 ) -> None:
     """Spark makes nulls of empty texts, which never fails."""
     spark.range(250).selectExpr("id", "if(id % 5 = 0, '', string(id % 5)) as k").write.parquet(str(tmp_path / "rows"))
@@ -452,7 +452,7 @@ def test_rows_of_duckdb_s_are_not_kept_for_folders_of_texts(
     with penstock.enabled(spark, config=ONE_TASK):
         df.write.mode("overwrite").partitionBy("k").parquet(target)
     assert computed_by_duckdb(RECENT[-1])
-    assert kept == []
+    assert cached_queries == []
     rows = spark.read.schema("v bigint, k string").parquet(target).select("k", "v")
     assert_same_rows(rows.collect(), [(row.k or None, row.v) for row in expected])
 

@@ -207,7 +207,7 @@ def test_a_job_tells_what_each_consumer_took(quick: Any) -> None:
 
 
 @pytest.mark.thorough
-def test_a_function_that_crashes_runs_again_in_every_place(thorough: Any) -> None:
+def test_a_crashed_function_runs_again_before_a_shuffle_a_result_and_a_sink(thorough: Any) -> None:
     assert thorough["exit"]["crashes"] == 3  # before a shuffle, at the end of a query, and before a sink
 
 

@@ -194,5 +194,5 @@ def _too_large(plan: NativePlan, threshold: int, most: int | None) -> str:
 
 def _declined(why: str) -> Note:
     """Return what is recorded of a query that is not computed in one task."""
-    told = Told(f"the query is not computed by one task of DuckDB: {why}")
-    return Note("the query", "not in one task of DuckDB", why, DecisionKind.NATIVE, told=lambda *_: told)
+    explanation = Told(f"the query is not computed by one task of DuckDB: {why}")
+    return Note("the query", "not in one task of DuckDB", why, DecisionKind.NATIVE, told=lambda *_: explanation)
