@@ -5,6 +5,8 @@ included. It affects
 
 * the tests of a changed module's room: of ``src/penstock/sizing/packing.py`` those in ``tests/sizing``,
 * the test files that import a changed module, themselves or through helpers in ``tests``,
+* the tests of the modules that import a changed module: ``tests/connectors/jdbc/test_source.py`` if
+  ``connectors/jdbc/source.py`` imports it,
 * changed test files,
 * the tests of a folder whose set-up changed (``conftest.py``); all tests if it is that of all,
 * the tests of the architecture, always.
@@ -53,6 +55,7 @@ def affected_tests(changed: list[Path]) -> list[Path]:
         modules |= helpers
     rooms = set().union(*map(_rooms, changed))
     tests = {path for path in files if imports[path] & modules or path in changed or _room_of_test(path) in rooms}
+    tests |= {_own_test(path) for path in PACKAGE.rglob("*.py") if _imported_modules(path) & modules} & set(files)
     folders = {path.parent for path in changed if path.name == "conftest.py"}
     tests |= {path for path in files if not folders.isdisjoint(path.parents)}
     return sorted({ALWAYS, *filter(_is_test, tests)})
@@ -89,6 +92,11 @@ def _rooms(path: Path) -> set[str]:
 def _room_of_test(path: Path) -> str:
     """Return the room that a test file belongs to: ``tests/sizing/test_packing.py`` and ``tests/test_sizing.py``."""
     return path.relative_to(TESTS).parts[0].removeprefix("test_").removesuffix(".py")
+
+
+def _own_test(path: Path) -> Path:
+    """Return the test file of a module, if there is one: ``tests/sizing/test_packing.py`` of ``sizing/packing.py``."""
+    return TESTS / path.relative_to(PACKAGE).with_name(f"test_{path.name}")
 
 
 def _is_test(path: Path) -> bool:

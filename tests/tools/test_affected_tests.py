@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 CASES = [
     ("a pure module", "src/penstock/sizing/packing.py", ["tests/sizing/test_packing.py"], ["tests/web/test_api.py"]),
     ("a module of another room's tests", "src/penstock/spark/layouts.py", ["tests/test_true_records.py"], []),
+    (
+        "a module that others import",
+        "src/penstock/spark/jdbc.py",
+        ["tests/connectors/jdbc/test_source.py", "tests/spark/test_java.py"],
+        ["tests/connectors/jdbc/test_splits.py"],
+    ),
     ("a module at the top", "src/penstock/masking.py", ["tests/test_masking.py"], ["tests/sizing/test_packing.py"]),
     (
         "a Java class",
