@@ -207,6 +207,13 @@ def test_many_idle_connections_keep_no_task_out(place: Any, monkeypatch: pytest.
         assert len(place._handshakes._writers) <= 16
 
 
+def test_proven_connections_are_not_counted_as_strangers(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshakes, "LIMIT", 4)
+    tasks = [Task(at(place), index, tasks=6) for index in range(6)]
+    assert [len(peers) for peers, _ in answers(tasks)] == [6] * 6  # all six are connected until the last one comes
+    assert not place._handshakes._writers
+
+
 def test_attempts_that_were_given_up_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous_server, "_MOST_GIVEN_UP", 4)
     place = RendezvousServer("127.0.0.1", tenth, patience=0.05)

@@ -316,6 +316,11 @@ def test_a_size_that_no_source_tells_is_unknown(sources: Any, number: int, known
     assert tasks.figures.get("bytes in") == sources[1]
 
 
+def test_a_broadcast_side_is_no_input_of_an_exchange_behind_the_join() -> None:
+    job = Deciding("1 -> 3\n2 *> 3\n3 #> 4", sources={1: 1000, 2: 500}, results={2: EVEN})
+    assert job.decide(3, {1: NO_ANSWER}).setup.subpartitions == 40  # four for each 100 B of the 1,000 B of node 1
+
+
 def test_a_decision_names_the_operators_of_the_vertex() -> None:
     job = Deciding("1 #> 2\n2 -> 3", results={1: EVEN})
     job.decide(3)
