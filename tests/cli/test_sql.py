@@ -68,7 +68,7 @@ def test_commands_read_through_jobs(session: Any, spark: SparkSession) -> None:
         added = session.run("insert into sql_kept select k + 10, count(*) from n group by k", 20)
         assert len(added.jobs) == 1
         assert session.run("select count(*), sum(c) from sql_kept", 20).rows == ((14, 10000),)
-        assert ("sql_kept",) in [row[1:2] for row in session.run("show tables", 1).rows]
+        assert ("sql_kept",) in [row[1:2] for row in session.run("show tables like 'sql_kept'", 20).rows]
         assert session.run("describe sql_kept", 1).columns[0] == "col_name"
     finally:
         spark.sql("drop table if exists sql_kept")
