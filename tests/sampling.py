@@ -1,7 +1,7 @@
 """Which tests `make test` runs, and `make check` of those that a change affects: the quick set.
 
 A test is in it unless it is marked ``thorough`` (`make test-thorough` runs it) or ``slow`` (`make test-full` runs it).
-Of the cases of one parametrised test that needs the Spark session, all but `SAMPLE` are marked ``thorough`` here;
+Of the unmarked cases of one parametrised test that needs the Spark session, all but `SAMPLE` are marked ``thorough`` here;
 ``@pytest.mark.sample(n)`` gives another number, also to tests without that session. A hash of a case's name chooses: a
 new case leaves the others in or out as they were. Cases that the page of the designs names are quick, too. Tests that
 run ``alone`` are ``thorough``.
@@ -32,7 +32,7 @@ def mark_thorough(items: Iterable[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("alone") is not None:
             item.add_marker("thorough")  # nothing runs beside it, which costs more than it takes itself
-        elif _sample(item) is not None and item.get_closest_marker("slow") is None:
+        elif _sample(item) is not None and not any(map(item.get_closest_marker, ("slow", "thorough"))):
             tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
         for item in sorted(cases, key=_draw)[_sample(cases[0]) :]:

@@ -428,6 +428,14 @@ def test_a_path_that_the_job_reads(env: Environment, spark: SparkSession, tmp_pa
     assert sorted(row.id for row in spark.read.parquet(path).collect()) == kept + list(range(100, 110))
 
 
+def test_an_overwrite_keeps_the_tokens_of_earlier_loads(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    for token, rows in (("monday", 20), ("tuesday", 30), ("monday", 20)):
+        env.write(spark.range(rows), FileSink(path, mode="overwrite", token=token))
+        env.execute()
+    assert spark.read.parquet(path).count() == 30
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [

@@ -138,12 +138,17 @@ GROUPS = {
         for kind in [transform]
     },
 }
-QUICK = {"identity of fractions", "identity of texts", "void", "bucket[7] of n", "truncate[3] of s", "hour of tz"}
+QUICK = {"void"}
+THOROUGH = {"identity of fractions", "identity of texts", "bucket[7] of n", "truncate[3] of s", "hour of tz"}
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=() if case in QUICK else pytest.mark.slow) for case in GROUPS]
-)
+def mark_of(case: str) -> Any:
+    if case in QUICK:
+        return ()
+    return pytest.mark.thorough if case in THOROUGH else pytest.mark.slow
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=mark_of(case)) for case in GROUPS])
 def test_files_have_the_partition_of_their_rows(
     env: Environment, spark: SparkSession, catalog: Any, properties: Any, case: str
 ) -> None:

@@ -27,6 +27,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, object], int]] = {
 }
 
 
+@pytest.mark.sample(len(CASES))
 @pytest.mark.parametrize("case", CASES)
 def test_when_a_broadcast_is_stopped(spark: SparkSession, case: str) -> None:
     settings, options, limit = CASES[case]
@@ -40,3 +41,10 @@ def test_no_more_than_a_table_may_take(spark: SparkSession) -> None:
     resources = resources_of(bridge, config)
     most = resources.broadcast_memory
     assert broadcast_bounds(bridge, config, resources).limit == max(50 * MIB, min(500 * MIB, most))
+
+
+def test_joins_are_decided_by_the_threshold_that_the_user_set_for_run_time(spark: SparkSession) -> None:
+    config, bridge = Configuration.load({}), Bridge(spark)
+    with with_settings(spark, {STATIC: "1m", RUN_TIME: "5m"}):
+        resources = resources_of(bridge, config)
+    assert (resources.broadcast_threshold, resources.broadcast_option) == (5 * MIB, RUN_TIME)

@@ -126,7 +126,6 @@ def prepared(broker: KafkaBroker, topic: str, run: str) -> PreparedKafkaParts:
     return PreparedKafkaParts(broker.servers, topic, "t", "/staging", run, (("a",), ("b",)))
 
 
-@pytest.mark.thorough
 def test_another_run_with_the_token_of_a_claim_is_refused(
     monkeypatch: pytest.MonkeyPatch, broker: KafkaBroker, topic: str
 ) -> None:
