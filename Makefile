@@ -22,16 +22,16 @@ $(STAMP): pyproject.toml tools/setup.sh
 	@PYTHON=$(PYTHON) tools/setup.sh $(VENV)
 	@touch $(STAMP)
 
-demo: $(STAMP)  ## Run a pipeline on real data and print what was decided, and why.
+demo: $(STAMP)  ## Run a pipeline on real data and print its decisions and their reasons.
 	@$(BIN)/penstock demo
 
-test: $(STAMP)  ## Run the quick tests, of all that Penstock does (TESTS=tests/state runs a part).
+test: $(STAMP)  ## Run the quick tests of all features (TESTS=tests/state runs a part).
 	@$(MAKE) --no-print-directory .tests SELECTED="$(QUICK)"
 
-test-thorough: $(STAMP)  ## Run what make test leaves out, but the slow tests; with TEST_SECONDS=600 as much of it as fits into them.
+test-thorough: $(STAMP)  ## Run the tests that make test skips, except slow tests; TEST_SECONDS=600 sets a time limit.
 	@$(MAKE) --no-print-directory .tests SELECTED="thorough and not slow"
 
-check: $(STAMP)  ## Lint, and run the quick tests of what differs from a commit (BASE=HEAD).
+check: $(STAMP)  ## Lint, and run the quick tests that the changes since a commit affect (BASE=HEAD).
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory .tests SELECTED="$(QUICK)" TESTS="$$($(BIN)/python tools/affected_tests.py --base $(BASE) | tr '\n' ' ')"
 
@@ -40,7 +40,7 @@ check: $(STAMP)  ## Lint, and run the quick tests of what differs from a commit 
 	  $(BIN)/python tools/make_data.py $(DATA) && $(BIN)/python -m tools.class_archive $(DATA) && wait $$services
 	@tools/test.sh $(BIN)/python "$(SELECTED)" $(TESTS)
 
-smoke: $(STAMP)  ## Run pipelines on each supported release of PySpark, and native execution on both ends of DuckDB's; downloads them once.
+smoke: $(STAMP)  ## Run pipelines on each supported release of PySpark, and native execution on the oldest and newest DuckDB; downloads them once.
 	@$(BIN)/python tools/spark_versions.py 4.0 4.1 4.2 4.3
 	@$(BIN)/python tools/duckdb_versions.py 1.5.0 '2.0.*'
 
@@ -57,7 +57,7 @@ lint: $(STAMP)  ## Check style, types, the Java sources, the generated docs and 
 wheel: $(STAMP)  ## Build the wheel into dist, with the Java classes compiled.
 	@$(BIN)/python tools/build_wheel.py dist
 
-docs: $(STAMP)  ## Make the generated parts of the docs anew, with the figures from bench/results.
+docs: $(STAMP)  ## Update the generated parts of the docs, with the figures from bench/results.
 	@$(BIN)/python tools/make_docs.py
 
 bench: $(STAMP)  ## Compare with Spark on TPC-H and TPC-DS, side by side (SCALE=10 ROUNDS=3); writes bench/results and the figures in the docs.
@@ -74,22 +74,22 @@ bench-connectors: $(STAMP)  ## Compare reads of databases, topics and Iceberg ta
 	@$(BIN)/python bench/connectors.py
 	@$(BIN)/python bench/write.py
 
-bench-rebalance: $(STAMP)  ## Compare the adaptive exchange with repartition, consumers slow and alike.
+bench-rebalance: $(STAMP)  ## Compare the adaptive exchange with repartition, with slow and with equally fast consumers.
 	@$(BIN)/python bench/rebalance.py
 
-bench-state: $(STAMP)  ## Compare ways to other numbers of key groups with Spark's own repartitioning.
+bench-state: $(STAMP)  ## Compare methods of changing key groups with Spark's own repartitioning.
 	@$(BIN)/python bench/state.py
 
-bench-streams: $(STAMP)  ## Compare fixed sizes of a stream's batches with Penstock's, while the load jumps tenfold.
+bench-streams: $(STAMP)  ## Compare fixed batch sizes of a stream with Penstock's, while the load jumps tenfold.
 	@$(BIN)/python bench/streams.py
 
-bench-web: $(STAMP)  ## Measure what being watched costs a job, and how quickly many readers are answered.
+bench-web: $(STAMP)  ## Measure the overhead of the web interface for a job, and its response times.
 	@$(BIN)/python bench/web.py
 
-bench-decide: $(STAMP)  ## Time the decisions of a graph of 10 000 vertices.
+bench-decide: $(STAMP)  ## Measure the decisions about a graph of 10 000 vertices.
 	@$(BIN)/python bench/decide.py
 
-bench-served: $(STAMP)  ## Measure what it costs, and gains, that Penstock serves a session (penstock.enable).
+bench-served: $(STAMP)  ## Measure costs and gains of sessions that Penstock serves (penstock.enable).
 	@$(BIN)/python tools/make_data.py $(DATA) --scale 1
 	@$(BIN)/python bench/served.py --data $(DATA)/tpch-1 $(DATA)/tpcds-1
 
@@ -97,7 +97,7 @@ bench-connect: $(STAMP)  ## Compare Spark Connect servers with and without Penst
 	@$(BIN)/python tools/make_data.py $(DATA) --scale 1
 	@$(BIN)/python bench/connect.py
 
-bench-throughput: $(STAMP)  ## Run TPC-H by 1, 4 and 8 users of an application at once, on Spark and on Penstock.
+bench-throughput: $(STAMP)  ## Run TPC-H by 1, 4 and 8 concurrent users of an application, on Spark and on Penstock.
 	@$(BIN)/python tools/make_data.py $(DATA) --scale 1
 	@$(BIN)/python bench/throughput.py --data $(DATA)/tpch-1
 
@@ -105,5 +105,5 @@ bench-simulate: $(STAMP)  ## Replay the stages of TPC-H on a model of 100 and 1 
 	@$(BIN)/python tools/make_data.py $(DATA) --scale $(SCALE)
 	@$(BIN)/python bench/simulate.py --data $(DATA)/tpch-$(SCALE)
 
-clean:  ## Remove everything that was made.
+clean:  ## Remove all generated files.
 	rm -rf $(VENV) $(DATA) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

@@ -1,4 +1,4 @@
-"""Pythons with other packages than this one, for clients and engines that are compared."""
+"""Virtual environments for the clients and engines that benchmarks compare."""
 
 import subprocess
 import venv
@@ -7,11 +7,11 @@ from pathlib import Path
 import pyspark
 
 THIN = f"pyspark-client<={pyspark.__version__}"
-"""PyPI's client of Spark Connect, which needs no Java."""
+"""PyPI's Spark Connect client, which needs no Java."""
 
 
 def python_with(folder: Path, *packages: str) -> Path:
-    """Return a Python that has some packages of PyPI, in a folder of its own; they are installed the first time."""
+    """Return the interpreter of a virtual environment with packages from PyPI; create it on first use."""
     python = folder / "bin" / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)

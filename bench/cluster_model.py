@@ -1,7 +1,7 @@
-"""A cluster as a model: how long measured stages take on other cores, over a network, with more data.
+"""Model of a cluster: how long measured stages take with other cores, a network and more data.
 
-Work and bytes grow with the data. Stages that run at once share the cores alike, as fluids do. What is not modelled:
-broadcasts, stragglers, skew, disks, and plans that would be others at another size.
+Work and bytes grow with the data. Concurrent stages share cores and network equally, like fluids. Not modelled:
+broadcasts, stragglers, skew, disks, and plans that change with the size of the data.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-BYTES_OF_TASK = 64 << 20
-"""What a task reads at least, where there is more: Spark's advisory size of a partition after a shuffle."""
+TASK_BYTES = 64 << 20
+"""Bytes per task of a stage with many tasks: Spark's advisory size of a partition after a shuffle."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Executors, and what they cost.
+    """Executors and their costs.
 
     Parameters
     ----------
-    executors, cores
-        How many there are, and the cores of each.
+    cores
+        Cores of each executor.
     bandwidth
-        Bytes that an executor receives in a second; 10 Gbit/s less a fifth for protocols.
+        Bytes that an executor receives per second; 10 Gbit/s less a fifth for protocols.
     launch
-        Seconds of the driver for each task, one after the other: Spark starts about a thousand in a second.
+        Seconds of the driver per task, sequential: Spark starts about a thousand tasks per second.
     start
-        Seconds from one stage to the next: planning, scheduling, the first heartbeat of a task.
+        Seconds between dependent stages: planning, scheduling, the first heartbeat of a task.
     fetch
-        Core seconds for each block of a shuffle: one of a map task for a reduce task.
+        Core seconds per shuffle block; each map task writes a block for each reduce task.
     """
 
     executors: int
@@ -46,81 +46,79 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage did where it was measured.
+    """Metrics of a measured stage.
 
     Parameters
     ----------
-    begun, ended
-        Seconds since the query began. Stages that had ended before are those that it waits for.
+    start, end
+        Seconds since the start of the query. A stage waits for the stages that ended before it started.
     work
         Core seconds of its tasks.
     read, fetched
-        Bytes of files, and of earlier stages.
-    tasks
-        How many there were.
+        Bytes of files, and bytes of earlier stages.
     """
 
-    begun: float
-    ended: float
+    start: float
+    end: float
     work: float
     read: int
     fetched: int
     tasks: int
 
 
-def tasks_of(stage: Stage, growth: float) -> int:
-    """Return how many tasks a stage has with so many times the data."""
-    return max(stage.tasks, math.ceil(growth * (stage.read + stage.fetched) / BYTES_OF_TASK))
+def task_count(stage: Stage, growth: float) -> int:
+    """Return the number of tasks of a stage with `growth` times the data."""
+    return max(stage.tasks, math.ceil(growth * (stage.read + stage.fetched) / TASK_BYTES))
 
 
 def with_bytes_read(stages: list[Stage], read: int) -> list[Stage]:
-    """Return stages that have read so many bytes of files in all: those that Spark does not count, DuckDB has read.
+    """Return the stages with `read` bytes of files in all.
 
-    They are dealt out by work.
+    Spark does not count what DuckDB reads. The missing bytes are divided by work among the stages without any bytes.
 
     Examples
     --------
-    >>> one, other = with_bytes_read([Stage(0, 1, 2.0, 0, 0, 4), Stage(1, 2, 1.0, 0, 10, 1)], 500)
-    >>> one.read, other.read
+    >>> scan, join = with_bytes_read([Stage(0, 1, 2.0, 0, 0, 4), Stage(1, 2, 1.0, 0, 10, 1)], 500)
+    >>> scan.read, join.read
     (500, 0)
     """
-    silent = [n for n, one in enumerate(stages) if not one.read and not one.fetched]
-    work = sum(stages[n].work for n in silent)
-    left = max(read - sum(one.read for one in stages), 0)
+    unmeasured = [n for n, stage in enumerate(stages) if not stage.read and not stage.fetched]
+    work = sum(stages[n].work for n in unmeasured)
+    missing = max(read - sum(stage.read for stage in stages), 0)
     return [
-        replace(one, read=round(left * one.work / work)) if n in silent and work else one
-        for n, one in enumerate(stages)
+        replace(stage, read=round(missing * stage.work / work)) if n in unmeasured and work else stage
+        for n, stage in enumerate(stages)
     ]
 
 
-def waits_for(stages: list[Stage]) -> list[set[int]]:
-    """Return which stages each waits for: those that had ended when it began."""
-    return [{n for n, other in enumerate(stages) if other.ended <= one.begun} for one in stages]
+def dependencies(stages: list[Stage]) -> list[set[int]]:
+    """Return for each stage the indexes of the stages that ended before it started."""
+    return [{n for n, other in enumerate(stages) if other.end <= stage.start} for stage in stages]
 
 
 def seconds(stages: list[Stage], cluster: Cluster, growth: float) -> float:
-    """Return how long the stages of a query take on a cluster with so many times the data.
+    """Return how long the stages of a query take on a cluster with `growth` times the data.
 
     Examples
     --------
-    Four core seconds, in one task, on four cores; a stage that waits for it moves 4 GB over two executors' networks.
+    A task of four core seconds, on four cores; a stage that waits for it moves 4 GB over the networks of two executors.
 
-    >>> calm = Cluster(2, 2, launch=0, start=0, fetch=0)
-    >>> seconds([Stage(0, 4, 4.0, 0, 0, 1)], calm, 1)
+    >>> cluster = Cluster(2, 2, launch=0, start=0, fetch=0)
+    >>> seconds([Stage(0, 4, 4.0, 0, 0, 1)], cluster, 1)
     4.0
-    >>> seconds([Stage(0, 4, 4.0, 0, 0, 1), Stage(4, 5, 0.0, 0, 4_000_000_000, 4)], calm, 1)
+    >>> seconds([Stage(0, 4, 4.0, 0, 0, 1), Stage(4, 5, 0.0, 0, 4_000_000_000, 4)], cluster, 1)
     5.0
     """
-    needs = waits_for(stages)
-    tasks = [tasks_of(one, growth) for one in stages]
-    # What is left of each: core seconds, bytes to receive, and seconds that neither cores nor networks shorten.
-    work = [growth * one.work for one in stages]
-    moved = [growth * one.fetched * (cluster.executors - 1) / cluster.executors for one in stages]
+    needs = dependencies(stages)
+    tasks = [task_count(stage, growth) for stage in stages]
+    # The remainder of each stage: core seconds, bytes to receive, and seconds that neither cores nor networks shorten.
+    work = [growth * stage.work for stage in stages]
+    moved = [growth * stage.fetched * (cluster.executors - 1) / cluster.executors for stage in stages]
     fixed = [cluster.start + cluster.launch * count for count in tasks]
-    for place, one in enumerate(stages):
-        if one.fetched:
-            before = max((tasks[n] for n in needs[place]), default=1)
-            work[place] += cluster.fetch * tasks[place] * before
+    for n, stage in enumerate(stages):
+        if stage.fetched:
+            map_tasks = max((tasks[m] for m in needs[n]), default=1)
+            work[n] += cluster.fetch * tasks[n] * map_tasks
     now, ended = 0.0, set[int]()
     while len(ended) < len(stages):
         running = [n for n in range(len(stages)) if n not in ended and needs[n] <= ended]

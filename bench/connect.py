@@ -1,8 +1,9 @@
-"""Spark Connect: a server with Penstock beside Spark's own, and one or many thin clients that run streams of queries at once.
+"""Compare a Spark Connect server with Penstock and Spark's own, with 1 to 16 concurrent thin clients.
 
-A run is FOLDER:CLIENTS:QUERIES, such as data/tpch-1:16:8: each client runs so many of the folder's queries, in one shuffled order in which it
-begins at a place of its own. Both servers are up; one works at a time. They have run each query before, uncounted. Rows of both, of all clients,
-have to be equal. Then the server with Penstock runs thousands of small queries, and what it holds is looked at. A table goes to bench/results.
+A run is FOLDER:CLIENTS:QUERIES, such as data/tpch-1:16:8: each client runs QUERIES of the folder's queries, in the same shuffled order but from
+a different start. Both servers are up, but they work alternately, and both are warmed up with each query. The rows of both servers and
+all clients have to be equal. Then the server with Penstock runs thousands of small queries, and its memory, classes and threads are recorded.
+A table is written to bench/results.
 """
 
 import argparse
@@ -59,7 +60,7 @@ COMMANDS = {
 
 @dataclass(frozen=True)
 class Server:
-    """A server that runs."""
+    """A running server."""
 
     address: str
     pid: int
@@ -69,7 +70,7 @@ class Server:
 def server(command: Sequence[str]) -> Iterator[Server]:
     """Start a server, and stop it at the end."""
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    address = next(found[0] for found in (re.search(r"sc://\S+", line) for line in running.stderr) if found)
+    address = next(match[0] for match in (re.search(r"sc://\S+", line) for line in running.stderr) if match)
     try:
         yield Server(address, running.pid)
     finally:
@@ -79,7 +80,7 @@ def server(command: Sequence[str]) -> Iterator[Server]:
 
 @dataclass(frozen=True)
 class Run:
-    """What a server did: wall seconds of all, CPU seconds of the server, and seconds and hashes of rows of each query, in the order of their ends."""
+    """Metrics of a run: total wall seconds, CPU seconds of the server, and name, seconds and row hash of each query by end time."""
 
     seconds: float
     cpu: float
@@ -87,42 +88,42 @@ class Run:
 
 
 def run(python: Path, where: Server, clients: Sequence[Sequence[str]]) -> Run:
-    """Let clients run at once, each with arguments of its own, and wait for all."""
+    """Run concurrent clients, each with its own arguments, and wait for all of them."""
     command = [str(python), "-W", "ignore", str(HERE / "connect_stream.py"), where.address]
-    all_of = [
-        subprocess.Popen([*command, *each], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for each in clients
+    processes = [
+        subprocess.Popen([*command, *client], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for client in clients
     ]
-    for one in all_of:
-        if one.stdout.readline().strip() != '"ready"':
+    for process in processes:
+        if process.stdout.readline().strip() != '"ready"':
             raise SystemExit("a client did not start")
     before, started = cpu_seconds(where.pid), time.monotonic()
-    for one in all_of:
-        one.stdin.write("\n")
-        one.stdin.flush()
-    answers = [one.communicate()[0] for one in all_of]
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    outputs = [process.communicate()[0] for process in processes]
     seconds = time.monotonic() - started
-    if any(one.returncode for one in all_of):
+    if any(process.returncode for process in processes):
         raise SystemExit("a client failed")
-    found = [tuple(json.loads(line)) for answer in answers for line in answer.splitlines()]
-    return Run(seconds, cpu_seconds(where.pid) - before, found)
+    queries = [tuple(json.loads(line)) for output in outputs for line in output.splitlines()]
+    return Run(seconds, cpu_seconds(where.pid) - before, queries)
 
 
 def streams(data: Path, clients: int, length: int) -> list[list[str]]:
-    """Return the arguments of each client: so many queries of one shuffled order, each from another place on."""
+    """Return the arguments of each client: `length` queries of a shared shuffled order, from a different start."""
     texts = json.loads((data.parent / "queries" / f"{data.name.split('-')[0]}.json").read_text())
     order = sorted(texts, key=int)
     random.Random(clients).shuffle(order)
-    found = []
+    client_arguments = []
     for client in range(clients):
         first = client * len(order) // clients
-        names = [order[(first + place) % len(order)] for place in range(length)]
-        found.append(["--data", str(data), "--names", ",".join(names)])
-    return found
+        names = [order[(first + offset) % len(order)] for offset in range(length)]
+        client_arguments.append(["--data", str(data), "--names", ",".join(names)])
+    return client_arguments
 
 
 def compare(python: Path, servers: dict[str, Server], runs: Sequence[str]) -> list[str]:
-    """Return the lines of a table, one for each run."""
+    """Return a table with a line for each run."""
     lines = ["| queries | clients | server | queries a minute | CPU seconds | rows |", "|---|--:|---|--:|--:|---|"]
     warm: set[str] = set()
     rows: dict[tuple[str, str], set[str]] = {}
@@ -130,25 +131,25 @@ def compare(python: Path, servers: dict[str, Server], runs: Sequence[str]) -> li
         folder, clients, length = text.split(":")
         data = Path(folder).resolve()
         if folder not in warm:
-            every = len(json.loads((data.parent / "queries" / f"{data.name.split('-')[0]}.json").read_text()))
+            query_count = len(json.loads((data.parent / "queries" / f"{data.name.split('-')[0]}.json").read_text()))
             for name, where in servers.items():
-                once = run(python, where, streams(data, 1, every))
-                print(f"{data.name}, once, {name}: {once.seconds:.1f} s", flush=True)
+                warm_up = run(python, where, streams(data, 1, query_count))
+                print(f"{data.name}, warm_up, {name}: {warm_up.seconds:.1f} s", flush=True)
             warm.add(folder)
-        found = {}
+        results = {}
         for name in sorted(servers, reverse=bool(number % 2)):
-            found[name] = run(python, servers[name], streams(data, int(clients), int(length)))
-            for query, _, digest in found[name].queries:
+            results[name] = run(python, servers[name], streams(data, int(clients), int(length)))
+            for query, _, digest in results[name].queries:
                 rows.setdefault((folder, query), set()).add(digest)
-        others = sorted(query for (of, query), kinds in rows.items() if of == folder and len(kinds) > 1)
+        differing = sorted(query for (of, query), digests in rows.items() if of == folder and len(digests) > 1)
         for name in servers:
-            one = found[name]
-            rate = 60 * len(one.queries) / one.seconds
-            told = f"differ: {', '.join(others)}" if others else "equal"
-            lines.append(f"| {data.name} | {clients} | {name} | {rate:.1f} | {one.cpu:.1f} | {told} |")
+            result = results[name]
+            rate = 60 * len(result.queries) / result.seconds
+            verdict = f"differ: {', '.join(differing)}" if differing else "equal"
+            lines.append(f"| {data.name} | {clients} | {name} | {rate:.1f} | {result.cpu:.1f} | {verdict} |")
             print(lines[-1], flush=True)
         if clients == "1":
-            seconds = {name: {query: took for query, took, _ in one.queries} for name, one in found.items()}
+            seconds = {name: {query: took for query, took, _ in result.queries} for name, result in results.items()}
             ratios = [seconds["Spark"][query] / seconds["Penstock"][query] for query in seconds["Spark"]]
             mean = math.exp(statistics.mean(map(math.log, ratios)))
             lines.append(f"| {data.name} | 1 | | geometric mean of Spark's seconds by Penstock's: {mean:.2f} | | |")
@@ -157,24 +158,24 @@ def compare(python: Path, servers: dict[str, Server], runs: Sequence[str]) -> li
 
 
 def jvm(where: Server) -> int:
-    """Return the process of a server's JVM."""
+    """Return the process id of a server's JVM."""
     return next(pid for pid in family(where.pid) if Path(f"/proc/{pid}/comm").read_text().strip() == "java")
 
 
 def jcmd(java: str, command: str) -> str:
-    """Return what a JVM says of itself; the histogram counts what is left after a collection."""
+    """Return the output of jcmd; GC.class_histogram collects garbage first."""
     return subprocess.run([shutil.which("jcmd"), java, command], capture_output=True, text=True, check=True).stdout
 
 
 def soak(python: Path, where: Server, queries: int, blocks: int) -> list[str]:
-    """Run small queries that are taken, in blocks; return the lines of a table of what the server holds after each."""
+    """Run small queries that Penstock executes, in blocks; return a table of the server's resources after ms_per_query."""
     lines = [
         "| queries | ms per query | live heap MiB | classes | JVM threads | Python MiB |",
         "|--:|--:|--:|--:|--:|--:|",
     ]
     java = str(jvm(where))
     for block in range(1, blocks + 1):
-        done = run(python, where, [["--small", str(queries // blocks)]])
+        result = run(python, where, [["--small", str(queries // blocks)]])
         heap = int(jcmd(java, "GC.class_histogram").splitlines()[-1].split()[2]) / MIB
         counters = jcmd(java, "PerfCounter.print")
         loaded, unloaded = (
@@ -182,9 +183,9 @@ def soak(python: Path, where: Server, queries: int, blocks: int) -> list[str]:
         )
         threads = re.search(r"Threads:\s+(\d+)", Path(f"/proc/{java}/status").read_text())[1]
         resident = int(Path(f"/proc/{where.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
-        each = 1000 * done.seconds / len(done.queries)
+        ms_per_query = 1000 * result.seconds / len(result.queries)
         lines.append(
-            f"| {block * queries // blocks} | {each:.1f} | {heap:.1f} | {loaded - unloaded} | {threads} | {resident:.1f} |"
+            f"| {block * queries // blocks} | {ms_per_query:.1f} | {heap:.1f} | {loaded - unloaded} | {threads} | {resident:.1f} |"
         )
         print(lines[-1], flush=True)
     return lines
@@ -196,9 +197,9 @@ def main() -> None:
     parser.add_argument(
         "runs", nargs="*", default=standard, metavar="FOLDER:CLIENTS:QUERIES", help=f"default: {' '.join(standard)}"
     )
-    parser.add_argument("--small", type=int, default=5000, help="how many small queries one server runs; 0: none")
+    parser.add_argument("--small", type=int, default=5000, help="number of small queries; 0 skips them")
     parser.add_argument(
-        "--client", type=Path, default=Path("data/thin-client"), help="where the thin client is installed"
+        "--client", type=Path, default=Path("data/thin-client"), help="folder for the thin client's virtual environment"
     )
     arguments = parser.parse_args()
     python = python_with(arguments.client.resolve(), THIN)

@@ -1,6 +1,6 @@
-"""What a client of bench/connect.py runs; it needs PySpark's thin client only.
+"""Client process of bench/connect.py; needs only PySpark's thin client.
 
-It says "ready", waits for a line, and then prints a line for each query that has ended: its name, its seconds, and a hash of its rows.
+It prints "ready", waits for a line of input, and then prints name, seconds and row hash of each finished query.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from rows import comparable
 
 
-def hash_of(rows: list) -> str:
-    """Return a hash of rows in any order."""
+def row_hash(rows: list) -> str:
+    """Return a hash that does not depend on the order of the rows."""
     return hashlib.sha256("\n".join(comparable(rows)).encode()).hexdigest()[:16]
 
 
@@ -31,19 +31,19 @@ def from_file(spark: SparkSession, arguments: argparse.Namespace) -> Iterator[tu
 
 
 def small(spark: SparkSession, arguments: argparse.Namespace) -> Iterator[tuple[str, DataFrame]]:
-    """Queries that are alike but for a number, so that Spark generates code for each."""
+    """Yield queries that differ only by a number, so that Spark generates code for each."""
     spark.conf.set("spark.penstock.execution.batch.adaptive.whole-query-threshold", "0")
     for number in range(arguments.small):
-        few = spark.range(1000).withColumn("k", F.col("id") % 7 + number)
-        yield str(number), few.groupBy("k").agg(F.sum(F.col("id") + number).alias("s")).orderBy("k")
+        numbers = spark.range(1000).withColumn("k", F.col("id") % 7 + number)
+        yield str(number), numbers.groupBy("k").agg(F.sum(F.col("id") + number).alias("s")).orderBy("k")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("address")
-    parser.add_argument("--data", type=Path, help="a folder of parquet files; queries lie in its neighbour 'queries'")
-    parser.add_argument("--names", help="of the queries, in their order, with commas between them")
-    parser.add_argument("--small", type=int, help="run so many small queries instead")
+    parser.add_argument("--data", type=Path, help="a folder of parquet files; the queries are in '../queries'")
+    parser.add_argument("--names", help="names of the queries in their order, separated by commas")
+    parser.add_argument("--small", type=int, help="run this number of small queries instead")
     arguments = parser.parse_args()
     spark = SparkSession.builder.remote(arguments.address).getOrCreate()
     queries = small(spark, arguments) if arguments.small else from_file(spark, arguments)
@@ -54,7 +54,7 @@ def main() -> None:
     for name, df in queries:
         rows = df.collect()
         ended = time.monotonic()
-        print(json.dumps([name, ended - started, hash_of(rows)]), flush=True)
+        print(json.dumps([name, ended - started, row_hash(rows)]), flush=True)
         started = ended
 
 

@@ -1,7 +1,7 @@
-"""Sources against plain Spark: how the tasks that Penstock decides compare with the default and with hand-tuned reads.
+"""Compare the parallelism that Penstock chooses for sources with Spark's default and with hand-tuned reads.
 
-Every way runs once uncounted, then in each round once, taking turns at going first. Counts and checksums are compared on
-every run. Medians go to bench/results/connectors.md, with a chart. The servers are started by the benchmark itself.
+Every variant runs once to warm up, then once per round; the first variant rotates. Every run compares counts and
+checksums. Medians are written to bench/results/connectors.md, with a chart. The benchmark starts the servers itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def session(cores: int) -> SparkSession:
 
 
 def checked(df: DataFrame) -> DataFrame:
-    """One row that every row of a table goes into."""
+    """Return the row count and a checksum over all columns, as a single row."""
     return df.agg(F.count("*"), F.bit_xor(F.xxhash64(*df.columns)))
 
 
@@ -55,24 +55,24 @@ class Bench:
         return tuple(checked(df).collect()[0])
 
     def auto(self, df: DataFrame) -> tuple:
-        found = tuple(self.env.collect(checked(df))[0])
+        row = tuple(self.env.collect(checked(df))[0])
         self.tasks["Penstock"] = self.env.last_job.vertices[0].tasks
-        return found
+        return row
 
-    def compare(self, ways: dict) -> dict[str, float]:
-        """Return the median seconds of each way."""
-        times: dict[str, list[float]] = {name: [] for name in ways}
+    def compare(self, variants: dict) -> dict[str, float]:
+        """Return the median seconds of each variant."""
+        times: dict[str, list[float]] = {name: [] for name in variants}
         expected = None
         for round_number in range(-1, self.rounds):
-            names = list(ways)
-            turn = round_number % len(names)
-            for name in names[turn:] + names[:turn]:
+            names = list(variants)
+            first = round_number % len(names)
+            for name in names[first:] + names[:first]:
                 start = time.perf_counter()
-                found = ways[name]()
+                checksum = variants[name]()
                 seconds = time.perf_counter() - start
-                if expected is not None and found != expected:
-                    raise SystemExit(f"{name} gave {found}, not {expected}")
-                expected = found
+                if expected is not None and checksum != expected:
+                    raise SystemExit(f"{name} returned {checksum} instead of {expected}")
+                expected = checksum
                 if round_number >= 0:
                     times[name].append(seconds)
         medians = {name: statistics.median(values) for name, values in times.items()}
@@ -106,22 +106,27 @@ class Bench:
             rows, low, high = server.sql("select count(*), min(l_orderkey), max(l_orderkey) from lineitem").split("|")
 
             def read(**options: str) -> DataFrame:
-                given = {"url": server.url, "dbtable": "lineitem", **server.properties, **options}
-                return self.spark.read.format("jdbc").options(**given).load()
+                options = {"url": server.url, "dbtable": "lineitem", **server.properties, **options}
+                return self.spark.read.format("jdbc").options(**options).load()
 
-            ways = {"Spark, as it comes (1 task)": lambda: self.plain(read(fetchsize="10000"))}
+            variants = {"Spark, as it comes (1 task)": lambda: self.plain(read(fetchsize="10000"))}
             for count in ("2", "4", "8", "16", "64"):
-                cut = {"partitionColumn": "l_orderkey", "lowerBound": low, "upperBound": high, "numPartitions": count}
-                ways[f"Spark, {count} ranges of l_orderkey by hand"] = lambda cut=cut: self.plain(
-                    read(fetchsize="10000", **cut)
+                ranges = {
+                    "partitionColumn": "l_orderkey",
+                    "lowerBound": low,
+                    "upperBound": high,
+                    "numPartitions": count,
+                }
+                variants[f"Spark, {count} ranges of l_orderkey by hand"] = lambda ranges=ranges: self.plain(
+                    read(fetchsize="10000", **ranges)
                 )
-            ways["Penstock"] = lambda: self.auto(read())
-            return f"PostgreSQL, {int(rows):,} rows", self.compare(ways)
+            variants["Penstock"] = lambda: self.auto(read())
+            return f"PostgreSQL, {int(rows):,} rows", self.compare(variants)
         finally:
             server.close()
 
     def kafka(self, records: int) -> tuple[str, dict[str, float]]:
-        class OnePerPartition(KafkaSource):
+        class SplitPerPartition(KafkaSource):
             def enumerate_splits(self, context: Any) -> Any:
                 return self.ranges()
 
@@ -129,15 +134,15 @@ class Bench:
         try:
             topic = broker.topic("hot", 6)
             broker.fill(topic, {0: records * 9 // 10} | dict.fromkeys(range(1, 6), records // 50))
-            ways = {
+            variants = {
                 "a task per partition": lambda: self.plain(
-                    OnePerPartition(broker.servers, topic).read(self.spark).select("value", "offset")
+                    SplitPerPartition(broker.servers, topic).read(self.spark).select("value", "offset")
                 ),
                 "Penstock": lambda: self.auto(
                     self.env.read(KafkaSource(broker.servers, topic)).select("value", "offset")
                 ),
             }
-            return f"Kafka protocol, {records:,} records, 90 % in one of 6 partitions", self.compare(ways)
+            return f"Kafka protocol, {records:,} records, 90 % in one of 6 partitions", self.compare(variants)
         finally:
             broker.close()
 
@@ -150,7 +155,7 @@ class Bench:
             catalog = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}"}
             loaded = load_catalog("default", **catalog)
             loaded.create_namespace("n")
-            made = loaded.create_table("n.small", pa.schema([("id", pa.int64()), ("text", pa.string())]))
+            table = loaded.create_table("n.small", pa.schema([("id", pa.int64()), ("text", pa.string())]))
             paths = []
             for number in range(files):
                 ids = range(number * 100, number * 100 + 100)
@@ -158,17 +163,17 @@ class Bench:
                 pq.write_table(
                     pa.table({"id": pa.array(ids, pa.int64()), "text": [f"text {i}" for i in ids]}), paths[-1]
                 )
-            made.add_files(paths)
+            table.add_files(paths)
             single = self.spark.newSession()
             single.conf.set("spark.sql.files.openCostInBytes", str(1 << 40))
-            ways = {
+            variants = {
                 "a task per file": lambda: self.plain(single.read.parquet(*paths).select("id", "text")),
                 "Penstock": lambda: self.auto(self.env.read(IcebergSource("n.small", catalog)).select("id", "text")),
             }
-            return f"Iceberg, {files:,} small files", self.compare(ways)
+            return f"Iceberg, {files:,} small files", self.compare(variants)
 
     def objects(self, files: int) -> tuple[str, dict[str, float]]:
-        """Nothing is read here: the time to find out which objects there are, and to pack them into splits."""
+        """Measure listing the objects and packing them into splits; nothing is read."""
         import pyarrow as pa
         import pyarrow.parquet as pq
         from pyarrow.fs import FileSelector
@@ -177,9 +182,9 @@ class Bench:
         try:
             system = store.filesystem()
             system.create_dir("bucket")
-            made = pa.BufferOutputStream()
-            pq.write_table(pa.table({"id": [1]}), made)
-            content = made.getvalue()
+            buffer = pa.BufferOutputStream()
+            pq.write_table(pa.table({"id": [1]}), buffer)
+            content = buffer.getvalue()
 
             def put(number: int) -> None:
                 with system.open_output_stream(f"bucket/t/day={number // 1000}/{number}.parquet") as out:
@@ -188,24 +193,24 @@ class Bench:
             with ThreadPoolExecutor(16) as pool:
                 list(pool.map(put, range(files)))
 
-            def listed() -> tuple:
-                found = system.get_file_info(FileSelector("bucket/t", recursive=True))
-                return sum(info.is_file for info in found), sum(info.size for info in found if info.is_file)
+            def list_files() -> tuple:
+                infos = system.get_file_info(FileSelector("bucket/t", recursive=True))
+                return sum(info.is_file for info in infos), sum(info.size for info in infos if info.is_file)
 
-            def planned() -> tuple:
+            def plan_splits() -> tuple:
                 source = ObjectStoreSource("s3://bucket/t", store.options)
                 splits = source.enumerate_splits(ScanContext(1024, 16 << 20))
                 self.tasks["Penstock"] = len(splits)
                 return sum(map(len, splits)), sum(map(source.split_size, splits))
 
-            ways = {"Arrow's listing": listed, "Penstock": planned}
-            return f"S3 protocol, {files:,} objects listed and packed, not read", self.compare(ways)
+            variants = {"Arrow's listing": list_files, "Penstock": plan_splits}
+            return f"S3 protocol, {files:,} objects listed and packed, not read", self.compare(variants)
         finally:
             store.close()
 
 
 def chart(results: dict[str, dict[str, float]], path: Path) -> None:
-    """Draw the seconds of each way, a panel for each table."""
+    """Draw a bar for the seconds of each variant, and a panel for each table."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -216,7 +221,7 @@ def chart(results: dict[str, dict[str, float]], path: Path) -> None:
         len(results), figsize=(8, 0.32 * sum(heights) + 0.7 * len(heights)), height_ratios=heights, squeeze=False
     )
     for axes, (about, medians) in zip(panels[:, 0], results.items(), strict=True):
-        colours = ["#1f7a8c" if way == "Penstock" else "#c8553d" for way in medians]
+        colours = ["#1f7a8c" if variant == "Penstock" else "#c8553d" for variant in medians]
         bars = axes.barh(list(medians), list(medians.values()), color=colours)
         axes.bar_label(bars, fmt="%.1f s", padding=3, fontsize=8)
         axes.set_title(about, fontsize=9, loc="left")
@@ -250,7 +255,7 @@ def main() -> None:
     }
     lines = [
         (
-            f"Sources, {STATE}: one run to warm up and {arguments.rounds} counted, medians. "
+            f"Sources, {STATE}: a run to warm up and {arguments.rounds} counted, medians. "
             f"{versions()}, local[{arguments.cores}], servers on the same "
             f"{os.cpu_count()} cores. Penstock: all options at their defaults."
         ),

@@ -1,4 +1,4 @@
-"""Times making and deciding a graph of 10 000 vertices with 1 000 subpartitions each; no Spark."""
+"""Measure creating and deciding a graph of 10 000 vertices with 1 000 subpartitions each, without Spark."""
 
 import argparse
 import platform
@@ -17,30 +17,30 @@ HERE = Path(__file__).parent
 
 
 def chains(count: int) -> StreamGraph:
-    """A hundred chains of vertices, each reading the one before it through a hash."""
+    """Return a graph of a hundred chains of vertices with hash exchanges between them."""
     nodes = [StreamNode(i, AggregateOperator(None), f"n{i}") for i in range(count)]
     edges = [StreamEdge(str(i), i - 100, i, HashPartitioner(("k",))) for i in range(100, count)]
     return StreamGraph(nodes, edges)
 
 
 def run(count: int, subpartitions: int) -> tuple[float, float]:
-    """Return the seconds for the graph and for the decisions."""
+    """Return the seconds for creating the graph and for the decisions."""
     random = np.random.default_rng(1)
-    # Sizes of all kinds: a few ranges, near the bound, far beyond it.
+    # Sizes below, near and far beyond the bound.
     means = random.choice([10_000, 1_000_000, 8_000_000], count)
     sizes = [random.integers(0, 2 * mean, subpartitions) for mean in means]
     start = time.perf_counter()
     manager = AdaptiveGraphManager(chains(count))
-    todo = [vertex.id for vertex in manager.job_graph]
-    while todo:
-        manager.finish(todo.pop())
-        todo += [vertex.id for vertex in manager.grow()]
+    queue = [vertex.id for vertex in manager.job_graph]
+    while queue:
+        manager.finish(queue.pop())
+        queue += [vertex.id for vertex in manager.grow()]
     assert manager.pending_operators == 0
-    made = time.perf_counter()
+    created = time.perf_counter()
     bounds = Bounds(1, 128, 16 << 20)
     for size in sizes:
         decide_vertex([size], bounds)
-    return made - start, time.perf_counter() - made
+    return created - start, time.perf_counter() - created
 
 
 def main() -> None:

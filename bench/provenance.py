@@ -1,4 +1,4 @@
-"""What a table of results was measured with: the date, the commit and the versions. Each benchmark writes it first."""
+"""Date, commit and versions behind a table of results, written at the top of each."""
 
 import datetime as dt
 import platform
@@ -11,7 +11,7 @@ PACKAGES = {"PySpark": "pyspark", "Penstock": "penstock", "DuckDB": "duckdb"}
 
 
 def commit(root: Path) -> str:
-    """Return the short commit of a work tree, with a + if files differ from it (results aside)."""
+    """Return the short commit of a work tree, with a "+" if files outside bench/results differ from it."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(root), *arguments]
@@ -22,15 +22,15 @@ def commit(root: Path) -> str:
 
 
 STATE = f"{dt.date.today()}, commit {commit(ROOT)}"
-"""Read when a benchmark starts: the tree may change while it runs."""
+"""Read at the start of a benchmark, as the tree may change while it runs."""
 
 
 def versions() -> str:
-    """Return the versions of the packages that are installed, and of Python."""
-    named = []
+    """Return the versions of the installed packages and of Python."""
+    labels = []
     for name, package in PACKAGES.items():
         try:
-            named.append(f"{name} {version(package)}")
+            labels.append(f"{name} {version(package)}")
         except PackageNotFoundError:
-            named.append(f"no {name}")
-    return ", ".join([*named, f"Python {platform.python_version()}"])
+            labels.append(f"no {name}")
+    return ", ".join([*labels, f"Python {platform.python_version()}"])

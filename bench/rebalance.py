@@ -1,8 +1,8 @@
-"""The adaptive exchange against Spark's repartition, and against no exchange where all consumers are alike.
+"""Compare the adaptive exchange with Spark's repartition, and with no exchange where all consumers are equally fast.
 
-Every way runs once uncounted, then in each round once, taking turns at going first. Rows are compared by count, sum and
-distinct ids on every run that keeps them. The span is the time from the first batch that any consumer sees to the end of
-the last one. Medians go to bench/results/rebalance.md, with a chart of the sweep beside it.
+Every variant runs once to warm up, then once per round; the first variant rotates. Every run that returns rows compares
+their number. The span is the time from the first batch of any consumer to the end of the last consumer. Medians are
+written to bench/results/rebalance.md, with a chart of the sweep.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def session(slots: int, **settings: str) -> SparkSession:
     return builder.config("spark.driver.memory", "6g").config("spark.log.level", "OFF").getOrCreate()
 
 
-def sleeping(fast: float, slow: float, slow_ones: tuple[int, ...]) -> Any:
-    """A consumer that takes some seconds for a row, and tells when it began and ended."""
+def sleeping(fast: float, slow: float, slow_tasks: tuple[int, ...]) -> Any:
+    """Return a consumer that sleeps `fast` or `slow` seconds per row, and reports when it began and ended."""
 
     def work(batches: Any) -> Iterator[Any]:
         index = TaskContext.get().partitionId()
-        pace = slow if index in slow_ones else fast
+        pace = slow if index in slow_tasks else fast
         began, rows = None, 0
         for batch in batches:
             began = began or time.time()
@@ -61,7 +61,7 @@ def sleeping(fast: float, slow: float, slow_ones: tuple[int, ...]) -> Any:
 
 
 def burning(batches: Any) -> Iterator[Any]:
-    """A consumer in pure Python."""
+    """Consume rows in pure Python."""
     for batch in batches:
         total = 0
         for value in batch.column(0).to_pylist():
@@ -70,7 +70,7 @@ def burning(batches: Any) -> Iterator[Any]:
 
 
 class NoSink(Sink):
-    """Takes rows and keeps none (Spark's noop)."""
+    """A sink that drops its rows (Spark's noop)."""
 
     restartable = True
 
@@ -99,37 +99,39 @@ class Bench:
         self.rounds = rounds
         self.lines: list[str] = []
 
-    def compare(self, title: str, ways: dict) -> dict[str, tuple[float, float]]:
-        """Return for each way the medians of the span and of the whole job."""
+    def compare(self, title: str, variants: dict) -> dict[str, tuple[float, float]]:
+        """Return the medians of the span and of the whole job, in seconds, for each variant."""
         print(title, flush=True)
-        spans: dict[str, list[float]] = {name: [] for name in ways}
-        totals: dict[str, list[float]] = {name: [] for name in ways}
+        spans: dict[str, list[float]] = {name: [] for name in variants}
+        totals: dict[str, list[float]] = {name: [] for name in variants}
         for number in range(-1, self.rounds):
-            names = list(ways)
-            turn = number % len(names)
-            for name in names[turn:] + names[:turn]:
+            names = list(variants)
+            first = number % len(names)
+            for name in names[first:] + names[:first]:
                 started = time.perf_counter()
-                span = ways[name]()
+                span = variants[name]()
                 seconds = time.perf_counter() - started
                 if number >= 0:
                     totals[name].append(seconds)
                     spans[name].append(seconds if span is None else span)
-        found = {name: (statistics.median(spans[name]), statistics.median(totals[name])) for name in ways}
-        for name, (span, total) in found.items():
+        medians = {name: (statistics.median(spans[name]), statistics.median(totals[name])) for name in variants}
+        for name, (span, total) in medians.items():
             print(f"  {name}: span {span:.2f} s, job {total:.2f} s", flush=True)
-        return found
+        return medians
 
-    def add(self, title: str, found: dict[str, tuple[float, float]], base: str) -> None:
-        for name, (span, total) in found.items():
-            times = f"{found[base][0] / span:.2f} | {found[base][1] / total:.2f}"
+    def add(self, title: str, medians: dict[str, tuple[float, float]], base: str) -> None:
+        for name, (span, total) in medians.items():
+            times = f"{medians[base][0] / span:.2f} | {medians[base][1] / total:.2f}"
             self.lines.append(f"| {title} | {name} | {span:.2f} | {total:.2f} | {times} |")
 
 
-def span_of(df: DataFrame, rows: int, env: Environment | None = None) -> float:
-    found = df.collect() if env is None else env.collect(df)
-    if sum(row["rows"] for row in found) != rows:
-        raise SystemExit(f"{sum(row['rows'] for row in found)} rows came out, not {rows}")
-    return max(row["ended"] for row in found) - min(row["began"] for row in found if row["rows"])
+def measure_span(df: DataFrame, rows: int, env: Environment | None = None) -> float:
+    """Return the seconds between the first start of a consumer with rows and the last end of a consumer."""
+    reports = df.collect() if env is None else env.collect(df)
+    consumed = sum(report["rows"] for report in reports)
+    if consumed != rows:
+        raise SystemExit(f"{consumed} rows were consumed, not {rows}")
+    return max(report["ended"] for report in reports) - min(report["began"] for report in reports if report["rows"])
 
 
 def skewed(
@@ -138,30 +140,37 @@ def skewed(
     title: str,
     rows: int,
     tasks: int,
-    slow_ones: tuple[int, ...],
+    slow_tasks: tuple[int, ...],
     fast: float,
     slow: float,
     sizes: Any,
 ) -> None:
-    work = sleeping(fast, slow, slow_ones)
+    work = sleeping(fast, slow, slow_tasks)
     source = spark.range(0, rows, 1, tasks)
-    ways = {"repartition(n).mapInArrow": lambda: span_of(source.repartition(tasks).mapInArrow(work, SPAN), rows)}
+    variants = {
+        "repartition(n).mapInArrow": lambda: measure_span(source.repartition(tasks).mapInArrow(work, SPAN), rows)
+    }
     for size in sizes:
-        made = penstock.rebalance(source, tasks, adaptive=True, max_traverse_size=size)
-        ways[f"adaptive, idlest of {size}"] = lambda made=made: span_of(made.map_in_arrow(work, SPAN), rows)
-    bench.add(title, bench.compare(title, ways), "repartition(n).mapInArrow")
+        rebalanced = penstock.rebalance(source, tasks, adaptive=True, max_traverse_size=size)
+        variants[f"adaptive, idlest of {size}"] = lambda rebalanced=rebalanced: measure_span(
+            rebalanced.map_in_arrow(work, SPAN), rows
+        )
+    bench.add(title, bench.compare(title, variants), "repartition(n).mapInArrow")
 
 
 def pulled(bench: Bench, spark: SparkSession) -> None:
-    """One of four consumers ten times slower, in a session that can run no barrier stage."""
+    """Measure a consumer ten times slower than the other three, in a session that cannot run barrier stages."""
     env = Environment(spark, config={"taskmanager.network.adaptive-partitioner.enabled": True}, progress=False)
     rows, work = 160_000, sleeping(50e-6, 500e-6, (0,))
     source = spark.range(0, rows, 1, 4)
     spread = source.repartition(4).mapInArrow(work, SPAN)
     plain = "repartition(4).mapInArrow, dynamic allocation"
-    ways = {plain: lambda: span_of(spread, rows), "the same, adaptive by an option": lambda: span_of(spread, rows, env)}
+    variants = {
+        plain: lambda: measure_span(spread, rows),
+        "the same, adaptive by an option": lambda: measure_span(spread, rows, env),
+    }
     title = "one of four consumers ten times slower, 160 000 rows, no barrier stage"
-    bench.add(title, bench.compare(title, ways), plain)
+    bench.add(title, bench.compare(title, variants), plain)
 
 
 def even(bench: Bench, spark: SparkSession, rows: int) -> None:
@@ -171,43 +180,43 @@ def even(bench: Bench, spark: SparkSession, rows: int) -> None:
     def same(batches: Any) -> Any:
         return batches
 
-    def through(df: DataFrame) -> None:
+    def run_plain(df: DataFrame) -> None:
         df.write.format("noop").mode("overwrite").save()
 
-    def by_job(df: DataFrame) -> None:
+    def run_as_job(df: DataFrame) -> None:
         env.write(df, NoSink())
         env.execute()
 
     title = f"{rows // 1_000_000} M narrow rows, all consumers alike"
     adaptive = penstock.rebalance(source, 4, adaptive=True)
-    ways = {
-        "mapInArrow, no exchange": lambda: through(source.mapInArrow(same, source.schema)),
-        "mapInArrow, no exchange, as a job": lambda: by_job(source.mapInArrow(same, source.schema)),
-        "repartition(4).mapInArrow": lambda: through(source.repartition(4).mapInArrow(same, source.schema)),
-        "adaptive, as a job": lambda: by_job(adaptive.map_in_arrow(same, source.schema)),
-        "adaptive, plain PySpark": lambda: through(adaptive.map_in_arrow(same, source.schema)),
+    variants = {
+        "mapInArrow, no exchange": lambda: run_plain(source.mapInArrow(same, source.schema)),
+        "mapInArrow, no exchange, as a job": lambda: run_as_job(source.mapInArrow(same, source.schema)),
+        "repartition(4).mapInArrow": lambda: run_plain(source.repartition(4).mapInArrow(same, source.schema)),
+        "adaptive, as a job": lambda: run_as_job(adaptive.map_in_arrow(same, source.schema)),
+        "adaptive, plain PySpark": lambda: run_plain(adaptive.map_in_arrow(same, source.schema)),
     }
-    bench.add(title, bench.compare(title, ways), "mapInArrow, no exchange")
+    bench.add(title, bench.compare(title, variants), "mapInArrow, no exchange")
 
 
 def python(bench: Bench, spark: SparkSession, rows: int) -> None:
     schema = "total long, rows long"
     source = spark.range(0, rows, 1, 4)
 
-    def total(df: DataFrame) -> None:
+    def check_total(df: DataFrame) -> None:
         if df.agg(F.sum("rows")).first()[0] != rows:
             raise SystemExit("rows are missing")
 
     title = f"a function in pure Python, {rows // 1_000_000} M rows"
-    ways = {
-        "repartition(4).mapInArrow": lambda: total(source.repartition(4).mapInArrow(burning, schema)),
-        "adaptive": lambda: total(penstock.rebalance(source, 4, adaptive=True).map_in_arrow(burning, schema)),
+    variants = {
+        "repartition(4).mapInArrow": lambda: check_total(source.repartition(4).mapInArrow(burning, schema)),
+        "adaptive": lambda: check_total(penstock.rebalance(source, 4, adaptive=True).map_in_arrow(burning, schema)),
     }
-    bench.add(title, bench.compare(title, ways), "repartition(4).mapInArrow")
+    bench.add(title, bench.compare(title, variants), "repartition(4).mapInArrow")
 
 
 def sweep(spark: SparkSession, path: Path) -> None:
-    """Spans over traverse sizes and batch lengths, one of four consumers ten times slower; drawn as a chart."""
+    """Draw the spans over traverse sizes and batch lengths; a consumer is ten times slower than the other three."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -220,8 +229,8 @@ def sweep(spark: SparkSession, path: Path) -> None:
         spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", records)
         spans = []
         for size in (2, 3, 4, 8):
-            made = penstock.rebalance(source, 4, adaptive=True, max_traverse_size=size)
-            spans.append(min(span_of(made.map_in_arrow(work, SPAN), 160_000) for _ in range(2)))
+            rebalanced = penstock.rebalance(source, 4, adaptive=True, max_traverse_size=size)
+            spans.append(min(measure_span(rebalanced.map_in_arrow(work, SPAN), 160_000) for _ in range(2)))
         axes.plot((2, 3, 4, 8), spans, marker="o", label=f"input batches of {records:,} rows")
         print(f"  sweep, {records}: {[round(span, 2) for span in spans]}", flush=True)
     spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
@@ -254,11 +263,11 @@ def main() -> None:
     python(bench, spark, arguments.rows // 5)
     sweep(spark, arguments.output / "rebalance.png")
     spark.stop()
-    # Spark does not scale in local mode, whatever this says; Penstock takes it at its word.
+    # Spark ignores this setting in local mode, but Penstock avoids barrier stages because of it.
     pulled(bench, session(8, **{"spark.dynamicAllocation.enabled": "true"}))
     lines = [
         (
-            f"Rebalance, {STATE}: one run to warm up and {arguments.rounds} counted, medians. "
+            f"Rebalance, {STATE}: a run to warm up and {arguments.rounds} counted, medians. "
             f"{versions()}, local[8] on {os.cpu_count()} cores."
         ),
         "",

@@ -1,10 +1,10 @@
-"""Rows of queries, such that those of two engines can be compared."""
+"""Rows of queries in a form that compares between engines."""
 
 from decimal import Decimal
 
 
 def comparable(rows: list) -> list[str]:
-    """Return rows as sorted texts; floats to six digits, as the order of their sums differs from run to run."""
+    """Return rows as sorted strings; floats have six digits, as their sums depend on the order of addition."""
 
     def text(value: object) -> str:
         if isinstance(value, float):

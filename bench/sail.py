@@ -1,4 +1,4 @@
-"""Sail, an engine behind Spark Connect (PyPI's pysail), in a process of its own with a Python of its own."""
+"""Sail, an engine behind Spark Connect (PyPI's pysail), in its own process and virtual environment."""
 
 import json
 import subprocess
@@ -11,15 +11,7 @@ VERSION = "0.7.2"
 
 
 class Sail:
-    """A Sail server with the tables of a folder.
-
-    Parameters
-    ----------
-    data
-        A folder of parquet files.
-    cores
-        How many threads it has.
-    """
+    """A Sail server with a thread for each core and the parquet files of a folder as tables."""
 
     def __init__(self, data: Path, cores: int) -> None:
         python = python_with(HERE.parent / ".venv" / "sail", f"pysail=={VERSION}", THIN)
@@ -32,7 +24,7 @@ class Sail:
         )
 
     def rows(self, text: str) -> list[str]:
-        """Return the rows of a query, see `rows.comparable`; raise if it fails."""
+        """Return the rows of a query as `rows.comparable` does; exit if it fails."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(json.dumps(text), file=self._process.stdin, flush=True)

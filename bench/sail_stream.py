@@ -1,6 +1,6 @@
-"""What bench/sail.py starts: Sail's server and a thin client of it. Arguments: the folder of the tables, and the cores.
+"""Child process of bench/sail.py: Sail's server and a thin client. Arguments: the folder of the tables, and the cores.
 
-It reads a line for each query, its text as JSON, and prints one for each answer.
+It reads the SQL text of a query as a line of JSON, and prints its rows as a line of JSON.
 """
 
 import json
@@ -26,6 +26,6 @@ for file in sorted(Path(sys.argv[1]).glob("*.parquet")):
 for line in sys.stdin:
     try:
         answer = {"rows": comparable(spark.sql(json.loads(line)).collect())}
-    except Exception as error:  # noqa: BLE001 - the benchmark tells of it
+    except Exception as error:  # noqa: BLE001 - the benchmark reports it
         answer = {"error": f"{type(error).__name__}: {str(error)[:300]}"}
     print(json.dumps(answer), file=answers, flush=True)

@@ -1,8 +1,8 @@
-"""What TPC-H would take on 100 and 1 000 executors: stages that were measured here are replayed on a model of a cluster.
+"""Estimate TPC-H on 100 and 1 000 executors: locally measured stages are replayed on a model of a cluster.
 
-Each query runs on Spark with AQE and on Penstock, whose steps have many tasks, as on a cluster. What its stages did is
-read from Spark. The model (bench/cluster_model.py) states what a network and the start of a task cost. A table goes to
-bench/results. It shows what bytes that are not shuffled mean there; it is no measurement.
+Each query runs on Spark with AQE and on Penstock, with many tasks for each step as on a cluster. Spark measures the
+stages. The model (bench/cluster_model.py) has the costs of the network and of starting tasks. A table is written to
+bench/results. It shows what fewer shuffled bytes would save on a cluster; it is not a measurement.
 """
 
 import argparse
@@ -26,13 +26,13 @@ HERE = Path(__file__).parent
 MIB = 1 << 20
 SYSTEMS = {"spark": "Spark, AQE", "penstock": "Penstock", "native": "Penstock with execution.native"}
 MANY_TASKS = {"execution.batch.adaptive.whole-query-threshold": 0}
-"""No query is computed by one task."""
+"""Options with which no query runs in a single task."""
 SETTLED = 0.5
-"""Seconds after which Spark's status store knows of the stages that have ended."""
+"""Seconds until Spark's status store contains the stages that have ended."""
 
 
 class Recorder:
-    """Runs queries, and reads from Spark what their stages did."""
+    """Runs queries and reads the metrics of their stages from Spark."""
 
     def __init__(self, data: Path, cores: int, memory: str) -> None:
         builder = SparkSession.builder.master(f"local[{cores}]").config("spark.driver.memory", memory)
@@ -47,67 +47,69 @@ class Recorder:
             "penstock": lambda text: plain.collect(self.spark.sql(text)),
             "native": lambda text: native.collect(self.spark.sql(text)),
         }
-        self._known: set[tuple[int, int]] = set()
+        self._seen: set[tuple[int, int]] = set()
 
     def stages(self, system: str, text: str) -> tuple[list[Stage], list[str]]:
-        """Run a query twice; return what its stages did in the second run, and its rows."""
+        """Run a query twice; return the stages and the rows of the second run."""
         self.runs[system](text)
-        self._ended()
+        self._new_stages()
         began = time.time()
         rows = self.runs[system](text)
-        found = []
-        for stage in self._ended():
+        stages = []
+        for stage in self._new_stages():
             times = [stage.submissionTime().get().getTime(), stage.completionTime().get().getTime()]
-            begun, ended = (one / 1000 - began for one in times)
+            start, end = (milliseconds / 1000 - began for milliseconds in times)
             work = stage.executorRunTime() / 1000
-            found.append(
-                Stage(begun, ended, work, stage.inputBytes(), stage.shuffleReadBytes(), stage.numCompleteTasks())
+            stages.append(
+                Stage(start, end, work, stage.inputBytes(), stage.shuffleReadBytes(), stage.numCompleteTasks())
             )
-        return found, comparable(rows)
+        return stages, comparable(rows)
 
-    def _ended(self) -> list:
-        """Return what Spark tells of the stages that have ended since this was asked."""
+    def _new_stages(self) -> list:
+        """Return Spark's metrics of the stages that have ended since the last call."""
         time.sleep(SETTLED)
         jvm = self.spark._jvm
         no_quantiles = self.spark.sparkContext._gateway.new_array(jvm.double, 0)
         none = jvm.java.util.ArrayList()
         stages = self.spark._jsc.sc().statusStore().stageList(none, False, False, no_quantiles, none)
-        found = []
-        for place in range(stages.size()):
-            stage = stages.apply(place)
+        finished = []
+        for index in range(stages.size()):
+            stage = stages.apply(index)
             key = (stage.stageId(), stage.attemptId())
-            if key in self._known:
+            if key in self._seen:
                 break  # the newest come first
-            self._known.add(key)
+            self._seen.add(key)
             if stage.completionTime().isDefined() and stage.numCompleteTasks():
-                found.append(stage)
-        return found
+                finished.append(stage)
+        return finished
 
 
-def table(found: dict[str, dict[str, list[Stage]]], executors: list[int], measured_cores: int, about: str) -> str:
-    systems = [name for name in SYSTEMS if all(name in by_name for by_name in found.values())]
+def table(stages: dict[str, dict[str, list[Stage]]], executors: list[int], measured_cores: int, about: str) -> str:
+    systems = [name for name in SYSTEMS if all(name in by_name for by_name in stages.values())]
     heads = ["query", *(f"{SYSTEMS[name]}: stages, MiB shuffled" for name in systems)]
     heads += [f"{SYSTEMS[name]} on {number:,} executors, s" for number in executors for name in systems]
     lines = [about, "", "| " + " | ".join(heads) + " |", "|---" + "|--:" * (len(heads) - 1) + "|"]
     totals = [0.0] * (len(executors) * len(systems))
     ratios: list[list[float]] = [[] for _ in totals]
-    for number, by_name in found.items():
+    for number, by_name in stages.items():
         cells = [f"Q{number}"]
-        cells += [f"{len(by_name[name])}, {sum(one.fetched for one in by_name[name]) / MIB:.0f}" for name in systems]
+        cells += [
+            f"{len(by_name[name])}, {sum(stage.fetched for stage in by_name[name]) / MIB:.0f}" for name in systems
+        ]
         times = []
         for count in executors:
             cluster = Cluster(count)
             growth = cluster.all_cores / measured_cores
             times += [seconds(by_name[name], cluster, growth) for name in systems]
-        for place, one in enumerate(times):
-            totals[place] += one
-            ratios[place].append(times[place - place % len(systems)] / one)
-        lines.append("| " + " | ".join([*cells, *(f"{one:.1f}" for one in times)]) + " |")
+        for column, time_taken in enumerate(times):
+            totals[column] += time_taken
+            ratios[column].append(times[column - column % len(systems)] / time_taken)
+        lines.append("| " + " | ".join([*cells, *(f"{time_taken:.1f}" for time_taken in times)]) + " |")
     empty = [""] * len(systems)
-    lines.append("| " + " | ".join(["**all**", *empty, *(f"**{one:.0f}**" for one in totals)]) + " |")
-    means = [math.exp(sum(map(math.log, one)) / len(one)) for one in ratios]
+    lines.append("| " + " | ".join(["**all**", *empty, *(f"**{total:.0f}**" for total in totals)]) + " |")
+    means = [math.exp(sum(map(math.log, column)) / len(column)) for column in ratios]
     name = "**geometric mean, against Spark**"
-    lines.append("| " + " | ".join([name, *empty, *(f"**{one:.2f}**" for one in means)]) + " |")
+    lines.append("| " + " | ".join([name, *empty, *(f"**{mean:.2f}**" for mean in means)]) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -117,7 +119,7 @@ def main() -> None:
     parser.add_argument("--executors", default="100,1000")
     parser.add_argument("--queries", help="numbers separated by commas, all if left out")
     parser.add_argument("--systems", default=",".join(SYSTEMS), help=f"some of {', '.join(SYSTEMS)}")
-    parser.add_argument("--cores", type=int, default=2, help="where the stages are measured")
+    parser.add_argument("--cores", type=int, default=2, help="cores of the measured runs")
     parser.add_argument("--memory", default="6g")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="the folder for the table")
     arguments = parser.parse_args()
@@ -125,30 +127,31 @@ def main() -> None:
     queries = json.loads((HERE.parent / "data" / "queries" / f"{kind}.json").read_text())
     numbers = arguments.queries.split(",") if arguments.queries else sorted(queries, key=int)
     recorder = Recorder(arguments.data, arguments.cores, arguments.memory)
-    found: dict[str, dict[str, list[Stage]]] = {}
+    stages: dict[str, dict[str, list[Stage]]] = {}
     for number in numbers:
         rows = {}
-        found[number] = {}
+        stages[number] = {}
         for name in arguments.systems.split(","):
-            found[number][name], rows[name] = recorder.stages(name, queries[number])
-        if {"penstock", "native"} <= found[number].keys():
-            read = sum(one.read for one in found[number]["penstock"])
-            found[number]["native"] = with_bytes_read(found[number]["native"], read)
-        if any(one != next(iter(rows.values())) for one in rows.values()):
+            stages[number][name], rows[name] = recorder.stages(name, queries[number])
+        if {"penstock", "native"} <= stages[number].keys():
+            read = sum(stage.read for stage in stages[number]["penstock"])
+            stages[number]["native"] = with_bytes_read(stages[number]["native"], read)
+        if any(system_rows != next(iter(rows.values())) for system_rows in rows.values()):
             raise SystemExit(f"Q{number}: the systems gave different rows")
         print(
-            f"Q{number}: " + ", ".join(f"{name} {len(one)} stages" for name, one in found[number].items()), flush=True
+            f"Q{number}: " + ", ".join(f"{name} {len(measured)} stages" for name, measured in stages[number].items()),
+            flush=True,
         )
-    executors = [int(one) for one in arguments.executors.split(",")]
+    executors = [int(count) for count in arguments.executors.split(",")]
     model = Cluster(executors[0])
     about = (
         f"{arguments.data.name}, {STATE}: a simulation. {versions()}. Stages measured on local[{arguments.cores}] are replayed on executors of "
         f"{model.cores} cores, with as much more data as there are more cores. An executor receives {model.bandwidth / 1e9:g} GB in a second; "
         f"to start a task costs the driver {model.launch * 1000:g} ms, a stage {model.start:g} s, a block of a shuffle {model.fetch * 1e6:g} µs of a core. "
-        f"Broadcasts, stragglers and disks are not modelled. Penstock's steps have many tasks here: no query is computed by one."
+        f"Broadcasts, stragglers and disks are not modelled. Penstock's steps have many tasks here: no query runs in a single task."
     )
     arguments.output.mkdir(parents=True, exist_ok=True)
-    text = table(found, executors, arguments.cores, about)
+    text = table(stages, executors, arguments.cores, about)
     (arguments.output / f"simulation-{arguments.data.name}.md").write_text(text)
     print(text)
 

@@ -1,6 +1,6 @@
-"""A join and a distinct count in which one key holds 60 % of the rows: Spark with its skew handling forced on, and Penstock.
+"""Compare joins and distinct counts with a key in 60 % of the rows: Spark with forced skew handling, and Penstock.
 
-Times are medians. Bytes per task are read from the stages that ran: balance is what more cores would gain from.
+Times are medians. Bytes per task come from Spark's stages: with more cores, balanced tasks would save more time.
 """
 
 import argparse
@@ -37,27 +37,27 @@ OPTIONS = {
 
 def cases(hot: DataFrame, keys: DataFrame) -> dict[str, DataFrame]:
     joined = {how: hot.join(keys, hot.k == keys.j, how) for how in ("inner", "left")}
-    found = {
+    queries = {
         f"{how} join": df.groupBy("team").agg(F.count("*").alias("n"), F.sum("v").alias("v"), F.max("pad").alias("pad"))
         for how, df in joined.items()
     }
-    found["distinct count"] = hot.groupBy("k").agg(F.count_distinct("v").alias("n")).agg(F.sum("n").alias("n"))
+    queries["distinct count"] = hot.groupBy("k").agg(F.count_distinct("v").alias("n")).agg(F.sum("n").alias("n"))
     spread = hot.repartition("k").groupBy("k")
-    found["distinct count behind a repartition"] = spread.agg(F.count_distinct("v").alias("n")).agg(
+    queries["distinct count behind a repartition"] = spread.agg(F.count_distinct("v").alias("n")).agg(
         F.sum("n").alias("n")
     )
-    return found
+    return queries
 
 
 def stage_list(spark: SparkSession) -> list:
-    """All stages, as Spark's status store knows them."""
+    """Return all stages of Spark's status store."""
     nothing, no_numbers = spark._jvm.java.util.ArrayList, spark.sparkContext._gateway.new_array(spark._jvm.double, 0)
-    found = spark._jsc.sc().statusStore().stageList(nothing(), False, False, no_numbers, nothing())
-    return [found.apply(i) for i in range(found.size())]
+    stages = spark._jsc.sc().statusStore().stageList(nothing(), False, False, no_numbers, nothing())
+    return [stages.apply(i) for i in range(stages.size())]
 
 
 def largest(spark: SparkSession, before: int) -> tuple[int, int]:
-    """Return the bytes that the largest and the median task have read from a shuffle, of the stage with the largest one."""
+    """Return the shuffle bytes of the largest and the median task in the stage with the largest task."""
     store = spark._jsc.sc().statusStore()
     worst = (0, 0)
     for stage in stage_list(spark):
@@ -74,7 +74,7 @@ def largest(spark: SparkSession, before: int) -> tuple[int, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=50_000_000)
-    parser.add_argument("--cases", help="names separated by commas; keeps what was measured of the others")
+    parser.add_argument("--cases", help="names separated by commas; keeps earlier measurements of the other cases")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", default="6g")
     arguments = parser.parse_args()
@@ -97,10 +97,11 @@ def main() -> None:
             f"{folder}/keys"
         )
         tables = {
-            one: (one.read.parquet(f"{folder}/hot"), one.read.parquet(f"{folder}/keys")) for one in (spark, forced)
+            session: (session.read.parquet(f"{folder}/hot"), session.read.parquet(f"{folder}/keys"))
+            for session in (spark, forced)
         }
-        kept = HERE / "results" / "skew.json"
-        results = json.loads(kept.read_text()) if arguments.cases and kept.exists() else {}
+        saved = HERE / "results" / "skew.json"
+        results = json.loads(saved.read_text()) if arguments.cases and saved.exists() else {}
         for name in arguments.cases.split(",") if arguments.cases else cases(*tables[spark]):
             times: dict[str, list[float]] = {"spark": [], "penstock": []}
             sizes = {}
@@ -110,19 +111,19 @@ def main() -> None:
                 for system in order:
                     before = len(stage_list(spark))
                     start = time.perf_counter()
-                    found = (
+                    collected = (
                         cases(*tables[forced])[name].collect()
                         if system == "spark"
                         else env.collect(cases(*tables[spark])[name])
                     )
                     seconds = time.perf_counter() - start
-                    rows[system] = sorted(map(str, found))
+                    rows[system] = sorted(map(str, collected))
                     if round_number >= 0:
                         times[system].append(seconds)
                     else:
                         sizes[system] = largest(spark, before)
             if rows["spark"] != rows["penstock"]:
-                raise SystemExit(f"{name}: other rows")
+                raise SystemExit(f"{name}: the rows of Penstock and Spark differ")
             results[name] = {"seconds": times, "bytes": sizes}
             print(name, {system: round(statistics.median(t), 2) for system, t in times.items()}, sizes, flush=True)
     write(results, arguments)
@@ -130,7 +131,7 @@ def main() -> None:
 
 def write(results: dict, arguments: argparse.Namespace) -> None:
     lines = [
-        f"{arguments.rows:,} rows, one key in 60 % of them, {STATE}: one run to warm up and "
+        f"{arguments.rows:,} rows, one key in 60 % of them, {STATE}: a run to warm up and "
         f"{arguments.rounds} counted, medians. {versions()}, local[2], {arguments.memory} driver. Spark: "
         + ", ".join(f"{key.removeprefix('spark.sql.')}={value}" for key, value in FORCED.items())
         + ".",
@@ -138,10 +139,11 @@ def write(results: dict, arguments: argparse.Namespace) -> None:
         "| case | Spark, s | Penstock, s | times as fast | largest / median task, Spark | largest / median task, Penstock |",
         "|---|--:|--:|--:|--:|--:|",
     ]
-    for name, found in results.items():
-        spark, ours = (statistics.median(found["seconds"][system]) for system in ("spark", "penstock"))
+    for name, result in results.items():
+        spark, ours = (statistics.median(result["seconds"][system]) for system in ("spark", "penstock"))
         shown = [
-            " / ".join(f"{size / 2**20:.1f} MiB" for size in found["bytes"][system]) for system in ("spark", "penstock")
+            " / ".join(f"{size / 2**20:.1f} MiB" for size in result["bytes"][system])
+            for system in ("spark", "penstock")
         ]
         lines.append(f"| {name} | {spark:.2f} | {ours:.2f} | {spark / ours:.2f} | {shown[0]} | {shown[1]} |")
     (HERE / "results" / "skew.md").write_text("\n".join(lines) + "\n")

@@ -1,6 +1,6 @@
-"""Aggregates and windows with one key in 80 % of the rows on eight executors of one core: in pieces, and in one task.
+"""Compare aggregates and windows with a key in 80 % of the rows, merged in chunks and in a single task.
 
-Figures are of the task that read most of an exchange, from the stages that ran: its bytes, and its CPU seconds.
+There are eight executors with a core each. Bytes and CPU seconds are those of the largest task, as Spark measures them.
 """
 
 import argparse
@@ -40,25 +40,24 @@ WINDOWS = {
 
 
 def query(hot: DataFrame, name: str) -> DataFrame:
-    """Return a case. Of a window, all rows count, but few of them leave the executors."""
+    """Return the query of a case; a window is reduced to a count and a checksum on the executors."""
     if name in CASES:
         return hot.groupBy("k").agg(F.expr(CASES[name]).alias("x"))
-    columns = (f"{one} over (partition by k order by v, id) as c{i}" for i, one in enumerate(WINDOWS[name]))
+    columns = (f"{function} over (partition by k order by v, id) as c{i}" for i, function in enumerate(WINDOWS[name]))
     windowed = hot.selectExpr("*", *columns)
     return windowed.agg(F.count("*"), F.expr(f"bit_xor(xxhash64({', '.join(windowed.columns)}))"))
 
 
 def figures(spark: SparkSession, before: int) -> tuple[float, float, float]:
-    """Return the MiB that the largest task read from an exchange, the most CPU seconds of one that did, and those of all."""
+    """Return the maximum MiB that a task read from an exchange, the maximum CPU seconds of such a task, and the total."""
     store = spark._jsc.sc().statusStore()
     most, slowest, total = 0.0, 0.0, 0.0
     for stage in stage_list(spark):
         if stage.stageId() < before or str(stage.status().toString()) != "COMPLETE":
             continue
         tasks = store.taskList(stage.stageId(), stage.attemptId(), 100_000)
-        for metrics in (
-            one.get() for one in (tasks.apply(t).taskMetrics() for t in range(tasks.size())) if one.isDefined()
-        ):
+        options = (tasks.apply(t).taskMetrics() for t in range(tasks.size()))
+        for metrics in (option.get() for option in options if option.isDefined()):
             read = metrics.shuffleReadMetrics()
             size, seconds = int(read.localBytesRead()) + int(read.remoteBytesRead()), metrics.executorCpuTime() / 1e9
             most, total = max(most, size / 2**20), total + seconds
@@ -90,28 +89,31 @@ def main() -> None:
             df = query(hot, name)
             rows: dict[str, list[str]] = {}
             shown: list[float] = []
-            for way in ("Spark", "NONE", "AUTO", "NONE", "AUTO"):
+            for variant in ("Spark", "NONE", "AUTO", "NONE", "AUTO"):
                 before, start = len(stage_list(spark)), time.perf_counter()
-                if way == "Spark":
-                    rows[way] = sorted(map(str, df.collect()))
+                if variant == "Spark":
+                    rows[variant] = sorted(map(str, df.collect()))
                     continue
-                env = Environment(spark, config={**OPTIONS, STRATEGY: way}, progress=False)
-                rows[way] = sorted(map(str, env.collect(df)))
+                env = Environment(spark, config={**OPTIONS, STRATEGY: variant}, progress=False)
+                rows[variant] = sorted(map(str, env.collect(df)))
                 seconds = time.perf_counter() - start
                 most, slowest, total = figures(spark, before)
                 job = env.last_job
                 assert job is not None
-                told = [f"{one.chosen} {dict(one.outcome)}" for one in job.decisions if one.kind.value == "skew"]
-                print(
-                    name, way, f"{most:.1f} MiB {slowest:.2f} s, {total:.1f} s CPU, {seconds:.1f} s", told, flush=True
-                )
+                skew = [
+                    f"{decision.chosen} {dict(decision.outcome)}"
+                    for decision in job.decisions
+                    if decision.kind.value == "skew"
+                ]
+                took = f"{most:.1f} MiB {slowest:.2f} s, {total:.1f} s CPU, {seconds:.1f} s"
+                print(name, variant, took, skew, flush=True)
                 shown = [*shown, most, slowest, total][-6:]
             if not rows["Spark"] == rows["NONE"] == rows["AUTO"]:
-                raise SystemExit(f"{name}: other rows")
-            one, other = shown[:3], shown[3:]
+                raise SystemExit(f"{name}: the rows of Penstock and Spark differ")
+            off, on = shown[:3], shown[3:]
             lines.append(
-                f"| {name} | {one[0]:.1f} MiB, {one[1]:.2f} s | {other[0]:.1f} MiB, {other[1]:.2f} s "
-                f"| {one[2]:.1f} s | {other[2]:.1f} s |"
+                f"| {name} | {off[0]:.1f} MiB, {off[1]:.2f} s | {on[0]:.1f} MiB, {on[1]:.2f} s "
+                f"| {off[2]:.1f} s | {on[2]:.1f} s |"
             )
     write(lines, arguments.rows)
 

@@ -1,8 +1,8 @@
-"""Thousands of jobs in one Environment: what grows with them? Memory, threads, classes, sessions, files and plan hints are counted.
+"""Run thousands of jobs in an Environment and record what grows: memory, threads, classes, sessions, files and plan hints.
 
-Jobs take turns: groups, a parallelism given by a plan hint, a small one that Spark runs whole, a join, a window, a write of files, a
-rebalance, one that fails, one that is cancelled. After every block the driver's heap is collected and looked at. A table and a chart go
-to bench/results, with how far a straight line through the second half climbs or falls there.
+The kinds of jobs alternate: an aggregate, a parallelism set by a plan hint, a small query that Spark runs, a join, a window, a write of
+files, a rebalance, a failing job, a cancelled job. Each block ends with a garbage collection and a reading. A table and a chart are
+written to bench/results, with the trend of the second half (a straight line).
 """
 
 import argparse
@@ -41,7 +41,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Reading:
-    """What there is after so many jobs; memory in MiB."""
+    """Resources after a number of jobs; memory in MiB."""
 
     jobs: int
     ms_per_job: float
@@ -56,7 +56,7 @@ class Reading:
 
 
 class Soak:
-    """The session, its jobs, and what is counted."""
+    """The session, its jobs, and the counters."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -67,7 +67,7 @@ class Soak:
             .config("spark.log.level", "OFF")
             .config("spark.local.dir", str(folder / "local"))
             .config("spark.cleaner.periodicGC.interval", "1min")
-            # What Spark keeps for its own page, 1000 of each by default: so the level is reached soon.
+            # Spark retains 1000 of each for its UI by default; lower limits are reached earlier.
             .config("spark.ui.retainedJobs", "200")
             .config("spark.ui.retainedStages", "200")
             .config("spark.ui.retainedTasks", "2000")
@@ -95,14 +95,14 @@ class Soak:
             self._fail,
             self._cancel,
         ]
-        self.kinds = [kind for one in seldom for kind in (*often, one)]
+        self.kinds = [kind for rare in seldom for kind in (*often, rare)]
 
     def _groups(self) -> DataFrame:
         return self.facts.groupBy("k").agg(F.sum("v").alias("s"))
 
     def _rebalanced(self, *, adaptive: bool) -> DataFrame:
-        few = self.facts.where("k < 3")
-        return penstock.rebalance(few, 2, adaptive=adaptive).map_in_arrow(lambda rows: rows, few.schema)
+        facts = self.facts.where("k < 3")
+        return penstock.rebalance(facts, 2, adaptive=adaptive).map_in_arrow(lambda rows: rows, facts.schema)
 
     def _write(self) -> None:
         self.env.write(self._groups(), FileSink(str(self.folder / "out"), mode="overwrite"))
@@ -113,7 +113,7 @@ class Soak:
             self.env.collect(self._groups().select(F.raise_error(F.lit("on purpose"))))
         except PenstockError:
             return
-        raise AssertionError("it did not fail")
+        raise AssertionError("the job did not fail")
 
     def _cancel(self) -> None:
         self.env.write(self._groups(), FileSink(str(self.folder / "never"), mode="overwrite"))
@@ -125,13 +125,13 @@ class Soak:
             return
 
     def block(self, first: int, count: int) -> Reading:
-        """Run so many jobs, and look at what there is."""
+        """Run `count` jobs, and read the resources afterwards."""
         start = time.perf_counter()
         for number in range(first, first + count):
             self.kinds[number % len(self.kinds)]()
         seconds = time.perf_counter() - start
         beans = self.spark._jvm.java.lang.management.ManagementFactory
-        for _ in range(3):  # what Spark's cleaner frees once is collected the next time
+        for _ in range(3):  # objects that Spark's cleaner releases are collected by the next round
             gc.collect()
             objects = self.objects()
             time.sleep(0.5)
@@ -145,29 +145,29 @@ class Soak:
             sessions=objects.get("org.apache.spark.sql.classic.SparkSession", 0),
             threads=threading.active_count(),
             jvm_threads=int(beans.getThreadMXBean().getThreadCount()),
-            marks=len(dataframes._HINTS) + len(barrier._FUNCTIONS),
+            marks=len(dataframes._HINTS) + len(barrier._ATTACHED),
             files=sum(len(files) for _, _, files in os.walk(self.folder)),
         )
 
     def objects(self) -> dict[str, int]:
-        """Collect the driver's garbage; return how many objects of each class are left."""
+        """Collect the driver's garbage; return the number of live objects of each class."""
         jvm, gateway = self.spark._jvm, self.spark.sparkContext._gateway
 
         def array(kind: str, *items: object) -> object:
-            made = gateway.new_array(getattr(jvm.java.lang, kind), len(items))
-            for place, item in enumerate(items):
-                made[place] = item
-            return made
+            java_array = gateway.new_array(getattr(jvm.java.lang, kind), len(items))
+            for index, item in enumerate(items):
+                java_array[index] = item
+            return java_array
 
-        named = jvm.java.lang.Class.forName
+        for_name = jvm.java.lang.Class.forName
         names = "javax.management.ObjectName", "java.lang.String", "[Ljava.lang.Object;", "[Ljava.lang.String;"
-        # By its interface: the class of the server is not open to callers.
-        invoke = named("javax.management.MBeanServer").getMethod("invoke", array("Class", *map(named, names)))
+        # The method comes from the interface, as the class of the server is not public.
+        invoke = for_name("javax.management.MBeanServer").getMethod("invoke", array("Class", *map(for_name, names)))
         server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
         bean = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
         options = array("Object", array("String")), array("String", "[Ljava.lang.String;")
-        told = invoke.invoke(server, array("Object", bean, "gcClassHistogram", *options))
-        lines = [line.split() for line in str(told).splitlines()]
+        histogram = invoke.invoke(server, array("Object", bean, "gcClassHistogram", *options))
+        lines = [line.split() for line in str(histogram).splitlines()]
         return {line[3]: int(line[1]) for line in lines if len(line) >= 4 and line[0].endswith(":")}
 
 
@@ -183,15 +183,15 @@ def table(readings: list[Reading]) -> str:
 
 
 def growth(readings: list[Reading]) -> dict[str, float]:
-    """Return how far a straight line through the second half climbs there, in parts of its mean."""
+    """Return the growth of a straight line through the second half, relative to its mean."""
     half = readings[len(readings) // 2 :]
-    jobs = np.array([one.jobs for one in half], dtype=float)
-    found = {}
+    jobs = np.array([reading.jobs for reading in half], dtype=float)
+    growths = {}
     for field in fields(Reading)[1:]:
-        values = np.array([getattr(one, field.name) for one in half], dtype=float)
+        values = np.array([getattr(reading, field.name) for reading in half], dtype=float)
         slope = np.polyfit(jobs, values, 1)[0] if len(half) > 1 else 0.0
-        found[field.name] = float(slope * (jobs[-1] - jobs[0]) / max(values.mean(), 1.0))
-    return found
+        growths[field.name] = float(slope * (jobs[-1] - jobs[0]) / max(values.mean(), 1.0))
+    return growths
 
 
 def chart(readings: list[Reading], path: Path) -> None:
@@ -201,11 +201,12 @@ def chart(readings: list[Reading], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     shown = [field.name for field in fields(Reading)][1:]
-    figure, places = plt.subplots(3, 3, figsize=(14, 9))
-    for name, place in zip(shown, places.flat, strict=True):
-        place.plot([one.jobs for one in readings], [getattr(one, name) for one in readings], color="#2463eb")
-        place.set_title(name.replace("_", " "))
-        place.set_ylim(bottom=0)
+    figure, panels = plt.subplots(3, 3, figsize=(14, 9))
+    jobs = [reading.jobs for reading in readings]
+    for name, axes in zip(shown, panels.flat, strict=True):
+        axes.plot(jobs, [getattr(reading, name) for reading in readings], color="#2463eb")
+        axes.set_title(name.replace("_", " "))
+        axes.set_ylim(bottom=0)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 
@@ -213,7 +214,7 @@ def chart(readings: list[Reading], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=5_000)
-    parser.add_argument("--block", type=int, default=250, help="jobs between two looks")
+    parser.add_argument("--block", type=int, default=250, help="jobs between two readings")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="the folder for the table and the chart")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="soak-"))

@@ -1,12 +1,12 @@
-"""Other numbers of key groups for one stopped query: Penstock's three methods against Spark's own repartitioning.
+"""Compare Penstock's three methods of changing a stopped query's key groups with Spark's own repartitioning.
 
-The state of one aggregation is made once. Every run gets a fresh copy of that checkpoint, and the methods take turns at
-going first; the first round is dropped. Read from the running system: wall seconds, CPU seconds of the JVM, bytes through
-shuffles (Spark's status store), bytes the JVM read and wrote, and the seconds of the first batch after the restart.
-Afterwards the query's next output is compared with that of the untouched checkpoint. Medians go to bench/results/state.md.
+The state of an aggregation is built once. Every run gets a fresh copy of that checkpoint. The first method rotates, and
+the first round is dropped. Measured: wall seconds, CPU seconds of the JVM, shuffled bytes (Spark's status store), bytes
+that the JVM read and wrote, and the seconds of the first batch after the restart. Then the query's next output is
+compared with that of the original checkpoint. Medians are written to bench/results/state.md.
 
-With --live, the query runs meanwhile: each round starts it anew, lets it build its state, rescales it, and adds input. Its
-whole output is compared with that of a twin that is left alone. The figures go to bench/results/state-live.md.
+With --live, the query keeps running: each round starts a new query, waits for its state, rescales it, and adds input. Its
+whole output is compared with that of a query that is not rescaled. The figures are written to bench/results/state-live.md.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def session(cores: int) -> SparkSession:
 
 
 class Meter:
-    """What the JVM has used since the meter was made."""
+    """Resources that the JVM has used since the creation of the meter."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -84,34 +84,34 @@ class Meter:
         }
 
 
-def rows(spark: SparkSession, folder: Path, number: int, low: int, high: int) -> None:
+def write_rows(spark: SparkSession, folder: Path, number: int, low: int, high: int) -> None:
     columns = F.concat(F.lit("key of a user "), F.col("id")).alias("k"), (F.col("id") % 97).alias("v")
-    at = folder / str(number)
-    spark.range(low, high, 1, 4).select(*columns).write.parquet(str(at))
-    for i, file in enumerate(sorted(at.glob("*.parquet"))):
+    staging = folder / str(number)
+    spark.range(low, high, 1, 4).select(*columns).write.parquet(str(staging))
+    for i, file in enumerate(sorted(staging.glob("*.parquet"))):
         shutil.move(file, folder / f"{number}-{i}.parquet")
-    shutil.rmtree(at)
+    shutil.rmtree(staging)
 
 
 def run_query(spark: SparkSession, folder: Path, checkpoint: Path, groups: int) -> tuple[float, list]:
-    """Run the query over new input; return the seconds and what it gave, as one row."""
-    given = []
+    """Run the query over new input; return the seconds, and a row of checksums for each batch."""
+    checksums = []
     spark.conf.set("spark.sql.shuffle.partitions", str(groups))
     source = spark.readStream.schema("k string, v long").parquet(str(folder))
     counted = source.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("total"))
 
-    def keep(df: DataFrame, _: Any) -> None:
-        given.append(
+    def add_checksum(df: DataFrame, _: Any) -> None:
+        checksums.append(
             df.agg(F.count("*"), F.sum("n"), F.sum("total"), F.sum(F.xxhash64("k", "n", "total") % 1_000_003)).first()
         )
 
     began = time.monotonic()
-    writer = counted.writeStream.outputMode("update").foreachBatch(keep).trigger(availableNow=True)
+    writer = counted.writeStream.outputMode("update").foreachBatch(add_checksum).trigger(availableNow=True)
     writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
-    return time.monotonic() - began, given
+    return time.monotonic() - began, checksums
 
 
-def native(spark: SparkSession, checkpoint: str, groups: int, *, tracked: bool) -> None:
+def repartition_by_spark(spark: SparkSession, checkpoint: str, groups: int, *, tracked: bool) -> None:
     spark.conf.set(TRACK, str(tracked).lower())
     try:
         spark._streamingCheckpointManager.repartition(checkpoint, groups)
@@ -138,7 +138,7 @@ def main() -> None:
             lines += measure(spark, Path(name) / str(keys), keys, arguments)
             shutil.rmtree(Path(name) / str(keys))
     title = (
-        f"State, {STATE}: one round dropped and {arguments.rounds} counted, medians. "
+        f"State, {STATE}: the first round dropped and {arguments.rounds} counted, medians. "
         f"{versions()}, local[{arguments.cores}]. CPU: seconds of the JVM."
     )
     header = [
@@ -160,17 +160,17 @@ def live(spark: SparkSession, arguments: argparse.Namespace) -> None:
             folder = Path(name)
             for number, (low, high) in enumerate([(0, keys), (keys - keys // 4, keys + keys // 10)]):
                 (folder / f"input-{number}").mkdir()
-                rows(spark, folder / f"input-{number}", number, low, high)
-            # A file appears whole, several could fall into two batches.
-            spark.read.parquet(str(folder / "input-1")).coalesce(1).write.parquet(str(folder / "one"))
+                write_rows(spark, folder / f"input-{number}", number, low, high)
+            # A single file cannot be divided between two batches.
+            spark.read.parquet(str(folder / "input-1")).coalesce(1).write.parquet(str(folder / "single"))
             for label in arguments.changes:
                 old, new = CHANGES[label]
                 run_live(spark, folder, old, None)
                 twin, alone = run_live(spark, folder, old, None)
                 figures = []
                 for turn in range(arguments.rounds + 1):
-                    given, figure = run_live(spark, folder, old, new)
-                    assert given == twin, f"{label}: {given} instead of {twin}"
+                    checksums, figure = run_live(spark, folder, old, new)
+                    assert checksums == twin, f"{label}: {checksums} instead of {twin}"
                     print(f"{keys:,} {label}, round {turn}: {figure}", flush=True)
                     figures.append(figure)
                 middle = {key: statistics.median(run[key] for run in figures[1:]) for key in figures[0]}
@@ -180,7 +180,7 @@ def live(spark: SparkSession, arguments: argparse.Namespace) -> None:
                     f"| {middle['rescale']:.1f} | {middle['batch']:.1f} | {alone['batch']:.1f} |"
                 )
     title = (
-        f"Rescaling a running query, {STATE}: one round dropped and {arguments.rounds} counted, medians. "
+        f"Rescaling a running query, {STATE}: the first round dropped and {arguments.rounds} counted, medians. "
         f"{versions()}, local[{arguments.cores}]. The whole output of every "
         "round equals that of a twin that is left alone."
     )
@@ -192,34 +192,34 @@ def live(spark: SparkSession, arguments: argparse.Namespace) -> None:
 
 
 def run_live(spark: SparkSession, folder: Path, old: int, new: int | None) -> tuple[list, dict[str, float]]:
-    """Run the query over both inputs, rescaled after the first; return what each batch gave, and seconds."""
+    """Run the query over both inputs, rescaled after the first; return the checksums of each batch, and seconds."""
     work = folder / "work"
     shutil.rmtree(work, ignore_errors=True)
     (work / "in").mkdir(parents=True)
-    given: list[Any] = []
+    checksums: list[Any] = []
 
-    def keep(df: DataFrame, _: Any) -> None:
+    def add_checksum(df: DataFrame, _: Any) -> None:
         digest = F.sum(F.xxhash64("k", "n", "total") % 1_000_003)
-        given.append(tuple(df.agg(F.count("*"), F.sum("n"), F.sum("total"), digest).first()))
+        checksums.append(tuple(df.agg(F.count("*"), F.sum("n"), F.sum("total"), digest).first()))
 
     for file in (folder / "input-0").iterdir():
         os.link(file, work / "in" / file.name)
     source = spark.readStream.schema("k string, v long").parquet(str(work / "in"))
     counted = source.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("total"))
-    writer = counted.writeStream.outputMode("update").foreachBatch(keep).trigger(processingTime="1 second")
+    writer = counted.writeStream.outputMode("update").foreachBatch(add_checksum).trigger(processingTime="1 second")
     query = st.start_query(writer, str(work / "checkpoint"), config={"pipeline.max-parallelism": old}, spark=spark)
     query.processAllAvailable()
     figures: dict[str, float] = {}
     if new is not None:
         report = query.rescale(new)
         figures = {"stopped": report.seconds_stopped, "rescale": report.rescale.seconds}
-    (later,) = (folder / "one").glob("*.parquet")
+    (later,) = (folder / "single").glob("*.parquet")
     os.link(later, work / "in" / later.name)
     began = time.monotonic()
     query.processAllAvailable()
     figures["batch"] = time.monotonic() - began
     query.stop()
-    return given, figures
+    return checksums, figures
 
 
 def measure(spark: SparkSession, folder: Path, keys: int, arguments: argparse.Namespace) -> list[str]:
@@ -230,19 +230,19 @@ def measure(spark: SparkSession, folder: Path, keys: int, arguments: argparse.Na
         checkpoint = folder / f"checkpoint-{old}"
         if not checkpoint.exists():
             before.mkdir(parents=True)
-            rows(spark, before, 0, 0, keys)
+            write_rows(spark, before, 0, 0, keys)
             run_query(spark, before, checkpoint, old)
             shutil.copytree(before, later)
-            rows(spark, later, 1, keys - keys // 4, keys + keys // 10)
-            # Streams know their input by its path.
+            write_rows(spark, later, 1, keys - keys // 4, keys + keys // 10)
+            # Streams identify their input by its path.
             shutil.rmtree(before)
             shutil.move(later, before)
             shutil.copytree(checkpoint, folder / f"twin-{old}")
             (folder / f"twin-{old}.txt").write_text(str(run_query(spark, before, folder / f"twin-{old}", old)[1]))
         expected = (folder / f"twin-{old}.txt").read_text()
         methods = {
-            "Spark, rows counted": lambda at, n=new: native(spark, at, n, tracked=True),
-            "Spark": lambda at, n=new: native(spark, at, n, tracked=False),
+            "Spark, rows counted": lambda at, n=new: repartition_by_spark(spark, at, n, tracked=True),
+            "Spark": lambda at, n=new: repartition_by_spark(spark, at, n, tracked=False),
             "Penstock, files": lambda at, n=new: st.rescale(at, n, spark=spark, method=RewriteMethod.FILES),
         }
         other = RewriteMethod.SHUFFLE if label == "4 to 6" else RewriteMethod.ROWS
@@ -256,8 +256,8 @@ def measure(spark: SparkSession, folder: Path, keys: int, arguments: argparse.Na
                 meter = Meter(spark)
                 methods[method](str(copy))
                 figure = meter.stop()
-                figure["batch"], given = run_query(spark, before, copy, new)
-                assert str(given) == expected, f"{method}: {given} instead of {expected}"
+                figure["batch"], checksums = run_query(spark, before, copy, new)
+                assert str(checksums) == expected, f"{method}: {checksums} instead of {expected}"
                 shutil.rmtree(copy)
                 figures[method].append(figure)
                 print(

@@ -1,9 +1,9 @@
-"""A topic whose load jumps tenfold, with a hot partition: fixed sizes of batches, and Penstock's.
+"""Compare fixed batch sizes with Penstock's on a topic with a hot partition whose load jumps tenfold.
 
-Every way gets a topic, a query in a process of its own, and the same load: a steady one, ten times as much for a while, and
-the steady one again until nothing waits. In the middle of the jump the process is killed with SIGKILL, within a batch,
-and started again. Read from outside: the records that the query's checkpoint has committed, and those that were
-written. Each record must be in the sink once. Figures go to bench/results/streams.md.
+Every variant has its own topic and a query in its own process. The load is the same for all: steady, ten times as high for
+a while, and steady again until there is no lag. In the middle of the jump, SIGKILL ends the process within a batch, and
+the process is restarted. The benchmark reads the records that the checkpoint has committed and those in the sink. Each
+record must be in the sink exactly once. Figures are written to bench/results/streams.md.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from tests.services import KafkaBroker
 HERE = Path(__file__).parent
 PARTITIONS = 6
 HOT = 0.8
-"""The part of the records that is in one partition."""
+"""Fraction of the records in a single partition."""
 TICK = 0.05
 JUMP = 10
 STEADY_PART, JUMP_PART = 0.1, 0.1
-"""Of a way's time: the steady load before the jump, and the jump."""
+"""Fractions of a variant's time: the steady load before the jump, and the jump."""
 GONE = 2
-"""The lag is gone when less waits than arrives in so many intervals of the trigger, after the jump has ended."""
+"""After the jump, the lag is gone when it is below the steady load of this number of trigger intervals."""
 
 
 class Load:
-    """Writes numbered records at a rate that can be changed, in a thread of its own."""
+    """Thread that writes numbered records at an adjustable rate."""
 
     def __init__(self, servers: str, topic: str, rate: int) -> None:
         from confluent_kafka import Producer
@@ -62,17 +62,17 @@ class Load:
         return sum(self.written)
 
     def _write(self) -> None:
-        owed, before = 0.0, time.monotonic()
+        due, before = 0.0, time.monotonic()
         while not self._ended.wait(TICK):
             now = time.monotonic()
-            owed += self.rate * (now - before)
+            due += self.rate * (now - before)
             before = now
-            for _ in range(int(owed)):
+            for _ in range(int(due)):
                 number = self.total
                 partition = 0 if number % 100 < 100 * HOT else 1 + number % (PARTITIONS - 1)
                 self._put(partition, str(number).zfill(100).encode())
                 self.written[partition] += 1
-            owed -= int(owed)
+            due -= int(due)
             self._producer.poll(0)
 
     def _put(self, partition: int, value: bytes) -> None:
@@ -92,11 +92,11 @@ class Load:
         self._ended.set()
         self._thread.join()
         if self._producer.flush(60) or self._errors:
-            raise SystemExit(f"the load was not written: {self._errors[:1]}")
+            raise SystemExit(f"the load could not be written: {self._errors[:1]}")
 
 
 class Query:
-    """The process of a query, and what its checkpoint tells."""
+    """The process of a query, and the progress in its checkpoint."""
 
     def __init__(self, command: list[str], folder: Path) -> None:
         self._command = command
@@ -114,7 +114,7 @@ class Query:
 
     @property
     def committed(self) -> int:
-        """The records of all batches that are done."""
+        """The number of records in all committed batches."""
         batch = self._last("commits")
         if batch < 0:
             return 0
@@ -122,16 +122,16 @@ class Query:
         return sum(value for name, value in json.loads(text).items() if name != "penstock")
 
     def batches(self) -> list[tuple[float, int]]:
-        """Return the seconds and the records of each batch but the killed one, by the times of its two log files."""
-        found, before = [], 0
+        """Return the seconds and records of each batch except the killed one, from the times of its two log files."""
+        batches, before = [], 0
         for number in range(self._last("commits") + 1):
             offsets, commit = self._checkpoint / "offsets" / str(number), self._checkpoint / "commits" / str(number)
             text = offsets.read_text().splitlines()[-1]
             total = sum(value for name, value in json.loads(text).items() if name != "penstock")
             if number != self._killed:
-                found.append((commit.stat().st_mtime - offsets.stat().st_mtime, total - before))
+                batches.append((commit.stat().st_mtime - offsets.stat().st_mtime, total - before))
             before = total
-        return found
+        return batches
 
     def kill_within_a_batch(self) -> None:
         while self._last("offsets") <= self._last("commits"):
@@ -152,7 +152,7 @@ class Query:
 
 @dataclass
 class Outcome:
-    way: str
+    variant: str
     records: int
     lost: int
     doubled: int
@@ -160,7 +160,9 @@ class Outcome:
     batches: list[tuple[float, int]]
 
 
-def run(way: str, options: list[str], broker: KafkaBroker, seconds: float, arguments: argparse.Namespace) -> Outcome:
+def run(
+    variant: str, options: list[str], broker: KafkaBroker, seconds: float, arguments: argparse.Namespace
+) -> Outcome:
     topic = broker.topic(f"load-{time.monotonic_ns()}", PARTITIONS)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -190,65 +192,68 @@ def run(way: str, options: list[str], broker: KafkaBroker, seconds: float, argum
             while gone is not None and query.committed < load.total:
                 query.check()
                 time.sleep(0.1)
-            lost, doubled = compared(folder / "out", load.written) if gone is not None else (-1, -1)
-            return Outcome(way, load.total, lost, doubled, gone, query.batches())
+            lost, doubled = count_lost_and_doubled(folder / "out", load.written) if gone is not None else (-1, -1)
+            return Outcome(variant, load.total, lost, doubled, gone, query.batches())
         finally:
             query.kill()
 
 
-def compared(out: Path, written: list[int]) -> tuple[int, int]:
-    """Return how many records are missing in the sink, and how many are in it more than once, or should not be."""
-    found: Counter[tuple[int, int]] = Counter()
-    for file in files_of(out):
+def count_lost_and_doubled(out: Path, written: list[int]) -> tuple[int, int]:
+    """Return the number of records that are missing in the sink, and of those that are duplicates or unexpected."""
+    records: Counter[tuple[int, int]] = Counter()
+    for file in committed_files(out):
         table = pq.read_table(file, columns=["partition", "offset"])
-        found.update(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+        records.update(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
     expected = {(partition, offset) for partition, count in enumerate(written) for offset in range(count)}
-    return len(expected - found.keys()), sum(found.values()) - len(expected & found.keys())
+    return len(expected - records.keys()), sum(records.values()) - len(expected & records.keys())
 
 
-def files_of(out: Path) -> list[Path]:
-    """Return the files of a sink that belong to it, by Spark's log in it: a killed task leaves others."""
+def committed_files(out: Path) -> list[Path]:
+    """Return the files in the log of Spark's file sink; a killed task leaves other files behind."""
     logs = {int(path.name.split(".")[0]): path for path in (out / "_spark_metadata").glob("[0-9]*")}
     compacted = max((number for number, path in logs.items() if path.suffix == ".compact"), default=0)
-    found = []
+    files = []
     for number in sorted(logs):
         if number >= compacted:
             entries = [json.loads(line) for line in logs[number].read_text().splitlines()[1:]]
-            found += [Path(unquote(urlsplit(entry["path"]).path)) for entry in entries if entry["action"] == "add"]
-    return found
+            files += [Path(unquote(urlsplit(entry["path"]).path)) for entry in entries if entry["action"] == "add"]
+    return files
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10, help="about how long all ways take together")
-    parser.add_argument("--rate", type=int, default=1000, help="records a second; ten times as many in the jump")
+    parser.add_argument("--minutes", type=float, default=10, help="approximate time of all variants together")
+    parser.add_argument("--rate", type=int, default=1000, help="records per second; ten times as many in the jump")
     parser.add_argument("--limits", nargs="+", default=["5000", "20000", "100000"], help="fixed maxOffsetsPerTrigger")
     parser.add_argument("--trigger", default="5 seconds")
-    parser.add_argument("--work", type=int, default=20, help="how often each record is hashed")
+    parser.add_argument("--work", type=int, default=20, help="number of hashes per record")
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--output", type=Path, default=HERE / "results" / "streams.md")
     arguments = parser.parse_args()
-    ways = {f"{int(limit):,} records": ["--limit", limit] for limit in arguments.limits}
+    variants = {f"{int(limit):,} records": ["--limit", limit] for limit in arguments.limits}
     largest = arguments.limits[-1]
-    ways[f"{int(largest):,} records, a task for each partition"] = ["--limit", largest, "--per-partition"]
-    ways["Penstock"] = []
-    seconds = 60 * arguments.minutes / len(ways)
+    variants[f"{int(largest):,} records, a task for each partition"] = ["--limit", largest, "--per-partition"]
+    variants["Penstock"] = []
+    seconds = 60 * arguments.minutes / len(variants)
     outcomes = []
     broker = KafkaBroker()
     try:
-        for way, options in ways.items():
-            outcomes.append(run(way, options, broker, seconds, arguments))
-            one = outcomes[-1]
-            print(f"{way}: lag gone after {one.gone}, {one.lost} lost, {one.doubled} doubled", flush=True)
+        for variant, options in variants.items():
+            outcomes.append(run(variant, options, broker, seconds, arguments))
+            last = outcomes[-1]
+            print(f"{variant}: lag gone after {last.gone}, {last.lost} lost, {last.doubled} doubled", flush=True)
     finally:
         broker.close()
-    text = shown(outcomes, seconds, arguments)
+    text = table(outcomes, seconds, arguments)
     arguments.output.write_text(text)
     print(text)
 
 
-def shown(outcomes: list[Outcome], seconds: float, arguments: argparse.Namespace) -> str:
-    best = min((one.gone for one in outcomes if one.way != "Penstock" and one.gone is not None), default=None)
+def table(outcomes: list[Outcome], seconds: float, arguments: argparse.Namespace) -> str:
+    best = min(
+        (outcome.gone for outcome in outcomes if outcome.variant != "Penstock" and outcome.gone is not None),
+        default=None,
+    )
     lines = [
         (
             f"Streams, {STATE}: {arguments.rate:,} records a second, {JUMP} times as many for "
@@ -261,13 +266,13 @@ def shown(outcomes: list[Outcome], seconds: float, arguments: argparse.Namespace
         "| a batch has at most | records | lost | doubled | lag gone after, s | best fixed = 1 | longest batch, s | median batch, s |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    for one in outcomes:
-        gone = "not gone" if one.gone is None else f"{one.gone:.1f}"
-        relative = "" if one.gone is None or best is None else f"{one.gone / best:.2f}"
-        checked = ("?", "?") if one.gone is None else (one.lost, one.doubled)
-        lengths = [length for length, _ in one.batches]
+    for outcome in outcomes:
+        gone = "not gone" if outcome.gone is None else f"{outcome.gone:.1f}"
+        relative = "" if outcome.gone is None or best is None else f"{outcome.gone / best:.2f}"
+        checked = ("?", "?") if outcome.gone is None else (outcome.lost, outcome.doubled)
+        lengths = [length for length, _ in outcome.batches]
         lines.append(
-            f"| {one.way} | {one.records:,} | {checked[0]} | {checked[1]} | {gone} | {relative} "
+            f"| {outcome.variant} | {outcome.records:,} | {checked[0]} | {checked[1]} | {gone} | {relative} "
             f"| {max(lengths, default=0):.1f} | {statistics.median(lengths or [0]):.1f} |"
         )
     return "\n".join([*lines, ""])

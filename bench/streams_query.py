@@ -1,4 +1,4 @@
-"""The query of bench/streams.py: it reads a topic, does some work on each record, and writes Parquet until it is killed."""
+"""Query process of bench/streams.py: reads a topic, hashes each record, and writes Parquet until it is killed."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
 
 
-class OneTaskForEachPartition(KafkaStreamReader):
-    """Splits as Spark's own source makes them."""
+class PartitionPerTaskReader(KafkaStreamReader):
+    """Plans a task for each partition, as Spark's own source does."""
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        found: dict[int, list[Any]] = {}
+        by_partition: dict[int, list[Any]] = {}
         for task in super().partitions(start, end):
-            for one in task.ranges:  # type: ignore[attr-defined]
-                found.setdefault(one.partition, []).append(one)
-        return [TaskRanges(sorted(ranges)) for ranges in found.values()]
+            for offsets in task.ranges:  # type: ignore[attr-defined]
+                by_partition.setdefault(offsets.partition, []).append(offsets)
+        return [TaskRanges(sorted(ranges)) for ranges in by_partition.values()]
 
 
 class PerPartitionFormat(KafkaFormat):
-    """The format with these splits."""
+    """The Kafka format with a task for each partition."""
 
     def streamReader(self, schema: Any) -> Any:
-        made = super().streamReader(schema)
-        made.__class__ = OneTaskForEachPartition
-        return made
+        reader = super().streamReader(schema)
+        reader.__class__ = PartitionPerTaskReader
+        return reader
 
 
 def main() -> None:
@@ -49,10 +49,10 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("folder")
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--trigger", required=True, help="the interval of the trigger")
-    parser.add_argument("--limit", help="maxOffsetsPerTrigger; none lets Penstock decide")
+    parser.add_argument("--trigger", required=True, help="interval of the trigger")
+    parser.add_argument("--limit", help="maxOffsetsPerTrigger; without it Penstock decides")
     parser.add_argument("--per-partition", action="store_true", help="a task for each partition")
-    parser.add_argument("--work", type=int, required=True, help="how often each record is hashed")
+    parser.add_argument("--work", type=int, required=True, help="number of hashes per record")
     arguments = parser.parse_args()
     builder = SparkSession.builder.master(f"local[{arguments.cores}]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.log.level", "ERROR").config("spark.ui.showConsoleProgress", "false").getOrCreate()

@@ -1,7 +1,7 @@
-"""Streams of queries at once: TPC-H or TPC-DS by 1, 4 and 8 users of one application, on Spark with AQE and with Penstock.
+"""Measure 1, 4 and 8 concurrent streams of TPC-H or TPC-DS queries in an application, on Spark with AQE and on Penstock.
 
-Each stream runs all queries in an order of its own, one after the other. Rows are compared with those of a first run,
-which is not counted. A table and a chart go to bench/results.
+Each stream runs all queries sequentially, in its own order. Rows are compared with those of an unmeasured first run. A
+table and a chart are written to bench/results.
 """
 
 import argparse
@@ -31,16 +31,16 @@ SYSTEMS = {"spark": "Spark, AQE", "penstock": "Penstock"}
 
 @dataclass(frozen=True)
 class Measured:
-    """What some streams took.
+    """Metrics of concurrent streams.
 
     Parameters
     ----------
     seconds
-        Until the last stream had ended.
+        Time until the last stream ended.
     cpu
         CPU seconds of the machine.
     queries
-        The seconds of each query.
+        Seconds of each query.
     """
 
     seconds: float
@@ -49,18 +49,18 @@ class Measured:
 
     @property
     def per_hour(self) -> float:
-        """How many queries an hour has room for."""
+        """The throughput in queries per hour."""
         return 3600 * len(self.queries) / self.seconds
 
     @property
     def row(self) -> list[float]:
-        """The figures of a table's row."""
+        """The figures in a row of the table."""
         slow = statistics.quantiles(self.queries, n=20)[-1]
         return [self.per_hour, statistics.median(self.queries), slow, self.seconds, self.cpu]
 
 
 class Application:
-    """An application with a session for each stream, whose queries share its cores alike."""
+    """An application with a session for each stream; fair scheduling shares its cores."""
 
     def __init__(self, data: Path, cores: int, memory: str) -> None:
         builder = SparkSession.builder.master(f"local[{cores}]").config("spark.scheduler.mode", "FAIR")
@@ -70,7 +70,7 @@ class Application:
         self.data = data
 
     def stream(self, system: str) -> Callable[[str], list[str]]:
-        """Return what runs the queries of one stream, and gives their rows."""
+        """Return a function that runs queries in a new session and returns their rows."""
         session = self.spark.newSession()
         for file in sorted(self.data.glob("*.parquet")):
             session.read.parquet(str(file)).createOrReplaceTempView(file.stem)
@@ -79,50 +79,50 @@ class Application:
         env = Environment(session, progress=False)
         return lambda text: comparable(env.collect(session.sql(text)))
 
-    def measured(self, system: str, streams: int, queries: dict[str, str], expected: dict[str, list[str]]) -> Measured:
-        """Run the queries in some streams at once; stop if a stream gets other rows than were expected."""
+    def measure(self, system: str, streams: int, queries: dict[str, str], expected: dict[str, list[str]]) -> Measured:
+        """Run the queries in concurrent streams; exit if a stream returns unexpected rows."""
 
-        def all_of(place: int) -> list[float]:
-            run, order = runs[place], list(queries)
-            random.Random(place).shuffle(order)
-            found = []
+        def run_stream(stream: int) -> list[float]:
+            run, order = runs[stream], list(queries)
+            random.Random(stream).shuffle(order)
+            times = []
             for number in order:
                 start = time.perf_counter()
                 rows = run(queries[number])
-                found.append(time.perf_counter() - start)
+                times.append(time.perf_counter() - start)
                 if rows != expected[number]:
-                    raise SystemExit(f"Q{number}: {SYSTEMS[system]} gave other rows in stream {place}")
-            return found
+                    raise SystemExit(f"Q{number}: {SYSTEMS[system]} returned other rows in stream {stream}")
+            return times
 
         runs = [self.stream(system) for _ in range(streams)]
         start, cpu = time.perf_counter(), machine_seconds()
         with ThreadPoolExecutor(streams) as pool:
-            times = [seconds for stream in pool.map(all_of, range(streams)) for seconds in stream]
+            times = [seconds for stream in pool.map(run_stream, range(streams)) for seconds in stream]
         return Measured(time.perf_counter() - start, machine_seconds() - cpu, times)
 
 
-def table(found: dict[tuple[str, int], Measured], about: str) -> str:
+def table(results: dict[tuple[str, int], Measured], about: str) -> str:
     heads = ["streams", "", "queries an hour", "median query, s", "slowest twentieth, s", "all, s", "CPU seconds"]
     lines = [about, "", "| " + " | ".join(heads) + " |", "|--:|---" + "|--:" * (len(heads) - 2) + "|"]
-    for (system, streams), measured in found.items():
+    for (system, streams), measured in results.items():
         hour, *others = measured.row
         cells = [str(streams), SYSTEMS[system], f"{hour:.0f}", *(f"{value:.1f}" for value in others)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def chart(found: dict[tuple[str, int], Measured], title: str, path: Path) -> None:
+def chart(results: dict[tuple[str, int], Measured], title: str, path: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6, 3.2))
-    streams = sorted({number for _, number in found})
-    for place, (system, name) in enumerate(SYSTEMS.items()):
-        heights = [found[system, number].per_hour for number in streams if (system, number) in found]
-        axes.bar([at + 0.4 * place for at in range(len(heights))], heights, 0.38, label=name)
-    axes.set_xticks([at + 0.2 for at in range(len(streams))], [f"{number} at once" for number in streams])
+    streams = sorted({number for _, number in results})
+    for index, (system, name) in enumerate(SYSTEMS.items()):
+        heights = [results[system, number].per_hour for number in streams if (system, number) in results]
+        axes.bar([x + 0.4 * index for x in range(len(heights))], heights, 0.38, label=name)
+    axes.set_xticks([x + 0.2 for x in range(len(streams))], [f"{number} at once" for number in streams])
     axes.set_ylabel("queries an hour")
     axes.set_title(title, fontsize=10)
     axes.legend(frameon=False)
@@ -145,22 +145,24 @@ def main() -> None:
     application = Application(arguments.data, arguments.cores, arguments.memory)
     first = application.stream("spark")
     expected = {number: first(text) for number, text in queries.items()}
-    found: dict[tuple[str, int], Measured] = {}
+    results: dict[tuple[str, int], Measured] = {}
     for streams in map(int, arguments.streams.split(",")):
         for system in arguments.systems.split(","):
-            if not any(name == system for name, _ in found):
-                application.measured(system, 1, queries, expected)  # to warm up
-            found[system, streams] = one = application.measured(system, streams, queries, expected)
-            print(f"{streams} streams, {SYSTEMS[system]}: {one.per_hour:.0f} queries an hour", flush=True)
+            if not any(name == system for name, _ in results):
+                application.measure(system, 1, queries, expected)  # warm up
+            results[system, streams] = measured = application.measure(system, streams, queries, expected)
+            print(f"{streams} streams, {SYSTEMS[system]}: {measured.per_hour:.0f} queries an hour", flush=True)
     about = (
-        f"{arguments.data.name}, {STATE}: all {len(queries)} queries by each stream, in an order of its own; streams of one "
-        f"application that shares its cores alike (FAIR). {versions()}, "
+        f"{arguments.data.name}, {STATE}: all {len(queries)} queries by each stream, in its own order; streams of an "
+        f"application with fair scheduling. {versions()}, "
         f"local[{arguments.cores}], {arguments.memory} driver, {os.cpu_count()} cores. Penstock: all options at their defaults."
     )
     arguments.output.mkdir(parents=True, exist_ok=True)
-    text = table(found, about)
+    text = table(results, about)
     (arguments.output / f"throughput-{arguments.data.name}.md").write_text(text)
-    chart(found, f"{arguments.data.name}: streams at once", arguments.output / f"throughput-{arguments.data.name}.png")
+    chart(
+        results, f"{arguments.data.name}: streams at once", arguments.output / f"throughput-{arguments.data.name}.png"
+    )
     print(text)
 
 

@@ -1,10 +1,10 @@
-"""What being watched costs a job, how quickly many readers are answered meanwhile, and how long large graphs take.
+"""Measure the overhead of the web interface: a job with readers, the response times, and large graphs.
 
-* The same job with nothing, with event log and API, and with event log, API and readers: alternating, medians.
-* Readers: asynchronous clients in a process of their own, each asking again as soon as it was answered, for a while.
-* A graph of 10 000 nodes drawn, answered and logged; 5 000 logs listed.
+* The same job alone, with event log and API, and with event log, API and readers: alternating, medians.
+* Readers: asynchronous clients in a separate process; each pauses between a response and its next request.
+* A graph of 10 000 nodes is drawn, returned as JSON and logged; 5 000 logs are listed.
 
-Medians go to bench/results/web.md.
+Medians are written to bench/results/web.md.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ READ = (
 )
 
 
-async def ask(connection: Any, path: str) -> tuple[int, bytes]:
-    """Ask over a connection that is kept; return status and body."""
+async def request(connection: Any, path: str) -> tuple[int, bytes]:
+    """Send a request over an open connection; return status and body."""
     reader, writer = connection
     writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
     head = await reader.readuntil(b"\r\n\r\n")
@@ -48,11 +48,11 @@ async def ask(connection: Any, path: str) -> tuple[int, bytes]:
 
 
 async def read_for(url: str, seconds: float, readers: int, pause: float) -> dict:
-    """Ask as many readers at a time; return how many answers there were, how quick, and how many were errors."""
-    taken, errors = [], 0
+    """Run concurrent readers; return the number of responses and errors, and percentiles of the seconds."""
+    latencies, errors = [], 0
     host, _, port = url.removeprefix("http://").strip("/").partition(":")
     until = time.monotonic() + seconds
-    jobs = json.loads((await ask(await asyncio.open_connection(host, int(port)), "/jobs/overview"))[1])["jobs"]
+    jobs = json.loads((await request(await asyncio.open_connection(host, int(port)), "/jobs/overview"))[1])["jobs"]
     paths = [path.format(id=jobs[0]["jid"]) for path in READ]
 
     async def reader(number: int) -> None:
@@ -61,15 +61,15 @@ async def read_for(url: str, seconds: float, readers: int, pause: float) -> dict
         connection = await asyncio.open_connection(host, int(port))
         while time.monotonic() < until:
             began = time.monotonic()
-            status, _ = await ask(connection, random.choice(paths))
+            status, _ = await request(connection, random.choice(paths))
             errors += status != 200
-            taken.append(time.monotonic() - began)
+            latencies.append(time.monotonic() - began)
             await asyncio.sleep(pause)
 
     await asyncio.gather(*(reader(number) for number in range(readers)))
-    ordered = sorted(taken)
+    ordered = sorted(latencies)
     return {
-        "answers": len(taken),
+        "answers": len(latencies),
         "errors": errors,
         "p50": ordered[len(ordered) // 2],
         "p99": ordered[int(len(ordered) * 0.99)],
@@ -80,7 +80,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--readers", type=int, default=200)
-    parser.add_argument("--pause", type=float, default=2.0, help="seconds a reader rests between two questions")
+    parser.add_argument(
+        "--pause", type=float, default=2.0, help="seconds between a response and the reader's next request"
+    )
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--read", help=argparse.SUPPRESS)
@@ -104,12 +106,12 @@ def large_graphs() -> list[str]:
     from tests.history.records import edge, events, node
 
     random.seed(1)
-    made = events(ended=False)[:1]
+    log_events = events(ended=False)[:1]
     nodes = [node(n, f"operator {n}", description="x" * 200) for n in range(10_000)]
     edges = [edge(random.randrange(max(0, n - 400), n), n) for n in range(1, 10_000)]
-    made += [{"type": "nodes", "at": 1.0, "nodes": nodes}, {"type": "edges", "at": 1.0, "edges": edges}]
+    log_events += [{"type": "nodes", "at": 1.0, "nodes": nodes}, {"type": "edges", "at": 1.0, "edges": edges}]
     record = JobRecord()
-    for event in made:
+    for event in log_events:
         record.apply(event)
     lines = []
     began = time.monotonic()
@@ -120,7 +122,7 @@ def large_graphs() -> list[str]:
     lines.append(f"| the same answered as JSON | {time.monotonic() - began:.2f} s |")
     with tempfile.TemporaryDirectory() as folder:
         log = EventLog(LocalFolder(folder).create("x.jsonl"))
-        log.write(made)
+        log.write(log_events)
         size = next(Path(folder).iterdir()).stat().st_size
         lines.append(f"| the same in an event log | {size / (1 << 20):.1f} MiB |")
     with tempfile.TemporaryDirectory() as folder:
@@ -129,10 +131,10 @@ def large_graphs() -> list[str]:
             log.write(events(job_id=f"{number:012x}"))
             log.close()
         history = History(LocalFolder(folder))
-        for what in ("listed for the first time", "listed again"):
+        for outcome in ("listed for the first time", "listed again"):
             began = time.monotonic()
             assert len(history.summaries()) == 5000
-            lines.append(f"| 5 000 event logs {what} | {time.monotonic() - began:.2f} s |")
+            lines.append(f"| 5 000 event logs {outcome} | {time.monotonic() - began:.2f} s |")
     return lines
 
 
@@ -150,17 +152,17 @@ def jobs(arguments: argparse.Namespace) -> list[str]:
     ).createOrReplaceTempView("teams")
     query = "SELECT team, count(*) n, sum(v) s FROM facts JOIN teams USING (k) GROUP BY team"
     off = {"execution.batch.adaptive.whole-query-threshold": 0, "rest.port": 0}
-    taken: dict[str, list[float]] = {"alone": [], "watched": [], "read by many": []}
+    seconds: dict[str, list[float]] = {"alone": [], "watched": [], "read by many": []}
     read = []
     with tempfile.TemporaryDirectory() as folder:
         alone = Environment(spark, config=off, progress=False)
         watched = Environment(spark, config=off | {"jobmanager.archive.fs.dir": folder}, progress=False, ui=True)
         expected = sorted(alone.collect(alone.sql(query)))
         for turn in range(arguments.rounds + 1):
-            for way in (list(taken), list(taken)[::-1])[turn % 2]:
-                env = alone if way == "alone" else watched
+            for variant in (list(seconds), list(seconds)[::-1])[turn % 2]:
+                env = alone if variant == "alone" else watched
                 readers = None
-                if way == "read by many":
+                if variant == "read by many":
                     address = watched.ui_url.partition("?")[0]
                     command = [sys.executable, __file__, "--read", address, "--readers", str(arguments.readers)]
                     command += ["--seconds", str(arguments.seconds), "--pause", str(arguments.pause)]
@@ -169,24 +171,24 @@ def jobs(arguments: argparse.Namespace) -> list[str]:
                 began = time.monotonic()
                 assert sorted(env.collect(env.sql(query))) == expected
                 if turn:
-                    taken[way].append(time.monotonic() - began)
+                    seconds[variant].append(time.monotonic() - began)
                 if readers is not None:
                     read.append(json.loads(readers.communicate()[0]))
-                print(f"{way}: {time.monotonic() - began:.2f} s", *(read[-1:] if readers else ()), flush=True)
-    base = statistics.median(taken["alone"])
+                print(f"{variant}: {time.monotonic() - began:.2f} s", *(read[-1:] if readers else ()), flush=True)
+    base = statistics.median(seconds["alone"])
     lines = [
-        f"| a job, {way} | {statistics.median(times):.2f} s ({statistics.median(times) / base - 1:+.1%}) |"
-        for way, times in taken.items()
+        f"| a job, {variant} | {statistics.median(times):.2f} s ({statistics.median(times) / base - 1:+.1%}) |"
+        for variant, times in seconds.items()
     ]
     lines.append(
-        f"| {arguments.readers} readers, one question every {arguments.pause:g} s each: errors | {sum(one['errors'] for one in read)} |"
+        f"| {arguments.readers} readers, a request every {arguments.pause:g} s each: errors | {sum(result['errors'] for result in read)} |"
     )
     lines += [
-        f"| the same, {name} | {1000 * statistics.median(one[name] for one in read):.0f} ms |"
+        f"| the same, {name} | {1000 * statistics.median(result[name] for result in read):.0f} ms |"
         for name in ("p50", "p99")
     ]
     lines.append(
-        f"| the same, answers a second | {statistics.median(one['answers'] for one in read) / arguments.seconds:.0f} |"
+        f"| the same, answers a second | {statistics.median(result['answers'] for result in read) / arguments.seconds:.0f} |"
     )
     return lines
 

@@ -1,7 +1,7 @@
-"""A partitioned write with 80 % of the rows in one partition: sizes of the files, and seconds, against plain Spark.
+"""Compare file sizes and seconds of a partitioned write with plain Spark; 80 % of the rows are in a single partition.
 
-Every way runs once uncounted, then in each round once, taking turns at going first. The rows of every output are compared
-by count and checksum. Medians go to bench/results/write.md, with a chart beside it.
+Every variant runs once to warm up, then once per round; the first variant rotates. Count and checksum of every output
+are compared. Medians are written to bench/results/write.md, with a chart.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ HERE = Path(__file__).parent
 MIB = 1 << 20
 
 
-def made(spark: SparkSession, rows: int, folder: Path) -> DataFrame:
-    """Rows as a source would give them: in files of its own, not by partition."""
+def create_input(spark: SparkSession, rows: int, folder: Path) -> DataFrame:
+    """Return rows of files that are not partitioned."""
     spark.range(0, rows, 1, 16).select(
         "id",
         F.expr("if(id % 5 > 0, 'hot', concat('k', id div 5 % 4))").alias("kind"),
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--rows", type=int, default=16_000_000)
-    parser.add_argument("--target", type=int, default=16, help="the size files should have, in MiB")
+    parser.add_argument("--target", type=int, default=16, help="target size of the files, in MiB")
     parser.add_argument("--output", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
     target = arguments.target * MIB
@@ -58,10 +58,10 @@ def main() -> None:
     env = Environment(spark, config={"sink.target-file-size": target}, progress=False)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        rows = made(spark, arguments.rows, folder / "in")
+        rows = create_input(spark, arguments.rows, folder / "in")
         expected = checked(rows.select(sorted(rows.columns))).collect()
 
-        def penstock_way(out: str) -> None:
+        def write_by_penstock(out: str) -> None:
             env.write(rows, FileSink(out, partition_by=["kind"]))
             env.execute()
 
@@ -70,34 +70,34 @@ def main() -> None:
             rows.hint("rebalance", "kind").write.partitionBy("kind").parquet(out)
             spark.conf.unset("spark.sql.adaptive.advisoryPartitionSizeInBytes")
 
-        ways = {
+        variants = {
             "Spark, repartition(kind)": lambda out: rows.repartition("kind").write.partitionBy("kind").parquet(out),
             "Spark, REBALANCE hint": lambda out: rebalance(out, "64m"),
             f"Spark, REBALANCE hint, advisory {arguments.target} MiB": lambda out: rebalance(
                 out, f"{arguments.target}m"
             ),
             "Spark, no exchange": lambda out: rows.write.partitionBy("kind").parquet(out),
-            "Penstock": penstock_way,
+            "Penstock": write_by_penstock,
         }
-        times: dict[str, list[float]] = {way: [] for way in ways}
+        times: dict[str, list[float]] = {variant: [] for variant in variants}
         sizes: dict[str, list[int]] = {}
         for round_number in range(-1, arguments.rounds):
-            names = list(ways)
-            turn = round_number % len(names)
-            for way in names[turn:] + names[:turn]:
+            names = list(variants)
+            first = round_number % len(names)
+            for variant in names[first:] + names[:first]:
                 out = folder / "out"
                 start = time.perf_counter()
-                ways[way](str(out))
+                variants[variant](str(out))
                 seconds = time.perf_counter() - start
-                found = [file.stat().st_size for file in out.rglob("*.parquet")]
-                back = spark.read.parquet(str(out))
-                if checked(back.select(sorted(back.columns))).collect() != expected:
-                    raise SystemExit(f"{way} wrote other rows")
+                file_sizes = [file.stat().st_size for file in out.rglob("*.parquet")]
+                written = spark.read.parquet(str(out))
+                if checked(written.select(sorted(written.columns))).collect() != expected:
+                    raise SystemExit(f"{variant} wrote different rows")
                 shutil.rmtree(out)
-                sizes[way] = found
+                sizes[variant] = file_sizes
                 if round_number >= 0:
-                    times[way].append(seconds)
-                    print(f"  {way}: {seconds:.2f} s, {len(found)} files", flush=True)
+                    times[variant].append(seconds)
+                    print(f"  {variant}: {seconds:.2f} s, {len(file_sizes)} files", flush=True)
     report(times, sizes, target, arguments)
 
 
@@ -106,7 +106,7 @@ def report(
 ) -> None:
     lines = [
         (
-            f"Write of {arguments.rows:,} rows, 80 % in one of 5 partitions, {STATE}: one run to warm up and "
+            f"Write of {arguments.rows:,} rows, 80 % in one of 5 partitions, {STATE}: a run to warm up and "
             f"{arguments.rounds} counted, medians. "
             f"{versions()}, local[{arguments.cores}]. Wanted: files of {arguments.target} MiB."
         ),
@@ -114,11 +114,11 @@ def report(
         "| way | seconds | files | smallest, MiB | largest, MiB | within 0.75 to 1.25 of the target |",
         "|---|--:|--:|--:|--:|--:|",
     ]
-    for way, seconds in times.items():
-        found = sizes[way]
-        near = sum(0.75 * target <= size <= 1.25 * target for size in found) / len(found)
+    for variant, seconds in times.items():
+        file_sizes = sizes[variant]
+        near = sum(0.75 * target <= size <= 1.25 * target for size in file_sizes) / len(file_sizes)
         lines.append(
-            f"| {way} | {statistics.median(seconds):.1f} | {len(found)} | {min(found) / MIB:.1f} | {max(found) / MIB:.1f} | {near:.0%} |"
+            f"| {variant} | {statistics.median(seconds):.1f} | {len(file_sizes)} | {min(file_sizes) / MIB:.1f} | {max(file_sizes) / MIB:.1f} | {near:.0%} |"
         )
     text = "\n".join(lines) + "\n"
     (arguments.output / "write.md").write_text(text)
@@ -133,12 +133,14 @@ def chart(times: dict[str, list[float]], sizes: dict[str, list[int]], target: in
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 3.4))
-    for place, way in enumerate(times):
-        found = [size / MIB for size in sizes[way]]
-        axes.scatter(found, [place] * len(found), s=14, alpha=0.5, color="#1f7a8c" if way == "Penstock" else "#c8553d")
+    for row, variant in enumerate(times):
+        mib = [size / MIB for size in sizes[variant]]
+        axes.scatter(mib, [row] * len(mib), s=14, alpha=0.5, color="#1f7a8c" if variant == "Penstock" else "#c8553d")
     axes.axvspan(0.75 * target / MIB, 1.25 * target / MIB, color="#1f7a8c", alpha=0.12, linewidth=0)
     axes.set_yticks(
-        range(len(times)), [f"{way}, {statistics.median(seconds):.1f} s" for way, seconds in times.items()], fontsize=8
+        range(len(times)),
+        [f"{variant}, {statistics.median(seconds):.1f} s" for variant, seconds in times.items()],
+        fontsize=8,
     )
     axes.set_xscale("log")
     axes.set_xlabel("MiB of each file; shaded: a quarter around the target")

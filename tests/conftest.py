@@ -1,4 +1,4 @@
-"""What tests share: one Spark session for the whole run, the data, and a way to compare rows."""
+"""Shared fixtures: the Spark session of the test run, environments, test data and servers."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JAVA)
-"""Of every driver that a test starts in a process of its own."""
+"""JVM options of drivers that tests start in separate processes."""
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-"""Programs in `tests/jobs` use what tests share, wherever they are started."""
+"""Programs in `tests/jobs` import from `tests`, whatever their working directory is."""
 OFF = {"execution.batch.adaptive.whole-query-threshold": 0, "execution.verify": True}
-"""The whole-query shortcut off, so that the real path is tested; and every job checks itself."""
+"""Spark runs no query unchanged because it is small, and every job verifies itself."""
 
 
 def pytest_collection_modifyitems(items: Any) -> None:
@@ -47,14 +47,14 @@ def pytest_collection_modifyitems(items: Any) -> None:
             item.add_marker("spark")
     mark_thorough(items)
     longest = {item.path for item in items if item.get_closest_marker("long") is not None}
-    # A process that has read a Delta table can no longer fork: its client's threads are missing in the child. Of the
-    # other files, the longest come first, so that both processes end at about the same time.
+    # After a process has read a Delta table it cannot fork, as the threads of the client are missing in the child. Then
+    # the slowest files come first, so that both processes end at about the same time.
     items.sort(key=lambda item: (item.get_closest_marker("forks") is None, item.path not in longest))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_files_in_the_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The key of journals, and the statements of shells, lie in a folder of the test run."""
+    """Store the key of journals and the history of shells in a folder of the test run."""
     before = os.environ.get("XDG_STATE_HOME")
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state-home"))
     yield
@@ -88,11 +88,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nobody_is_served_afterwards() -> Iterator[None]:
-    """A module that leaves Penstock enabled in the session that all share would change what later ones see.
+def unchanged_session() -> Iterator[None]:
+    """Check after each module that the shared session is unchanged: Penstock is disabled, and no job group is set.
 
-    So would a job group: queries have its name. And a job that lost a shuffle file ends the JVM of all ten minutes
-    later: Spark then takes the only executor for lost, and one of a local master cannot come back.
+    A lost shuffle file would end the JVM of all tests ten minutes later: Spark then considers the only executor as lost,
+    and a local master cannot restart it.
     """
     yield
     pyspark = sys.modules.get("pyspark")
@@ -101,7 +101,9 @@ def nobody_is_served_afterwards() -> Iterator[None]:
         return
     for key in ("spark.jobGroup.id", "spark.job.description"):
         context.setLocalProperty(key, None)
-    assert context._jsc.sc().getExecutorMemoryStatus().size() == 1, "a shuffle file was lost: use a process of its own"
+    assert context._jsc.sc().getExecutorMemoryStatus().size() == 1, (
+        "a shuffle file was lost: run this in a separate process"
+    )
     from pyspark.sql import SparkSession
 
     from penstock.spark import query_hook
@@ -112,12 +114,12 @@ def nobody_is_served_afterwards() -> Iterator[None]:
         return
     assert query_hook.use(Bridge(session), None) is None, "Penstock is still enabled"
     sessions = Bridge(session).find("org.apache.spark.sql.classic.SparkSession")
-    sessions.setActiveSession(session._jsparkSession)  # as PySpark did when it was made; plans are made for this one
+    sessions.setActiveSession(session._jsparkSession)  # as PySpark does when it creates it
 
 
 @pytest.fixture(scope="module")
 def interpreted(spark: SparkSession) -> Iterator[None]:
-    """For modules of many queries of few rows: to compile generated code for each would take half of the time."""
+    """Interpret queries instead of compiling them, which takes half of the time in modules with many small queries."""
     with with_settings(spark, INTERPRETER):
         yield
 
@@ -140,7 +142,7 @@ def make_env(spark: SparkSession) -> Callable[..., Environment]:
 
 @pytest.fixture(scope="session")
 def data() -> Path:
-    """The folder of generated data; made by `make test`."""
+    """Return the folder of generated data, see `make test`."""
     if not (DATA / "queries" / "tpcds.json").exists():
         pytest.fail("the test data is missing: run `make test`, or python tools/make_data.py data")
     return DATA
@@ -191,13 +193,13 @@ def inputs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any
 
 @pytest.fixture(scope="session")
 def stopped(spark: SparkSession, inputs: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return a function that gives a streaming query by its name, stopped after two files of five."""
+    """Return a function that returns a streaming query by name, stopped after two of five files."""
     from tests.state.queries import BY_NAME, Stopped, run
 
-    made = {}
+    queries = {}
 
     def make(name: str) -> Any:
-        if name not in made:
+        if name not in queries:
             folder = tmp_path_factory.mktemp("query")
             (folder / "in").mkdir()
             for file in inputs[:2]:
@@ -208,7 +210,7 @@ def stopped(spark: SparkSession, inputs: Any, tmp_path_factory: pytest.TempPathF
             for file in inputs[2:]:
                 shutil.copy2(file, folder / "in")
             later = run(spark, query, folder / "in", folder / "untouched")
-            made[name] = Stopped(query, folder / "in", folder / "checkpoint", later)
-        return made[name]
+            queries[name] = Stopped(query, folder / "in", folder / "checkpoint", later)
+        return queries[name]
 
     return make

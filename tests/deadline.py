@@ -1,8 +1,7 @@
-"""A pytest plugin that starts no more tests when a time is over, and says how many are left out.
+"""Pytest plugin that starts no tests after a deadline, and reports how many were skipped.
 
-Loaded with ``-p tests.deadline`` if ``TEST_SECONDS`` is set; ``TEST_END`` is then the end in seconds since 1970
-(`tools/test.sh`). The files come in an order that changes every day, so that what does not fit on one day runs on
-another.
+Loaded with ``-p tests.deadline`` if ``TEST_SECONDS`` is set; ``TEST_END`` is then the deadline in seconds since 1970
+(`tools/test.sh`). The order of the files changes every day, so that the skipped files differ from day to day.
 """
 
 from __future__ import annotations
@@ -17,54 +16,54 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SECONDS_OF_A_DAY = 24 * 60 * 60
+SECONDS_PER_DAY = 24 * 60 * 60
 
 
 class Deadline:
-    """The end of a test run, in each of its processes.
+    """The deadline of a test run, in each of its processes.
 
     Parameters
     ----------
     end
-        Until when tests are started, in seconds since 1970. One that runs by then runs to its end.
+        The deadline for starting a test, in seconds since 1970. Running tests are not interrupted.
     """
 
     def __init__(self, end: float) -> None:
         self.end = end
-        self.day = int(end // SECONDS_OF_A_DAY)
+        self.day = int(end // SECONDS_PER_DAY)
         self.collected = 0
         self.started: set[str] = set()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Order the files by the day; tests that fork stay before all others."""
+        """Sort the files by a hash of the day; tests that fork stay first."""
         items.sort(
             key=lambda item: (item.get_closest_marker("forks") is None, crc32(f"{self.day}{item.path}".encode()))
         )
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Count the selected tests of a run in one process."""
+        """Count the selected tests of a run in a single process."""
         self.collected = max(self.collected, len(session.items))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
-        """Count the selected tests of a run in several processes; each collects all."""
+        """Count the selected tests of a run in several processes; each process collects all tests."""
         self.collected = len(ids)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self) -> bool | None:
-        """Leave a test out if the time is over."""
+        """Skip a test after the deadline."""
         return True if time() > self.end else None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a test that was started."""
+        """Record a started test."""
         self.started.add(report.nodeid)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say how many tests were left out."""
-        if left := self.collected - len(self.started):
+        """Report the number of skipped tests."""
+        if skipped := self.collected - len(self.started):
             terminalreporter.write_line(
-                f"{left} of {self.collected} tests were left out, as the time was over: make test-full runs all"
+                f"{skipped} of {self.collected} tests were skipped after the deadline: make test-full runs all"
             )
 
 

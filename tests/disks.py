@@ -1,4 +1,4 @@
-"""File systems of their own, which can be filled up."""
+"""Small file systems that tests can fill up."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def small_file_system(folder: Path, mebibytes: int) -> Iterator[Path]:
-    """Mount a file system of a size at a folder, which is made; leave the test out where that is not allowed."""
+    """Mount a tmpfs at a new folder; skip the test if the user may not mount it."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
         if os.environ.get("ALL_TEST_SERVICES") == "1":
             pytest.fail("a small file system cannot be mounted here")
-        pytest.skip("a small file system cannot be mounted here: that needs root")
+        pytest.skip("a small file system cannot be mounted without root")
     try:
         yield folder
     finally:

@@ -1,4 +1,4 @@
-"""Rows compared as multisets: everything exact, floats to 1e-9 relative."""
+"""Comparison of rows as multisets: exact, except floats, which may differ by 1e-9 (relative)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def plain(value: Any) -> Any:
-    """Nested rows, maps and bytes as values with an order."""
+    """Return nested rows, maps and bytes as sortable values."""
     if hasattr(value, "asDict"):
         return tuple(plain(part) for part in value)
     if isinstance(value, dict):
@@ -28,7 +28,7 @@ def plain(value: Any) -> Any:
 
 
 def _key(value: Any) -> Any:
-    """A text to sort by, in which floats that are nearly equal are equal (almost always)."""
+    """Return a sort key in which nearly equal floats are (almost always) equal."""
     if isinstance(value, tuple):
         return "(" + ",".join(map(_key, value)) + ")"
     return f"{value:.5e}" if isinstance(value, float) else repr(value)
@@ -44,20 +44,20 @@ def same(left: Any, right: Any) -> bool:
     return type(left) is type(right) and left == right
 
 
-def assert_same_rows(found: Iterable, expected: Iterable) -> None:
-    found, expected = (sorted((plain(row) for row in rows), key=_key) for rows in (found, expected))
-    assert len(found) == len(expected), f"{len(found)} rows instead of {len(expected)}"
-    for row, wanted in zip(found, expected, strict=True):
-        assert same(row, wanted), f"{row} instead of {wanted}"
+def assert_same_rows(actual: Iterable, expected: Iterable) -> None:
+    actual, expected = (sorted((plain(row) for row in rows), key=_key) for rows in (actual, expected))
+    assert len(actual) == len(expected), f"{len(actual)} rows instead of {len(expected)}"
+    for row, expected_row in zip(actual, expected, strict=True):
+        assert same(row, expected_row), f"{row} instead of {expected_row}"
 
 
 def assert_as_plain_spark(env: Environment, df: DataFrame) -> list:
-    """Collect a DataFrame with Penstock and plainly, compare the rows, and return them.
+    """Collect a DataFrame with Penstock and with plain Spark, compare the rows, and return them.
 
-    Both run at the same time: most of a small query's time is spent on planning it, in one thread.
+    Both run at the same time, as small queries spend most of their time on planning in a single thread.
     """
-    with ThreadPoolExecutor(1) as aside:
-        plainly = aside.submit(df.collect)
-        found = env.collect(df)
-    assert_same_rows(found, plainly.result())
-    return found
+    with ThreadPoolExecutor(1) as pool:
+        expected = pool.submit(df.collect)
+        rows = env.collect(df)
+    assert_same_rows(rows, expected.result())
+    return rows

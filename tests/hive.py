@@ -1,4 +1,4 @@
-"""A session with an embedded Hive metastore, for jobs in processes of their own."""
+"""A session with an embedded Hive metastore, for jobs in separate processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def hive_session(folder: Path) -> SparkSession:
-    """Return a session whose metastore and warehouse are in a folder."""
+    """Return a session with metastore and warehouse in a folder."""
     return (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

@@ -1,4 +1,4 @@
-"""What a test's own thread has logged: threads of earlier tests may log at any time."""
+"""Log messages of the test's own thread; threads of earlier tests may log at any time."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ if TYPE_CHECKING:
 
 
 def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if one.thread == threading.get_ident()]
+    return [record.getMessage() for record in caplog.records if record.thread == threading.get_ident()]

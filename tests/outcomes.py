@@ -1,10 +1,10 @@
-"""What a pipeline gives, plain or by Penstock: rows, or the class of the error."""
+"""Outcomes of queries, with Penstock or plain Spark: rows, or the class of the error."""
 
 from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as TooLong
+from concurrent.futures import TimeoutError as QueryTimeoutError
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,16 +24,16 @@ VOLUME = "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task"
 JOIN = "table.optimizer.adaptive-broadcast-join.strategy"
 THRESHOLD = "table.optimizer.join.broadcast-threshold"
 WHOLE = "execution.batch.adaptive.whole-query-threshold"
-WAYS = {
+CONFIGS = {
     "as configured": {WHOLE: 0},
     "run-time broadcasts": {WHOLE: 0, VOLUME: "2 kb", JOIN: "RUNTIME_ONLY"},
     "all shuffled": {WHOLE: 0, VOLUME: "2 kb", JOIN: "NONE", THRESHOLD: "-1"},
 }
-"""Configurations under which a pipeline must give what plain Spark gives."""
+"""Configurations under which queries must have the same outcome as in plain Spark."""
 
 
 def error_class(error: Exception) -> str:
-    """Return the condition that Spark names in an error, or what a Python function has raised."""
+    """Return the error condition of Spark, or the class of an error of a Python function."""
     text = str(error)
     python = re.findall(r"^(?:Job\w+: )?(\w+(?:Error|Exception)): ", text, re.MULTILINE) if "Traceback" in text else []
     named = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", text)
@@ -45,7 +45,7 @@ def outcome(action: Any, seconds: int = 60) -> Any:
     pool = ThreadPoolExecutor(1)
     try:
         return pool.submit(action).result(seconds)
-    except TooLong:
+    except QueryTimeoutError:
         return f"still runs after {seconds} s"
     except (PySparkException, Py4JError, PenstockError) as error:
         return error_class(error)
@@ -54,23 +54,23 @@ def outcome(action: Any, seconds: int = 60) -> Any:
 
 
 def assert_outcome_as_plain_spark(env: Environment, df: DataFrame, seconds: int = 60) -> None:
-    """Fail unless a DataFrame gives the same with Penstock and plainly; both run at the same time."""
-    with ThreadPoolExecutor(1) as aside:
-        plainly = aside.submit(outcome, df.collect)
-        found = outcome(lambda: env.collect(df), seconds)
-    assert_same_outcome(found, plainly.result())
+    """Fail unless a DataFrame has the same outcome with Penstock and plain Spark; both run at the same time."""
+    with ThreadPoolExecutor(1) as pool:
+        expected = pool.submit(outcome, df.collect)
+        actual = outcome(lambda: env.collect(df), seconds)
+    assert_same_outcome(actual, expected.result())
 
 
-def assert_same_outcome(found: Any, expected: Any) -> None:
+def assert_same_outcome(actual: Any, expected: Any) -> None:
     """Fail unless both are the same rows, or the same class of error."""
-    if isinstance(found, str) or isinstance(expected, str):
-        assert found == expected, f"{str(found)[:600]} instead of {str(expected)[:600]}"
+    if isinstance(actual, str) or isinstance(expected, str):
+        assert actual == expected, f"{str(actual)[:600]} instead of {str(expected)[:600]}"
     else:
-        assert_same_rows(found, expected)
+        assert_same_rows(actual, expected)
 
 
-def some(cases: Any, every: int = 2) -> Any:
-    """Parameters of a test: each `every`-th case is run for every change, the others with the slow tests."""
+def mostly_slow(cases: Any, every: int = 2) -> Any:
+    """Return the cases as parameters, all except every `every`-th marked as slow."""
     return [
         case if i % every == 0 else pytest.param(*(case if isinstance(case, tuple) else [case]), marks=pytest.mark.slow)
         for i, case in enumerate(cases)

@@ -1,10 +1,9 @@
-"""Which tests `make test` runs, and `make check` of those that a change affects: the quick set.
+"""Selection of the quick set of tests, which `make test` and `make check` run.
 
-A test is in it unless it is marked ``thorough`` (`make test-thorough` runs it) or ``slow`` (`make test-full` runs it).
-Of the unmarked cases of one parametrised test that needs the Spark session, all but `SAMPLE` are marked ``thorough`` here;
-``@pytest.mark.sample(n)`` gives another number, also to tests without that session. A hash of a case's name chooses: a
-new case leaves the others in or out as they were. Cases that the page of the designs names are quick, too. Tests that
-run ``alone`` are ``thorough``.
+It contains all tests that are not marked ``thorough`` (`make test-thorough`) or ``slow`` (`make test-full`). In a
+parametrised test with the Spark session, all unmarked cases but `SAMPLE` become ``thorough``; ``@pytest.mark.sample(n)`` sets
+another number, also for other tests. A hash of the name selects the cases, so that a new case does not change the
+selection of the others. Cases cited in the table of the designs stay quick. Tests marked ``alone`` become ``thorough``.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ SAMPLE = 1
 
 
 def mark_thorough(items: Iterable[pytest.Item]) -> None:
-    """Mark the cases that are not in the sample of their test."""
-    named = set(re.findall(r"`(tests/[^`]+\[[^`]+\])`", DESIGNS.read_text()))
+    """Mark the cases outside the sample of their test."""
+    cited = set(re.findall(r"`(tests/[^`]+\[[^`]+\])`", DESIGNS.read_text()))
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("alone") is not None:
-            item.add_marker("thorough")  # nothing runs beside it, which costs more than it takes itself
+            item.add_marker("thorough")  # running nothing in parallel costs more than the test itself
         elif _sample(item) is not None and not any(map(item.get_closest_marker, ("slow", "thorough"))):
             tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
         for item in sorted(cases, key=_draw)[_sample(cases[0]) :]:
-            if item.nodeid not in named:
+            if item.nodeid not in cited:
                 item.add_marker("thorough")
 
 
 def _sample(item: pytest.Item) -> int | None:
-    """Return how many cases of a test are in the quick set; None if all are."""
+    """Return the number of cases of a test in the quick set, or None for all."""
     marker = item.get_closest_marker("sample")
     if marker is not None:
         return int(marker.args[0])

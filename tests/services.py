@@ -1,4 +1,4 @@
-"""Real databases that tests start in folders of their own, and stop again."""
+"""Real databases, brokers and object stores that tests start in temporary folders and stop again."""
 
 from __future__ import annotations
 
@@ -33,52 +33,52 @@ DRIVERS = {
 JNI = "/usr/lib/x86_64-linux-gnu/jni"
 
 CLASSES = Path(__file__).parent.parent / "data" / f"spark-classes-{version('pyspark')}.jsa"
-"""An archive of the classes that Spark loads, made by `tools.class_archive`; a JVM starts in half the time with it."""
+"""Archive of Spark's classes, written by `tools.class_archive`; it halves the start-up time of a JVM."""
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn600m -XX:MetaspaceSize=1g -XX:ReservedCodeCacheSize=512m"
-"""No plan runs often enough to be worth the second compiler, which takes a third of the time; many classes come and go."""
+"""Plans run too rarely for the second compiler to pay off, which takes a third of the time; many classes are short-lived."""
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Of a driver that lives for seconds."""
+"""Options of a driver that runs for seconds."""
 if CLASSES.exists():
     JAVA, SHORT_LIVED_JAVA = (
         f"{options} -XX:SharedArchiveFile={CLASSES} -Xlog:cds*=off" for options in (JAVA, SHORT_LIVED_JAVA)
     )
 INTERPRETER = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""No generated code: for many queries of few rows, of which to compile it takes half of the time."""
+"""Disables code generation, as compilation takes half of the time of queries over few rows."""
 
 
 def session_settings() -> dict[str, str]:
-    """What a session of tests needs to reach the databases, and to be quick with many small plans."""
+    """Return the settings of a test session with access to the databases, tuned for many small plans."""
     sqlite = f" -Djava.library.path={JNI} -Dorg.sqlite.lib.path={JNI} -Dorg.sqlite.lib.name=libsqlitejdbc.so"
     return {
         "spark.jars": ",".join(str(jar) for jar in DRIVERS.values() if jar.exists()),
         "spark.driver.extraJavaOptions": JAVA + (sqlite if DRIVERS["sqlite"].exists() else ""),
-        "spark.buffer.pageSize": "256k",  # every sort and aggregate of a task takes a page: 32 MiB if Spark chooses
+        "spark.buffer.pageSize": "256k",  # every sort and aggregate of a task allocates a page, 32 MiB by default
     }
 
 
 def needed(component: str, *paths: str | Path | None) -> None:
-    """Leave the test out, naming the component, if it is not there; in continuous integration fail."""
+    """Skip the test if a component is missing; in continuous integration fail."""
     if all(path and Path(path).exists() for path in paths):
         return
-    message = f"{component} is not installed here (make test installs it where it may), so its tests are left out"
+    message = f"{component} is not installed, so its tests are skipped; make test installs it if it may"
     if os.environ.get("ALL_TEST_SERVICES") == "1":
         pytest.fail(message)
     pytest.skip(message)
 
 
 def needed_module(name: str, extra: str) -> None:
-    """Leave a module's tests out if a client library is not there; in continuous integration fail."""
+    """Skip a module's tests if a client library is missing; in continuous integration fail."""
     if find_spec(name) is None:
-        message = f"{name} is not installed here (pip install 'penstock[{extra}]'), so its tests are left out"
+        message = f"{name} is not installed, so its tests are skipped; pip install 'penstock[{extra}]' installs it"
         if os.environ.get("ALL_TEST_SERVICES") == "1":
             raise ImportError(message)
         pytest.skip(message, allow_module_level=True)
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def run(*command: str | Path, text: str | None = None) -> str:
@@ -90,12 +90,12 @@ def run(*command: str | Path, text: str | None = None) -> str:
 
 
 class Postgres:
-    """A PostgreSQL server of its own."""
+    """A temporary PostgreSQL server."""
 
     def __init__(self) -> None:
-        found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
-        needed("PostgreSQL", found[-1] if found else None, DRIVERS["postgresql"])
-        self.bin = Path(found[-1])
+        folders = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
+        needed("PostgreSQL", folders[-1] if folders else None, DRIVERS["postgresql"])
+        self.bin = Path(folders[-1])
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-pg-", dir="/var/tmp"))
         self.port = free_port()
         # The server refuses to run as root.
@@ -156,16 +156,16 @@ class Postgres:
 
     @contextmanager
     def connections(self) -> Iterator[Connections]:
-        """Count the connections of others than `sql` that are opened in the block, by the server's own log."""
+        """Count the connections opened during the block, except those of `sql`, from the server's log."""
         log = self.folder / "log"
         start = log.stat().st_size
         counted = Connections()
         yield counted
-        time.sleep(0.2)  # the log of the last to close
+        time.sleep(0.2)  # until the server has logged the last disconnection
         counted.read(log.read_text()[start:])
 
     def sql(self, statement: str) -> str:
-        """Run statements; return what they print, a line per row."""
+        """Run statements; return their rows, a line per row."""
         command = [
             "env",
             f"PGPASSWORD={self.password}",
@@ -185,25 +185,25 @@ class Postgres:
 
 
 class Connections:
-    """How many connections of a PostgreSQL server were opened, and the most at a time that lasted."""
+    """The number of opened connections of a PostgreSQL server, and the maximum of concurrent connections."""
 
     SHORT = 0.1
-    """Seconds that count as nothing: a connection is closed a little before the server says so."""
+    """Seconds of overlap to ignore, as the server logs a disconnection slightly late."""
 
     def __init__(self) -> None:
         self.opened = self.most = 0
 
     def read(self, log: str) -> None:
-        """Take what a server says of its connections, each line with its process and the time before it."""
+        """Parse the server's log, whose lines begin with process and time."""
         began: dict[str, float] = {}
         changes: list[tuple[float, int]] = []
         for line in log.splitlines():
             process, _, rest = line.partition(" ")
-            time, _, said = rest.partition(" ")
-            if "connection authorized" in said and "application_name=psql" not in said:
+            time, _, message = rest.partition(" ")
+            if "connection authorized" in message and "application_name=psql" not in message:
                 began[process] = float(time)
                 self.opened += 1
-            elif "disconnection" in said and process in began:
+            elif "disconnection" in message and process in began:
                 start, end = began.pop(process), float(time) - self.SHORT
                 changes += [(start, 1), (end, -1)] if start < end else []
         changes += [(start, 1) for start in began.values()]
@@ -213,14 +213,14 @@ class Connections:
             self.most = max(self.most, now)
 
 
-def _takes_connections(path: Path) -> bool:
-    """Whether a server listens on a socket of the file system; the file is there a moment before."""
+def _accepts_connections(path: Path) -> bool:
+    """Return whether a server listens on a Unix socket; its file exists slightly earlier."""
     with socket.socket(socket.AF_UNIX) as client:
         return client.connect_ex(str(path)) == 0
 
 
 class MariaDb:
-    """A MariaDB server of its own."""
+    """A temporary MariaDB server."""
 
     def __init__(self) -> None:
         server = shutil.which("mariadbd", path="/usr/sbin:/usr/bin")
@@ -256,9 +256,9 @@ class MariaDb:
             stderr=self._log,
         )
         for _ in range(300):
-            if _takes_connections(self.socket):
+            if _accepts_connections(self.socket):
                 break
-            self._check_runs()
+            self._check_running()
             time.sleep(0.1)
         self.sql(
             "CREATE DATABASE IF NOT EXISTS d; CREATE USER 'u'@'%' IDENTIFIED BY 'wicket'; GRANT ALL ON *.* TO 'u'@'%'"
@@ -273,19 +273,19 @@ class MariaDb:
         return {"user": "u", "password": "wicket", "driver": "org.mariadb.jdbc.Driver"}
 
     def sql(self, statement: str) -> str:
-        self._check_runs()
+        self._check_running()
         command = ["mariadb", "--no-defaults", f"--socket={self.socket}", "-u", "root", "-N", "-B"]
         if "CREATE DATABASE" not in statement:
             command.append("d")
         return run(*command, text=statement).strip()
 
-    def _check_runs(self) -> None:
+    def _check_running(self) -> None:
         code = self._process.poll()
         assert code is None, f"MariaDB has ended ({code}); its log: {(self.folder / 'log').read_text()[-5000:]}"
 
     def close(self) -> None:
         try:
-            self._check_runs()
+            self._check_running()
         finally:
             self._process.kill()
             self._process.wait()
@@ -308,14 +308,14 @@ class Sqlite:
 
     def sql(self, statement: str) -> str:
         with sqlite3.connect(self.file) as connection:
-            found = []
+            rows = []
             for part in statement.split(";"):
-                found += connection.execute(part).fetchall()
-        return "\n".join("|".join(map(str, row)) for row in found)
+                rows += connection.execute(part).fetchall()
+        return "\n".join("|".join(map(str, row)) for row in rows)
 
 
 class KafkaBroker:
-    """A broker that speaks Kafka's protocol (Tansu; it keeps its records in memory)."""
+    """A broker with Kafka's protocol (Tansu, with records in memory)."""
 
     def __init__(self) -> None:
         try:
@@ -362,7 +362,7 @@ class KafkaBroker:
         return name
 
     def fill(self, topic: str, counts: dict[int, int], first: int = 0, width: int = 0) -> None:
-        """Write numbered records, at least so wide, into partitions, and wait for their receipts."""
+        """Write numbered records of at least `width` digits into partitions, and wait for their delivery."""
         from confluent_kafka import Producer
 
         errors = []
@@ -420,7 +420,7 @@ class SeaweedFs:
         anyone = {"name": "anonymous", "actions": identity["actions"]}
         identities = [identity, anyone] if open_to_all else [identity]
         (self.folder / "s3.json").write_text(json.dumps({"identities": identities}))
-        ports = [str(low_port()) for _ in range(3)]  # it adds 10000 for its inner protocol
+        ports = [str(low_port()) for _ in range(3)]  # the gRPC ports are higher by 10000
         self._log = (self.folder / "log").open("w")
         self._process = subprocess.Popen(
             [
@@ -449,7 +449,7 @@ class SeaweedFs:
                 if port_taken(self.port):
                     self.filesystem().create_dir("ready")
                     return
-            except Exception:  # it listens before it is ready
+            except Exception:  # the port is open before the server is ready
                 pass
             time.sleep(0.3)
         pytest.fail("SeaweedFS does not answer: " + (self.folder / "log").read_text()[-2000:])
@@ -483,5 +483,5 @@ def low_port() -> int:
 
 
 def port_taken(port: int) -> bool:
-    with socket.socket() as asked:
-        return asked.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0

@@ -1,4 +1,4 @@
-"""Servers that take connections and never answer, or stop to: what hangs in tests really hangs."""
+"""Servers that accept connections and do not answer, for tests of hanging calls."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from typing import Any
 
 
 class Silent:
-    """Listens, takes connections, and says nothing."""
+    """A server that accepts connections and sends nothing."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=50)
-        self._taken: list[socket.socket] = []
+        self._accepted: list[socket.socket] = []
         self.port = self._listening.getsockname()[1]
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
         with suppress(OSError):
             while True:
-                self._take(self._listening.accept()[0])
+                self._accept(self._listening.accept()[0])
 
-    def _take(self, connection: socket.socket) -> None:
-        self._taken.append(connection)
+    def _accept(self, connection: socket.socket) -> None:
+        self._accepted.append(connection)
 
     @property
     def connections(self) -> int:
-        """How many have come."""
-        return len(self._taken)
+        """The number of accepted connections."""
+        return len(self._accepted)
 
     def close(self) -> None:
-        for one in (self._listening, *self._taken):
+        for connection in (self._listening, *self._accepted):
             with suppress(OSError):
-                one.close()
+                connection.close()
 
     def __enter__(self) -> Any:
         return self
@@ -44,40 +44,40 @@ class Silent:
 
 
 class Proxy(Silent):
-    """Passes on what is said to another port, until it is told to hang."""
+    """A proxy for another port that can be made to hang."""
 
     def __init__(self, port: int) -> None:
         self._other = port
         self.hangs = threading.Event()
         super().__init__()
 
-    def _take(self, connection: socket.socket) -> None:
-        super()._take(connection)
+    def _accept(self, connection: socket.socket) -> None:
+        super()._accept(connection)
         threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        """Pass on what a connection says; one that came while it hangs is served afterwards, as by a paused server."""
+        """Forward a connection; connections during a hang are served afterwards, as by a paused server."""
         while self.hangs.is_set():
             time.sleep(0.1)
         with suppress(OSError):
-            there = socket.create_connection(("127.0.0.1", self._other))
-            self._taken.append(there)
-            for one, other in ((connection, there), (there, connection)):
-                threading.Thread(target=self._pump, args=(one, other), daemon=True).start()
+            target = socket.create_connection(("127.0.0.1", self._other))
+            self._accepted.append(target)
+            for sender, receiver in ((connection, target), (target, connection)):
+                threading.Thread(target=self._forward, args=(sender, receiver), daemon=True).start()
 
-    def _pump(self, one: socket.socket, other: socket.socket) -> None:
+    def _forward(self, sender: socket.socket, receiver: socket.socket) -> None:
         with suppress(OSError):
-            while said := one.recv(1 << 16):
+            while message := sender.recv(1 << 16):
                 while self.hangs.is_set():
                     time.sleep(0.1)
-                other.sendall(said)
+                receiver.sendall(message)
         if not self.hangs.is_set():
             with suppress(OSError):
-                other.shutdown(socket.SHUT_WR)
+                receiver.shutdown(socket.SHUT_WR)
 
 
 def ask(port: int) -> bytes:
-    """Ask a server of this machine, and wait for its answer."""
-    with socket.create_connection(("127.0.0.1", port)) as asked:
-        asked.sendall(b"how many tasks?\n")
-        return asked.recv(100)
+    """Send a request to a local server, and wait for its answer."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"how many tasks?\n")
+        return connection.recv(100)

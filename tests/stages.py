@@ -1,4 +1,4 @@
-"""What ran, as Spark's own status store tells it: not what Penstock says it did."""
+"""Stages that ran, from Spark's status store instead of Penstock's records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ran:
 
 
 def computed_by_duckdb(job: Any) -> bool:
-    """Whether DuckDB computed a part of a job, and did not fail; no if there was no job."""
+    """Whether DuckDB computed a part of a job without falling back; False for no job."""
     return job is not None and any(
         decision.kind == "native" and str(decision.chosen).startswith("DuckDB") and "instead" not in decision.outcome
         for decision in job.decisions
@@ -31,8 +31,8 @@ def computed_by_duckdb(job: Any) -> bool:
 
 def stages(spark: SparkSession, job: Any, name: str = "") -> Any:
     """Return the stages that ran for the vertices of a job whose names contain a text."""
-    found = {}
-    spark._jsc.sc().listenerBus().waitUntilEmpty()  # the store is filled behind the job
+    finished = {}
+    spark._jsc.sc().listenerBus().waitUntilEmpty()  # the store is filled asynchronously
     tracker = spark.sparkContext.statusTracker()
     store = spark._jsc.sc().statusStore()
     for execution in job.vertices:
@@ -47,13 +47,15 @@ def stages(spark: SparkSession, job: Any, name: str = "") -> Any:
                 tasks = store.taskList(stage_id, 0, 100_000)
                 metrics = [tasks.apply(i).taskMetrics() for i in range(tasks.size())]
                 read = tuple(int(m.get().shuffleReadMetrics().recordsRead()) if m.isDefined() else 0 for m in metrics)
-                given = tuple(int(m.get().inputMetrics().recordsRead()) if m.isDefined() else 0 for m in metrics)
-                found[stage_id] = Ran(
+                input_records = tuple(
+                    int(m.get().inputMetrics().recordsRead()) if m.isDefined() else 0 for m in metrics
+                )
+                finished[stage_id] = Ran(
                     int(data.numCompleteTasks()),
                     int(data.inputRecords()),
                     int(data.shuffleWriteRecords()),
                     int(data.shuffleReadRecords()),
                     read,
-                    given,
+                    input_records,
                 )
-    return [found[stage_id] for stage_id in sorted(found)]
+    return [finished[stage_id] for stage_id in sorted(finished)]

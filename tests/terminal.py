@@ -1,4 +1,4 @@
-"""A program on a pseudo-terminal, and what a person sees there: lines, of which later output overwrites earlier."""
+"""A program on a pseudo-terminal, and the screen that a user sees: lines that later output may overwrite."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execvp(sys.argv[1], sys.argv[1:])
 """
-"""Makes the terminal that of the program, so that Ctrl-C reaches it."""
+"""Makes the terminal the controlling terminal of the program, so that Ctrl-C reaches it."""
 
 
 class Screen:
-    """The lines of a terminal; it knows the codes that rich and readline write."""
+    """The lines of a terminal, with support for the control sequences of rich and readline."""
 
     def __init__(self, width: int = 120) -> None:
         self._width = width
@@ -41,12 +41,12 @@ class Screen:
 
     @property
     def lines(self) -> list[str]:
-        """What there is to see, without empty lines."""
+        """The visible lines without empty lines."""
         return [line.rstrip() for line in self._lines if line.strip()]
 
     def feed(self, text: str) -> None:
-        """Take what a program wrote; a code may come in pieces."""
-        whole, self._begun = _without_begun_code(self._begun + text)
+        """Process output of a program; control sequences may be split over several calls."""
+        whole, self._begun = _split_incomplete_code(self._begun + text)
         for part in _PART.finditer(whole):
             if part[4]:
                 for letter in part[4]:
@@ -97,20 +97,14 @@ class Screen:
         self._lines += [""] * (row + 1 - len(self._lines))
 
 
-def _without_begun_code(text: str) -> tuple[str, str]:
-    """Return a text up to the code that it ends within, and the beginning of that code."""
+def _split_incomplete_code(text: str) -> tuple[str, str]:
+    """Split a text before the incomplete control sequence at its end."""
     begun = _BEGUN.search(text)
     return (text, "") if begun is None else (text[: begun.start()], begun[0])
 
 
 class Terminal:
-    """Runs a program on a terminal of its own.
-
-    Attributes
-    ----------
-    screens
-        What there was to see, each time that something had changed.
-    """
+    """A program on a terminal of its own; `screens` has the visible lines after each change."""
 
     def __init__(self, command: Sequence[str], width: int = 120, folder: str | None = None, **environ: str) -> None:
         self._master, own = os.openpty()
@@ -135,12 +129,12 @@ class Terminal:
 
     @property
     def lines(self) -> list[str]:
-        """What there is to see now."""
+        """The visible lines."""
         return self._screen.lines
 
     @property
     def text(self) -> str:
-        """The same in one text."""
+        """The visible lines as a text."""
         return "\n".join(self.lines)
 
     def type(self, text: str) -> None:
@@ -148,10 +142,10 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def until(self, text: str, seconds: float = 120) -> None:
-        """Wait for a text, in what has come behind the one that was waited for last."""
+        """Wait for a text in the output after the previously awaited text."""
         end = time.monotonic() + seconds
         while text not in self._unseen:
-            assert self._read(end - time.monotonic()), f"{text!r} does not come, the screen is:\n{self.text}"
+            assert self._read(end - time.monotonic()), f"{text!r} is missing, the screen is:\n{self.text}"
         self._unseen = self._unseen.partition(text)[2]
 
     def end(self, seconds: float = 60) -> int:
@@ -162,15 +156,15 @@ class Terminal:
         return self._program.wait(max(0.1, end - time.monotonic()))
 
     def _read(self, seconds: float) -> bool:
-        """Wait for what the program writes; return whether anything came."""
+        """Wait for output of the program; return whether there was any."""
         if not select.select([self._master], [], [], max(0, seconds))[0]:
             return False
         try:
-            found = self._decoder.decode(os.read(self._master, 1 << 16))
+            output = self._decoder.decode(os.read(self._master, 1 << 16))
         except OSError:  # the program has ended
             return False
-        self._screen.feed(found)
-        self._unseen += found
+        self._screen.feed(output)
+        self._unseen += output
         if not self.screens or self.screens[-1] != self.lines:
             self.screens.append(self.lines)
         return True

@@ -1,4 +1,4 @@
-"""The walls between the rooms: imports go downwards only, and Spark's JVM is touched in one room."""
+"""Rules of the architecture: imports go downwards only, and a single package accesses Spark's JVM."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.wall import Surface, leaks
 
 SOURCE = Path(__file__).parent.parent / "src" / "penstock"
 MODULES = sorted(SOURCE.rglob("*.py"))
-# From the bottom to the top: a room may import itself and what stands before it.
+# From the bottom to the top: a package may import itself and packages of lower levels.
 LEVELS = [
     {"errors", "units", "hashing", "masking", "threads", "addresses", "handshakes"},
-    {"tables", "estimates", "told", "log_masking"},
+    {"tables", "estimates", "recorded_decisions", "log_masking"},
     {"location", "decisions", "summary", "config"},
     {"arguments"},
     {"native"},
@@ -49,7 +49,7 @@ PURE = (
     "errors",
     "decisions",
     "estimates",
-    "told",
+    "recorded_decisions",
     "summary",
     "events",
     "units",
@@ -107,16 +107,16 @@ PURE = (
     "web/findings",
     "web/reasons",
     "web/lanes",
-    "web/pieces",
+    "web/subpartition_bars",
     "web/edges",
-    "web/choices",
+    "web/decision_differences",
     "web/stages",
     "web/sources",
     "web/comparison",
     "web/dashboard",
     "web/listing",
     "web/streams",
-    "web/words",
+    "web/formatting",
     "web/pages",
     "web/store",
     "web/api",
@@ -130,7 +130,7 @@ def room(path: Path) -> str:
 
 
 def imports(path: Path, *, for_types_too: bool = True) -> set[str]:
-    found = set()
+    modules: set[str] = set()
     tree = ast.parse(path.read_text())
     skipped = set()
     if not for_types_too:
@@ -141,10 +141,10 @@ def imports(path: Path, *, for_types_too: bool = True) -> set[str]:
         if id(node) in skipped:
             continue
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-    return found
+            modules.add(node.module)
+    return modules
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
@@ -159,7 +159,7 @@ def test_imports_go_downwards(path: Any) -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_the_jvm_is_touched_in_one_room(path: Any) -> None:
+def test_only_the_spark_package_accesses_the_jvm(path: Any) -> None:
     if room(path) != "spark":
         assert not JVM.search(path.read_text())
 
@@ -168,7 +168,7 @@ OUTSIDE = [path for path in MODULES if room(path) != "spark"]
 
 
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_nobody_looks_behind_a_wrapper(path: Any) -> None:
+def test_no_jvm_access_through_wrappers(path: Any) -> None:
     assert not leaks(path.read_text())
 
 
@@ -184,12 +184,12 @@ def test_nobody_looks_behind_a_wrapper(path: Any) -> None:
         ("plan_job(env.bridge.session, bridge.spark)", False),
     ],
 )
-def test_what_looks_behind_a_wrapper(text: str, is_leak: bool) -> None:
+def test_jvm_access_in_source_is_detected(text: str, is_leak: bool) -> None:
     assert bool(leaks(text)) is is_leak
 
 
-def test_what_other_rooms_get_of_spark_is_typed() -> None:
-    """So mypy sees it where somebody calls an object of the JVM: ``Any`` is what such an object would be."""
+def test_the_interface_of_the_spark_package_is_typed() -> None:
+    """An object of the JVM would have the type ``Any``, and mypy could not check its use."""
     surface = Surface(OUTSIDE)
     assert {
         ("logical_plan", "LogicalPlan"),
@@ -209,19 +209,19 @@ def test_pure_modules_import_no_spark(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_modules_are_small(path: Any) -> None:
+def test_modules_have_at_most_600_lines(path: Any) -> None:
     assert len(path.read_text().splitlines()) <= 600
 
 
-def test_settings_of_spark_are_true_in_any_case() -> None:
-    """Spark takes ``TRUE`` for true, too: `penstock.spark.settings.is_true`."""
+def test_spark_settings_are_compared_case_insensitively() -> None:
+    """Spark accepts ``TRUE`` too, see `penstock.spark.settings.is_true`."""
     compared = re.compile(r"""(?:conf|settings)\b[^\n]*(?:[!=]= "(?:true|false)"|equals\("(?:true|false)"\))""")
     files = [path for pattern in ("*.py", "*.java") for path in SOURCE.rglob(pattern)]
     assert [f"{path.name}: {match[0]}" for path in files for match in compared.finditer(path.read_text())] == []
 
 
-def test_the_docs_name_all_rooms_in_their_order() -> None:
-    """Whoever reads the table must see in which direction rooms import each other."""
+def test_the_docs_list_all_packages_in_order() -> None:
+    """The table must show in which direction packages import each other."""
     text = (SOURCE.parent.parent / "docs" / "architecture.md").read_text()
     table = text.split("| room |")[1].split("\n\n")[0].splitlines()[2:]
     rows = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table]
@@ -231,7 +231,7 @@ def test_the_docs_name_all_rooms_in_their_order() -> None:
         assert max(row) <= min(following)
 
 
-def test_each_question_of_the_docs_has_one_file() -> None:
+def test_each_question_of_the_docs_has_a_file() -> None:
     text = (SOURCE.parent.parent / "docs" / "architecture.md").read_text()
     table = text.split("| question |")[1].split("\n\n")[0].splitlines()[2:]
     for row in table:

@@ -1,4 +1,4 @@
-"""What is refused before the first task: message, cause, hint, and the user's line; and what a full disk says."""
+"""Errors before the first task have a message, a cause, a hint and the user's line; also errors of full disks."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ ARGUMENTS: dict[str, tuple[Any, type[PenstockError], str]] = {
         ArgumentError,
         "strategies needs strategies",
     ),
-    "one strategy": (lambda env, df: Environment(env.spark, strategies=3), ArgumentError, "strategies needs a list"),
+    "a strategy": (lambda env, df: Environment(env.spark, strategies=3), ArgumentError, "strategies needs a list"),
     "a session": (lambda env, df: Environment("local"), ArgumentError, "Environment needs a Spark session"),
     "a config": (lambda env, df: Environment(env.spark, config="a=1"), ArgumentError, "needs a mapping of options"),
     "enable": (lambda env, df: penstock.enable("local"), ArgumentError, "enable needs a Spark session"),
     "a path": (lambda env, df: FileSink(Path("x")), ArgumentError, "FileSink needs a path"),
     "paths": (lambda env, df: FileSource([3]), ArgumentError, "FileSource needs paths"),
-    "a format": (lambda env, df: FileSink("x", 3), SinkError, "format 3 is not known"),
+    "a format": (lambda env, df: FileSink("x", 3), SinkError, "format 3 is not valid"),
     "options": (lambda env, df: FileSink("x", options="header"), ArgumentError, "needs a mapping of options"),
     "partition columns": (lambda env, df: FileSink("x", partition_by=3), ArgumentError, "needs a list of column names"),
     "an Iceberg table": (
@@ -85,7 +85,7 @@ ARGUMENTS: dict[str, tuple[Any, type[PenstockError], str]] = {
     "properties": (lambda env, df: KafkaSink("a:1", "t", "acks"), ArgumentError, "needs a mapping of options"),
     "a URL": (lambda env, df: JdbcSource(None, "t"), ArgumentError, "JdbcSource needs a URL"),
     "a table": (lambda env, df: JdbcSink("jdbc:sqlite:x", 3), ArgumentError, "JdbcSink needs the name of a table"),
-    "a place": (lambda env, df: ObjectStoreSource(Path("x")), ArgumentError, "ObjectStoreSource needs a place"),
+    "a URI": (lambda env, df: ObjectStoreSource(Path("x")), ArgumentError, "ObjectStoreSource needs a URI"),
     "a version": (lambda env, df: DeltaSource("x", "3"), ArgumentError, "DeltaSource needs the number of a version"),
     "storage options": (lambda env, df: DeltaSink("x", storage_options=3), ArgumentError, "needs a mapping of options"),
     "a checkpoint": (lambda env, df: state.inspect(Path("x")), ArgumentError, "inspect needs a path"),
@@ -99,7 +99,7 @@ ARGUMENTS: dict[str, tuple[Any, type[PenstockError], str]] = {
 
 
 @pytest.mark.parametrize("case", ARGUMENTS)
-def test_arguments(env: Environment, spark: SparkSession, case: str) -> None:
+def test_wrong_arguments_are_refused_with_cause_and_line(env: Environment, spark: SparkSession, case: str) -> None:
     call, kind, message = ARGUMENTS[case]
     with pytest.raises(kind) as refused:
         call(env, spark.range(3))
@@ -107,10 +107,10 @@ def test_arguments(env: Environment, spark: SparkSession, case: str) -> None:
     if kind not in {SinkError, StateError}:
         assert refused.value.line == f"{__file__}:{line_of(call)}"
     if kind is ArgumentError:
-        assert "it was given" in str(refused.value.cause)
+        assert "it got" in str(refused.value.cause)
 
 
-def test_an_argument_that_holds_a_secret_is_not_shown() -> None:
+def test_secrets_in_an_argument_are_masked() -> None:
     with pytest.raises(ArgumentError) as refused:
         JdbcSink("jdbc:sqlite:x", "t", properties="user=loader;password=geheim")  # type: ignore[arg-type]
     assert "user=loader" in str(refused.value)
@@ -118,23 +118,23 @@ def test_an_argument_that_holds_a_secret_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize("kind", [FileSink, DeltaSink])
-def test_one_text_is_one_column(kind: Any) -> None:
+def test_a_string_names_a_single_column(kind: Any) -> None:
     assert kind("x", partition_by="user").partition_by == ("user",)
     assert kind("x", partition_by=["a", "b"]).partition_by == ("a", "b")
     assert JdbcSink("jdbc:sqlite:x", "t", mode="upsert", key="user").key == ("user",)
 
 
-def ran(spark: SparkSession) -> Any:
-    """Return a DataFrame whose rows are counted, and the counter."""
+def counting_rows(spark: SparkSession) -> Any:
+    """Return a DataFrame that counts its rows when it runs, and the counter."""
     counter = spark.sparkContext.accumulator(0)
 
-    def counted(batches: Any) -> Iterator[Any]:
+    def count_rows(batches: Any) -> Iterator[Any]:
         for batch in batches:
             counter.add(batch.num_rows)
             yield batch
 
     df = spark.range(1000).selectExpr("id", "id % 3 as user", "array(id) as many")
-    return df.mapInArrow(counted, df.schema), counter
+    return df.mapInArrow(count_rows, df.schema), counter
 
 
 COLUMNS: dict[str, tuple[Any, str, str]] = {
@@ -143,7 +143,7 @@ COLUMNS: dict[str, tuple[Any, str, str]] = {
         "has the partition column 'usr', which the rows do not have",
         "did you mean 'user'?",
     ),
-    "one of several": (
+    "a column among several": (
         lambda path: FileSink(path, partition_by=["user", "nope"]),
         "has the partition column 'nope', which the rows do not have",
         "name columns of the DataFrame in partition_by",
@@ -153,17 +153,19 @@ COLUMNS: dict[str, tuple[Any, str, str]] = {
         "has the partition column 'usr', which the rows do not have",
         "did you mean 'user'?",
     ),
-    "a nested one": (lambda path: FileSink(path, partition_by="many"), "which is of type array", "plain values"),
+    "a nested column": (lambda path: FileSink(path, partition_by="many"), "which is of type array", "plain values"),
     "twice": (lambda path: FileSink(path, partition_by=["user", "USER"]), "'USER' twice", "name it once"),
-    "a type that csv does not know": (lambda path: FileSink(path, "csv"), "cannot hold the rows", "cast or drop"),
+    "a type that csv does not support": (lambda path: FileSink(path, "csv"), "cannot hold the rows", "cast or drop"),
     "several columns as text": (lambda path: FileSink(path, "text"), "cannot hold the rows as text", "another format"),
 }
 
 
 @pytest.mark.parametrize("case", COLUMNS)
-def test_columns(env: Environment, spark: SparkSession, tmp_path: Path, case: str) -> None:
+def test_sinks_refuse_unsuitable_columns_before_the_first_task(
+    env: Environment, spark: SparkSession, tmp_path: Path, case: str
+) -> None:
     make, message, hint = COLUMNS[case]
-    df, counter = ran(spark)
+    df, counter = counting_rows(spark)
     env.write(df, make(str(tmp_path / "out")))
     line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
     with pytest.raises(SinkError) as refused:
@@ -175,20 +177,20 @@ def test_columns(env: Environment, spark: SparkSession, tmp_path: Path, case: st
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_partition_columns(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_with_partition_columns_only_are_refused(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     env.write(spark.range(3), FileSink(str(tmp_path / "out"), partition_by="id"))
     with pytest.raises(SinkError, match="only partition columns"):
         env.execute()
 
 
-def test_two_columns_of_one_name(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+def test_duplicate_column_names_are_refused(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     env.write(spark.range(3).selectExpr("id", "1 as ID"), FileSink(str(tmp_path / "out")))
     with pytest.raises(SinkError, match="several columns"):
         env.execute()
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "is_refused"),
+    ("first", "second", "is_refused"),
     [
         (("a", "error"), ("a", "error"), True),
         (("a", "overwrite"), ("./a/", "overwrite"), True),
@@ -197,18 +199,18 @@ def test_two_columns_of_one_name(env: Environment, spark: SparkSession, tmp_path
         (("a", "error"), ("ab", "error"), False),
     ],
 )
-def test_two_sinks_at_one_place(
-    env: Environment, spark: SparkSession, tmp_path: Path, one: Any, other: Any, is_refused: bool
+def test_two_sinks_at_the_same_location_are_refused(
+    env: Environment, spark: SparkSession, tmp_path: Path, first: Any, second: Any, is_refused: bool
 ) -> None:
-    df, counter = ran(spark)
+    df, counter = counting_rows(spark)
     df = df.select("id", "user")
-    for name, mode in (one, other):
+    for name, mode in (first, second):
         env.write(df, FileSink(f"{tmp_path}/{name}", mode=mode))
     if not is_refused:
         env.execute()
         assert sum(spark.read.parquet(str(path)).count() for path in tmp_path.iterdir()) == 2000
         return
-    with pytest.raises(SinkError, match="write to the same place") as refused:
+    with pytest.raises(SinkError, match="write to the same location") as refused:
         env.execute()
     assert __file__ in str(refused.value.line)
     assert counter.value == 0
@@ -217,13 +219,13 @@ def test_two_sinks_at_one_place(
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, of 4 MiB."""
+    """Return a folder that is a separate file system of 4 MiB."""
     folder = tmp_path / "small"
     folder.mkdir()
     if os.geteuid() != 0 or not mounted(folder, "size=4m"):
         if os.environ.get("ALL_TEST_SERVICES") == "1":
             pytest.fail("a small file system cannot be mounted here")
-        pytest.skip("a small file system cannot be mounted here: that wants root")
+        pytest.skip("a small file system cannot be mounted here: that requires root")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
@@ -234,12 +236,14 @@ def mounted(folder: Path, options: str) -> bool:
 
 
 @pytest.mark.parametrize("mode", ["error", "append"])
-def test_a_place_that_may_only_be_read(env: Environment, spark: SparkSession, small: Path, mode: str) -> None:
+def test_a_read_only_location_is_refused_before_the_first_task(
+    env: Environment, spark: SparkSession, small: Path, mode: str
+) -> None:
     target = small / "out"
     if mode == "append":
         target.mkdir()
     assert mounted(small, "remount,ro")
-    df, counter = ran(spark)
+    df, counter = counting_rows(spark)
     env.write(df.select("id"), FileSink(str(target), mode=mode))
     with pytest.raises(SinkError, match="cannot be written") as refused:
         env.execute()
@@ -249,8 +253,8 @@ def test_a_place_that_may_only_be_read(env: Environment, spark: SparkSession, sm
 
 
 @pytest.mark.thorough
-def test_a_full_disk_of_shuffled_rows_names_its_setting(small: Path) -> None:
-    """In a process of its own: the folders of a session are those it began with."""
+def test_the_error_of_a_full_local_disk_names_its_setting(small: Path) -> None:
+    """In a separate process, because the local folders of a session cannot change."""
     job = Path(__file__).parent / "jobs" / "full_local_dir.py"
     ended = subprocess.run([sys.executable, str(job), str(small)], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-2000:]
@@ -258,7 +262,7 @@ def test_a_full_disk_of_shuffled_rows_names_its_setting(small: Path) -> None:
     assert (
         f"the disk of spark.local.dir is full, where Spark keeps shuffled and spilled rows: {small} has" in ended.stdout
     )
-    assert "what is shuffled of them may not fit into spark.local.dir" in ended.stderr
+    assert "their shuffled rows may not fit into spark.local.dir" in ended.stderr
 
 
 def divided(value: int) -> float:
@@ -277,10 +281,10 @@ def test_an_error_of_a_python_function_shows_the_users_frames(
     df: DataFrame = spark.range(1).select(inverse("id"))
     with pytest.raises(JobError) as failed:
         env.collect(df)
-    told = str(failed.value.cause).splitlines()
-    assert told[0] == "Traceback (most recent call last):"
-    assert told[-1] == "ZeroDivisionError: division by zero"
-    assert [line.split(", in ")[1] for line in told if line.startswith("  File")] == ["inverse", "divided"]
+    lines = str(failed.value.cause).splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-1] == "ZeroDivisionError: division by zero"
+    assert [line.split(", in ")[1] for line in lines if line.startswith("  File")] == ["inverse", "divided"]
     assert "worker.py" not in str(failed.value)
     original = failed.value.__cause__
     assert type(original).__name__ == "PythonException"

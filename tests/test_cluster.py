@@ -1,4 +1,4 @@
-"""The same job file on a real standalone cluster and in local-cluster; a worker killed in the middle."""
+"""Jobs on a standalone cluster and a local cluster, also while workers and executors are killed."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ QUIET = ("--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=ERROR", 
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def daemon(*arguments: str) -> subprocess.Popen:
@@ -48,7 +48,7 @@ def daemon(*arguments: str) -> subprocess.Popen:
 
 @contextmanager
 def cluster(folder: Path, cores: int = 1) -> Iterator[Any]:
-    """A master and two workers; gives the master's URL and the workers."""
+    """Run a master and two workers; yield the master's URL and the workers."""
     port, page = free_port(), free_port()
     master = f"spark://127.0.0.1:{port}"
     started = [
@@ -89,13 +89,13 @@ def alive(page: int) -> int:
         return -1
 
 
-def wait_for(condition: Any, what: str, seconds: float = 90) -> None:
+def wait_for(condition: Any, description: str, seconds: float = 90) -> None:
     end = time.time() + seconds
     while time.time() < end:
         if condition():
             return
         time.sleep(0.3)
-    raise TimeoutError(what)
+    raise TimeoutError(description)
 
 
 def kill(process: subprocess.Popen) -> None:
@@ -140,64 +140,65 @@ EXPECTED = [{"team": team, "n": 60_000, "s": sum(range(team, 300_000, 5))} for t
 
 
 @pytest.mark.slow
-def test_local_cluster(tmp_path: Path) -> None:
-    said, rows = finish(start("local-cluster[2,1,1024]", str(tmp_path / "out")), tmp_path)
+def test_a_job_runs_on_a_local_cluster(tmp_path: Path) -> None:
+    report, rows = finish(start("local-cluster[2,1,1024]", str(tmp_path / "out")), tmp_path)
     assert rows == EXPECTED
-    assert said["jobs"][0]["state"] == "FINISHED"
+    assert report["jobs"][0]["state"] == "FINISHED"
 
 
 @pytest.mark.slow
-def test_standalone_and_a_killed_worker(tmp_path: Path) -> None:
+def test_a_job_on_a_standalone_cluster_survives_a_killed_worker(tmp_path: Path) -> None:
     with cluster(tmp_path) as (master, workers):
-        said, rows = finish(start(master, str(tmp_path / "out")), tmp_path)
+        report, rows = finish(start(master, str(tmp_path / "out")), tmp_path)
         assert rows == EXPECTED
-        assert [vertex["state"] for vertex in said["jobs"][0]["vertices"]] == ["FINISHED"] * 4
+        assert [vertex["state"] for vertex in report["jobs"][0]["vertices"]] == ["FINISHED"] * 4
 
-        again = tmp_path / "again"
-        again.mkdir()
-        process = start(master, str(again / "out"), str(again / "reached"))
-        wait_for((again / "reached").exists, "the second vertex")
+        second_run = tmp_path / "second_run"
+        second_run.mkdir()
+        process = start(master, str(second_run / "out"), str(second_run / "reached"))
+        wait_for((second_run / "reached").exists, "the second vertex")
         kill(workers[0])
-        said, rows = finish(process, again)
+        report, rows = finish(process, second_run)
         assert rows == EXPECTED
-        assert said["jobs"][0]["state"] == "FINISHED"
+        assert report["jobs"][0]["state"] == "FINISHED"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("threshold", "chosen"), [("10 mb", "right"), ("-1", "not the right side")])
-def test_an_executor_lost_after_the_build_side_was_measured(tmp_path: Path, threshold: str, chosen: str) -> None:
+def test_a_job_survives_a_lost_executor_after_the_build_side_was_measured(
+    tmp_path: Path, threshold: str, chosen: str
+) -> None:
     reached = tmp_path / "reached"
     process = start(
-        "local-cluster[2,1,1024]", str(tmp_path / "out"), str(reached), threshold, job=JOB.parent / "held.py"
+        "local-cluster[2,1,1024]", str(tmp_path / "out"), str(reached), threshold, job=JOB.parent / "delayed_probe.py"
     )
     wait_for(reached.exists, "the probe side")
-    found = subprocess.run(
+    pids = subprocess.run(
         ["pgrep", "-f", "CoarseGrainedExecutorBackend"], capture_output=True, text=True, check=True
     ).stdout.split()
-    os.kill(int(found[0]), signal.SIGKILL)
-    said, rows = finish(process, tmp_path)
+    os.kill(int(pids[0]), signal.SIGKILL)
+    report, rows = finish(process, tmp_path)
     assert rows == EXPECTED
     assert chosen in [
-        decision["chosen"] for decision in said["jobs"][0]["decisions"] if decision["kind"] == "broadcast"
+        decision["chosen"] for decision in report["jobs"][0]["decisions"] if decision["kind"] == "broadcast"
     ]
 
 
 @pytest.fixture(scope="module")
 def survived(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What jobs say whose executors were killed in the middle, and a worker with its executor in the last."""
+    """Reports of jobs during which an executor was killed, in the last job together with its worker."""
     folder = tmp_path_factory.mktemp("killed")
     with cluster(folder, cores=2) as (master, _):
-        job = [sys.executable, str(JOB.parent / "killed.py"), master, str(folder)]
+        job = [sys.executable, str(JOB.parent / "killed_workers.py"), master, str(folder)]
         done = subprocess.run(job, capture_output=True, text=True, check=False, timeout=300)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("SAID ")]
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     assert lines, done.stderr[-4000:]
-    return json.loads(lines[0].removeprefix("SAID "))
+    return json.loads(lines[0].removeprefix("RESULT "))
 
 
 KILLED = [
-    # the job, how many of its tasks ran in the stage again that had succeeded (what they had written was lost), and the
-    # rows that its vertices wrote to exchanges: -1 where Spark has counted those of repeated tasks twice, and where the
-    # vertex wrote none
+    # the job, the number of successful tasks that ran again as their output was lost, and the rows that its vertices wrote
+    # to exchanges: -1 if Spark counted the rows of repeated tasks twice, or if the vertex wrote none
     ("shuffled", 1, [-1, 100, 30, -1]),
     ("broadcast", 1, [-1, 20, -1]),
     ("behind", 1, [60000, -1, -1]),
@@ -208,17 +209,17 @@ KILLED = [
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("name", "again", "rows"), KILLED)
-def test_rows_come_once_when_an_executor_is_killed_in_the_middle(
+def test_a_killed_executor_neither_loses_nor_duplicates_rows(
     survived: Any, name: str, again: int, rows: list[int | None]
 ) -> None:
-    said = survived[name]
-    assert said["killed"], said
-    assert said["rows"] == "same"
-    assert said["state"] == "FINISHED"
-    assert said["failed"] >= 1, said
-    assert said["again"] >= again, said
-    assert said["rows_out"] == rows
+    report = survived[name]
+    assert report["killed"], report
+    assert report["rows"] == "same"
+    assert report["state"] == "FINISHED"
+    assert report["failed"] >= 1, report
+    assert report["again"] >= again, report
+    assert report["rows_out"] == rows
 
 
-def test_the_job_file_names_no_cluster() -> None:
+def test_the_job_file_does_not_set_a_master() -> None:
     assert not re.search(r"master|local\[", JOB.read_text())

@@ -1,4 +1,4 @@
-"""Keys with a collation: Spark joins them by sorting, as it cannot hash them; every kind of join gives its rows."""
+"""Keys with a collation, which Spark joins by sorting as it cannot hash them: all joins return Spark's rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.outcomes import WAYS, assert_outcome_as_plain_spark, some
+from tests.outcomes import CONFIGS, assert_outcome_as_plain_spark, mostly_slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,11 +84,11 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
         spark.catalog.dropTempView(name)
 
 
-@pytest.mark.parametrize("way", some([*WAYS][::-1], len(WAYS)))
+@pytest.mark.parametrize("config", mostly_slow([*CONFIGS][::-1], len(CONFIGS)))
 @pytest.mark.parametrize("name", CASES)
-def test_joined_as_spark_does(
-    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, name: str, way: Any
+def test_joins_by_collated_keys_return_the_rows_of_spark(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, name: str, config: Any
 ) -> None:
     df = spark.sql(CASES[name])
-    env = make_env(**WAYS[way])
+    env = make_env(**CONFIGS[config])
     assert_outcome_as_plain_spark(env, df)

@@ -1,4 +1,4 @@
-"""Jobs at once, from several threads of one Environment, and of several Environments of one session."""
+"""Concurrent jobs of an Environment in several threads, and of several Environments of a session."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ def groups(facts: Any, tasks: Any) -> Any:
     return penstock.with_parallelism(facts.groupBy("k").sum("v"), tasks, name=f"of {tasks}")
 
 
-def collects(env: Environment, facts: Any, tasks: Any, folder: Path) -> None:
+def collect_groups(env: Environment, facts: Any, tasks: Any, folder: Path) -> None:
     del folder
     assert sorted(map(tuple, env.collect(groups(facts, tasks)))) == SUMS
 
 
-def writes(env: Environment, facts: Any, tasks: Any, folder: Path) -> None:
+def write_outputs(env: Environment, facts: Any, tasks: Any, folder: Path) -> None:
     env.write(groups(facts, tasks), FileSink(str(folder / "sums")))
     env.write(facts.where(f"k < {tasks}"), FileSink(str(folder / "few")))
     job = env.execute(f"writes {tasks}")
     read = env.spark.read.parquet
     assert sorted(map(tuple, read(str(folder / "sums")).collect())) == SUMS
     assert read(str(folder / "few")).count() == sum(1 for number in range(20_000) if number % 97 < tasks)
-    has_its_own(env, job, tasks)
+    check_decisions_and_spark_jobs(env, job, tasks)
 
 
-def rebalances(env: Environment, facts: Any, tasks: Any, folder: Path) -> None:
+def rebalance_rows(env: Environment, facts: Any, tasks: Any, folder: Path) -> None:
     del folder
     df = penstock.rebalance(facts.where(f"k < {tasks}"), 2, adaptive=tasks % 2 == 0).map_in_arrow(
         lambda rows: rows, facts.schema
@@ -64,27 +64,30 @@ def rebalances(env: Environment, facts: Any, tasks: Any, folder: Path) -> None:
     assert [tuple(sorted(row)) for row in rows] == [tuple(sorted((len(numbers), sum(numbers))))]
 
 
-def joins(env: Environment, facts: Any, tasks: Any, folder: Path) -> None:
+def join_groups(env: Environment, facts: Any, tasks: Any, folder: Path) -> None:
     del folder
     df = facts.join(groups(facts, tasks), "k").where("v < 97")
     assert sorted((row.k, row["sum(v)"]) for row in env.collect(df)) == SUMS
 
 
-def fails(env: Environment, facts: Any, tasks: Any, folder: Path) -> None:
+def run_failing_query(env: Environment, facts: Any, tasks: Any, folder: Path) -> None:
     del folder
     with pytest.raises(JobError, match=f"on purpose {tasks}"):
         env.collect(groups(facts, tasks).selectExpr(f"raise_error('on purpose {tasks}')"))
 
 
-def has_its_own(env: Environment, job: Any, tasks: Any) -> None:
-    """Check that decisions and Spark jobs of a job are its own."""
+def check_decisions_and_spark_jobs(env: Environment, job: Any, tasks: Any) -> None:
+    """Check that a job has only decisions and Spark jobs of its own vertices."""
     (vertex,) = [execution for execution in job.vertices if f"of {tasks}" in execution.vertex.name]
     assert vertex.parallelism == tasks
     nodes = {node for execution in job.vertices for node in execution.vertex.node_ids}
     assert all(set(decision.nodes) <= nodes for decision in job.decisions)
-    given = [decision for decision in job.decisions if decision.kind is DecisionKind.VERTEX_PARALLELISM]
+    parallelism = [decision for decision in job.decisions if decision.kind is DecisionKind.VERTEX_PARALLELISM]
     assert all(
-        f"of {other}" not in str(decision.subject) for decision in given for other in KINDS_TASKS if other != tasks
+        f"of {other}" not in str(decision.subject)
+        for decision in parallelism
+        for other in KINDS_TASKS
+        if other != tasks
     )
     tracker = env.spark.sparkContext.statusTracker()
     for execution in job.vertices:
@@ -94,35 +97,37 @@ def has_its_own(env: Environment, job: Any, tasks: Any) -> None:
 
 
 SUMS = sorted((k, sum(range(k, 20_000, 97))) for k in range(97))
-KINDS = [collects, writes, rebalances, joins, fails, writes]
+KINDS = [collect_groups, write_outputs, rebalance_rows, join_groups, run_failing_query, write_outputs]
 KINDS_TASKS = range(2, 2 + len(KINDS))
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("environments", [1, 2])
-def test_right_rows_and_right_decisions(spark: SparkSession, facts: Any, tmp_path: Path, environments: int) -> None:
+def test_concurrent_jobs_have_their_own_rows_and_decisions(
+    spark: SparkSession, facts: Any, tmp_path: Path, environments: int
+) -> None:
     envs = [Environment(spark, config=OFF, progress=False) for _ in range(environments)]
 
-    def run(number: Any, turn: Any) -> None:
+    def run(number: Any, round_number: Any) -> None:
         kind, tasks = KINDS[number], KINDS_TASKS[number]
-        folder = tmp_path / f"{turn}-{number}"
+        folder = tmp_path / f"{round_number}-{number}"
         folder.mkdir()
         kind(envs[number % environments], facts, tasks, folder)
 
-    for turn in range(ROUNDS):
+    for round_number in range(ROUNDS):
         with ThreadPoolExecutor(len(KINDS)) as pool:
-            for done in [pool.submit(run, number, turn) for number in range(len(KINDS))]:
-                done.result(180)
+            for future in [pool.submit(run, number, round_number) for number in range(len(KINDS))]:
+                future.result(180)
 
 
 @pytest.mark.thorough
-def test_cancelling_one_leaves_the_other(spark: SparkSession, env: Environment, facts: Any) -> None:
+def test_cancelling_a_job_does_not_affect_others(spark: SparkSession, env: Environment, facts: Any) -> None:
     def sleeping(batches: Any) -> Iterator[Any]:
         for batch in batches:
             time.sleep(60)
             yield batch
 
-    # One task sleeps, so that the other of the two cores serves the other job.
+    # A single task sleeps, so that the second core runs the other job.
     slow = penstock.with_parallelism(facts.groupBy("k").sum("v"), 1).mapInPandas(sleeping, "k long, s long")
     for _ in range(ROUNDS):
         results: list[Any] = []
@@ -143,8 +148,8 @@ def test_cancelling_one_leaves_the_other(spark: SparkSession, env: Environment, 
         assert sorted(map(tuple, results[0])) == SUMS
 
 
-def test_marks_and_exchanges_made_at_once(spark: SparkSession, env: Environment, facts: Any) -> None:
-    """Functions are pickled by value for a moment, which holds for the whole process."""
+def test_hints_and_exchanges_can_be_created_concurrently(spark: SparkSession, env: Environment, facts: Any) -> None:
+    """Creating an exchange briefly changes how functions are pickled in the whole process."""
 
     def make(number: Any) -> Any:
         df = penstock.rebalance(facts.where(f"k = {number}"), 2, adaptive=True).map_in_arrow(
@@ -153,11 +158,11 @@ def test_marks_and_exchanges_made_at_once(spark: SparkSession, env: Environment,
         return penstock.with_parallelism(df, 1)
 
     with ThreadPoolExecutor(6) as pool:
-        made = list(pool.map(make, range(12)))
-    assert [env.count(df) for df in made[:4]] == [len(range(k, 20_000, 97)) for k in range(4)]
+        frames = list(pool.map(make, range(12)))
+    assert [env.count(df) for df in frames[:4]] == [len(range(k, 20_000, 97)) for k in range(4)]
 
 
-def test_records_of_two_jobs(spark: SparkSession, facts: Any, tmp_path: Path) -> None:
+def test_concurrent_jobs_have_their_own_records(spark: SparkSession, facts: Any, tmp_path: Path) -> None:
     env = Environment(spark, config=OFF | {"jobmanager.archive.fs.dir": str(tmp_path / "logs")}, progress=True)
 
     def run(tasks: Any) -> Any:

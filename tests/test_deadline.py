@@ -1,4 +1,4 @@
-"""A test run that ends at a time."""
+"""Test runs with a deadline start no tests after it, and vary the order of files."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from time import time
 
 import pytest
 
-from tests.deadline import SECONDS_OF_A_DAY, Deadline
+from tests.deadline import SECONDS_PER_DAY, Deadline
 
 ROOT = Path(__file__).parent.parent
-LATER = time() + SECONDS_OF_A_DAY
+LATER = time() + SECONDS_PER_DAY
 TESTS = """
 from tests import deadline
 
 {first}
-def test_one(): pass
+def test_before(): pass
 def test_during_which_the_time_passes(): deadline.time = lambda: {now}
-def test_three(): pass
-def test_four(): pass
+def test_after(): pass
+def test_last(): pass
 """
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("workers", ["0", "1"])
 @pytest.mark.parametrize(
-    ("first", "now", "passed", "left"),
+    ("first", "now", "passed", "skipped"),
     [
         ("", LATER - 1, "4 passed", ""),
-        ("", LATER + 1, "2 passed", "2 of 4 tests were left out, as the time was over: make test-full runs all"),
-        (f"deadline.time = lambda: {LATER + 1}", 0, "no tests ran", "4 of 4 tests were left out"),
+        ("", LATER + 1, "2 passed", "2 of 4 tests were skipped after the deadline: make test-full runs all"),
+        (f"deadline.time = lambda: {LATER + 1}", 0, "no tests ran", "4 of 4 tests were skipped after the deadline"),
     ],
-    ids=["before the end", "after it", "over at once"],
+    ids=["before the deadline", "after it", "over at the start"],
 )
-def test_no_test_is_started_after_the_end(
-    tmp_path: Path, workers: str, first: str, now: float, passed: str, left: str
+def test_no_test_starts_after_the_deadline(
+    tmp_path: Path, workers: str, first: str, now: float, passed: str, skipped: str
 ) -> None:
     (tmp_path / "test_a.py").write_text(TESTS.format(first=first, now=now))
     command = [sys.executable, "-m", "pytest", "-p", "tests.deadline", "-p", "no:cacheprovider", "-n", workers]
@@ -47,13 +47,13 @@ def test_no_test_is_started_after_the_end(
     done = subprocess.run([*command, "."], cwd=tmp_path, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stdout
     assert passed in done.stdout
-    assert left in done.stdout
-    assert ("left out" in done.stdout) == bool(left)
+    assert skipped in done.stdout
+    assert ("skipped" in done.stdout) == bool(skipped)
 
 
 @dataclass
 class Item:
-    """A test as pytest has collected it."""
+    """A stand-in for a collected test."""
 
     path: Path
     number: int
@@ -64,14 +64,14 @@ class Item:
 
 
 def order(end: float) -> list[Item]:
-    """Return ten files of three tests, one of which forks, in the order in which they run."""
+    """Return the tests of ten files in their order of execution; each has three tests, and the file "g" forks."""
     items = [Item(Path(f"test_{letter}.py"), number, letter == "g") for letter in "abcdefghij" for number in range(3)]
     Deadline(end).pytest_collection_modifyitems(items)  # type: ignore[arg-type]
     return items
 
 
-def test_the_order_of_files_changes_every_day_and_that_of_their_tests_never() -> None:
-    orders = [order(LATER + days * SECONDS_OF_A_DAY) for days in range(3)]
+def test_the_order_of_files_changes_every_day_but_not_the_order_within_a_file() -> None:
+    orders = [order(LATER + days * SECONDS_PER_DAY) for days in range(3)]
     assert order(LATER) == orders[0]
     assert len({tuple(item.path for item in items) for items in orders}) == 3
     for items in orders:

@@ -1,4 +1,4 @@
-"""Decisions belong to operators, and are settled with what was really done."""
+"""Decisions are recorded per operator and settled with their outcome."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef, NodeRef, Told, VertexRef
+from penstock.decisions import Choice, DecisionKind, DecisionLog, Explanation, NameRef, NodeRef, VertexRef
 from tests.logged import messages
 
 JOIN = NodeRef(3, "Join")
@@ -16,20 +16,20 @@ JOIN = NodeRef(3, "Join")
 
 @pytest.fixture
 def log() -> Any:
-    kept = DecisionLog()
+    decisions = DecisionLog()
     for kind, chosen, subject in (
         (DecisionKind.BROADCAST, "not the left side", JOIN),
         (DecisionKind.BROADCAST, "right", JOIN),
         (DecisionKind.BROADCAST, "right", NodeRef(4, "Join")),
         (DecisionKind.SKEW, "not split", JOIN),
         (DecisionKind.VERTEX_PARALLELISM, 5, VertexRef("v1", "Calc -> Join", (2, 3))),
-        (DecisionKind.SHARING, "kept", NameRef("orders")),
+        (DecisionKind.SHARING, "shared", NameRef("orders")),
     ):
-        kept.record(Choice(kind, subject, chosen, "reason"))
-    return kept
+        decisions.record(Choice(kind, subject, chosen, "reason"))
+    return decisions
 
 
-def test_decisions_of_operators(log: Any) -> None:
+def test_decisions_are_selected_by_operator_and_kind(log: Any) -> None:
     assert [decision.chosen for decision in log.of((3, 9))] == ["not the left side", "right", "not split", 5]
     assert [decision.chosen for decision in log.of((3,), DecisionKind.BROADCAST)] == ["not the left side", "right"]
     assert [decision.chosen for decision in log.of((4,))] == ["right"]
@@ -44,7 +44,7 @@ def test_decisions_are_numbered_and_settled_by_their_numbers(log: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("subject", "text", "called", "nodes"),
+    ("subject", "text", "name", "nodes"),
     [
         (JOIN, "3 Join", "Join", (3,)),
         (VertexRef("v2", "Calc -> Join", (2, 3)), "v2 Calc -> Join", "Join", (2, 3)),
@@ -53,9 +53,9 @@ def test_decisions_are_numbered_and_settled_by_their_numbers(log: Any) -> None:
         (NameRef("orders", (1,)), "orders", "orders", (1,)),
     ],
 )
-def test_subjects_as_people_and_records_call_them(subject: Any, text: str, called: str, nodes: Any) -> None:
+def test_the_subject_of_a_decision_has_a_name_and_nodes(subject: Any, text: str, name: str, nodes: Any) -> None:
     decision = DecisionLog().record(Choice(DecisionKind.SKEW, subject, "left", "it is large", {"bytes": 7}))
-    assert str(decision) == f"{called}: left, as it is large"
+    assert str(decision) == f"{name}: left, as it is large"
     assert json.loads(json.dumps(decision.as_dict())) == {
         "kind": "skew",
         "subject": text,
@@ -65,7 +65,7 @@ def test_subjects_as_people_and_records_call_them(subject: Any, text: str, calle
         "outcome": {},
         "at": decision.at,
         "nodes": list(nodes),
-        "sentence": f"{called}: left, as it is large",
+        "sentence": f"{name}: left, as it is large",
         "place": "",
         "option": None,
         "shown": True,
@@ -75,8 +75,10 @@ def test_subjects_as_people_and_records_call_them(subject: Any, text: str, calle
     }
 
 
-def test_what_came_otherwise_settles_the_decision_that_is_meant(log: Any) -> None:
-    log.came_otherwise(DecisionKind.BROADCAST, JOIN, "shuffled", "no memory", lambda one: one.chosen == "right")
+def test_a_fallback_is_the_outcome_of_the_selected_decision(log: Any) -> None:
+    log.record_fallback(
+        DecisionKind.BROADCAST, JOIN, "shuffled", "no memory", lambda decision: decision.chosen == "right"
+    )
     assert [dict(decision.outcome) for decision in log] == [
         {},
         {"instead": "shuffled", "because": "no memory"},
@@ -87,25 +89,25 @@ def test_what_came_otherwise_settles_the_decision_that_is_meant(log: Any) -> Non
     ]
 
 
-def test_the_log_tells_what_came_otherwise_as_the_page_does(log: Any, caplog: pytest.LogCaptureFixture) -> None:
-    told = Told("orders join users on k: broadcast instead of shuffle, as users is 3 MiB")
-    log.record(Choice(DecisionKind.BROADCAST, NodeRef(12, "Join"), "right", "it is small", told=told))
+def test_a_fallback_is_logged(log: Any, caplog: pytest.LogCaptureFixture) -> None:
+    explanation = Explanation("orders join users on k: broadcast instead of shuffle, as users is 3 MiB")
+    log.record(Choice(DecisionKind.BROADCAST, NodeRef(12, "Join"), "right", "it is small", explanation=explanation))
     with caplog.at_level(logging.INFO, "penstock"):
-        log.came_otherwise(DecisionKind.BROADCAST, NodeRef(12, "Join"), "users is shuffled", "no memory is left")
-        log.came_otherwise(DecisionKind.SKEW, NodeRef(12, "Join"), "whole", "it is no join")
+        log.record_fallback(DecisionKind.BROADCAST, NodeRef(12, "Join"), "users is shuffled", "no memory is left")
+        log.record_fallback(DecisionKind.SKEW, NodeRef(12, "Join"), "whole", "it is not a join")
     assert messages(caplog) == [
-        f"{told.sentence}. Instead: users is shuffled, because no memory is left",
-        "Join: whole, as it is no join",
+        f"{explanation.sentence}. Instead: users is shuffled, because no memory is left",
+        "Join: whole, as it is not a join",
     ]
 
 
-def test_what_came_otherwise_than_nobody_decided_is_recorded(log: Any) -> None:
-    log.came_otherwise(DecisionKind.SKEW, NodeRef(8, "Join"), "whole", "it is no join")
+def test_a_fallback_without_a_decision_is_recorded(log: Any) -> None:
+    log.record_fallback(DecisionKind.SKEW, NodeRef(8, "Join"), "whole", "it is not a join")
     *_, last = log
     assert (last.kind, str(last.subject), last.chosen, last.reason, last.nodes) == (
         DecisionKind.SKEW,
         "8 Join",
         "whole",
-        "it is no join",
+        "it is not a join",
         (8,),
     )

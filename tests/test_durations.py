@@ -1,4 +1,4 @@
-"""The report of a test run's times, and its limit."""
+"""The report of test durations, and the limit for quick tests."""
 
 from __future__ import annotations
 
@@ -36,10 +36,12 @@ def test_long(): time.sleep(0.4)
         ("not slow", "", 0),
     ],
 )
-def test_report(tmp_path: Path, workers: str, selected: str, mark: str, status: int) -> None:
+def test_durations_are_reported_and_long_quick_tests_fail_the_run(
+    tmp_path: Path, workers: str, selected: str, mark: str, status: int
+) -> None:
     (tmp_path / "test_a.py").write_text(TESTS.format(mark=mark))
     (tmp_path / "limited.py").write_text(
-        "from tests import durations\ndurations.LONGEST = 0.3\nfrom tests.durations import *"
+        "from tests import durations\ndurations.LIMIT = 0.3\nfrom tests.durations import *"
     )
     command = [
         sys.executable,

@@ -1,4 +1,4 @@
-"""The user's entry point, on real Spark."""
+"""The environment on real Spark: actions, sinks, sources, hints and cancellation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any
     return folder
 
 
-def test_every_way_to_get_rows(env: Environment, spark: SparkSession, orders: Any) -> None:
+def test_all_actions_return_the_rows_of_spark(env: Environment, spark: SparkSession, orders: Any) -> None:
     df = spark.read.parquet(orders).groupBy("user").agg(F.sum("amount").alias("s"))
     expected = df.collect()
     assert_same_rows(env.collect(df), expected)
@@ -43,31 +43,31 @@ def test_every_way_to_get_rows(env: Environment, spark: SparkSession, orders: An
 
 
 @pytest.mark.thorough
-def test_materialize_runs_once_and_is_measured(env: Environment, spark: SparkSession, orders: Any) -> None:
+def test_materialize_runs_once_and_measures_its_size(env: Environment, spark: SparkSession, orders: Any) -> None:
     df = spark.read.parquet(orders).groupBy("user").count()
-    ran = spark.sparkContext.accumulator(0)
+    row_count = spark.sparkContext.accumulator(0)
 
     def count_rows(batches: Any) -> Iterator[Any]:
         for batch in batches:
-            ran.add(batch.num_rows)
+            row_count.add(batch.num_rows)
             yield batch
 
     counted = env.materialize(df.mapInArrow(count_rows, df.schema))
     for _ in range(2):
         assert counted.count() == 100
-    assert ran.value == 100
-    kept = env.materialize(df)
+    assert row_count.value == 100
+    materialized = env.materialize(df)
     vertices = len(env.last_job.vertices)
     assert vertices == 3
-    assert_same_rows(kept.collect(), df.collect())
-    assert_same_rows(kept.join(df, "user").collect(), df.join(df, "user").collect())
-    sizes = kept._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
+    assert_same_rows(materialized.collect(), df.collect())
+    assert_same_rows(materialized.join(df, "user").collect(), df.join(df, "user").collect())
+    sizes = materialized._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
     assert int(str(sizes)) < 100_000
-    assert kept.sparkSession is spark
+    assert materialized.sparkSession is spark
 
 
 def test_two_sinks_share_a_join(env: Environment, spark: SparkSession, orders: Any, tmp_path: Path) -> None:
-    """Counted where it happens: a function behind the join notes every row it sees."""
+    """A function after the join counts the rows it receives."""
     seen = tmp_path / "seen"
     seen.mkdir()
 
@@ -81,19 +81,19 @@ def test_two_sinks_share_a_join(env: Environment, spark: SparkSession, orders: A
     left, right = spark.read.parquet(orders), spark.range(100).selectExpr("id as user", "id % 7 as team")
     joined = left.join(right.hint("merge"), "user")
     joined = joined.mapInPandas(count_rows, joined.schema)
-    one, two = joined.groupBy("team").agg(F.sum("amount").alias("s")), joined.where("team = 3").select("id", "team")
-    env.write(one, FileSink(str(tmp_path / "one")))
-    env.write(two, FileSink(str(tmp_path / "two"), format="json"))
+    sums, rows = joined.groupBy("team").agg(F.sum("amount").alias("s")), joined.where("team = 3").select("id", "team")
+    env.write(sums, FileSink(str(tmp_path / "first")))
+    env.write(rows, FileSink(str(tmp_path / "second"), format="json"))
     job = env.execute("shared")
     assert sum(int(file.read_text()) for file in seen.iterdir()) == 200_000
     assert sum("Join" in execution.vertex.name for execution in job.vertices) == 1
     assert any(d.kind is DecisionKind.SHARING for d in job.decisions)
-    assert_same_rows(spark.read.parquet(str(tmp_path / "one")).collect(), one.collect())
-    assert_same_rows(spark.read.json(str(tmp_path / "two")).select("id", "team").collect(), two.collect())
+    assert_same_rows(spark.read.parquet(str(tmp_path / "first")).collect(), sums.collect())
+    assert_same_rows(spark.read.json(str(tmp_path / "second")).select("id", "team").collect(), rows.collect())
 
 
 @pytest.mark.thorough
-def test_the_session_is_left_as_it_was(env: Environment, spark: SparkSession, orders: Any) -> None:
+def test_a_job_leaves_the_session_unchanged(env: Environment, spark: SparkSession, orders: Any) -> None:
     spark.createDataFrame([(1,)], "a int").createOrReplaceTempView("mine")
     spark.sparkContext.setJobGroup("my group", "my job")
     spark.conf.set("spark.sql.shuffle.partitions", "8")
@@ -119,7 +119,7 @@ def test_the_session_is_left_as_it_was(env: Environment, spark: SparkSession, or
 
 @pytest.mark.parametrize("number", [1, 3, 9])
 @pytest.mark.parametrize("operator", ["source", "aggregate", "join", "union", "memory"])
-def test_with_parallelism_wins(
+def test_with_parallelism_overrides_options(
     make_env: Callable[..., Environment], spark: SparkSession, orders: Any, number: int, operator: str
 ) -> None:
     env = make_env(**{"scan.parallelism": 2, "execution.batch.adaptive.auto__parallelism.max__parallelism": 4})
@@ -139,19 +139,19 @@ def test_with_parallelism_wins(
     }[operator]()
     result = df.groupBy("user").agg(F.max("id"))
     assert_as_plain_spark(env, result)
-    (found,) = [e for e in env.last_job.vertices if "here" in e.vertex.name]
-    assert found.parallelism == number
-    if found.tasks:
-        assert found.tasks == number
+    (snapshot,) = [e for e in env.last_job.vertices if "here" in e.vertex.name]
+    assert snapshot.parallelism == number
+    if snapshot.tasks:
+        assert snapshot.tasks == number
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("maximum", [1, 3])
 @pytest.mark.parametrize("operator", ["source", "aggregate", "join", "union", "memory"])
-def test_a_bound_of_an_operator(
-    make_env: Callable[..., Environment], spark: SparkSession, orders: Any, most: int, operator: str
+def test_max_parallelism_bounds_the_tasks_of_an_operator(
+    make_env: Callable[..., Environment], spark: SparkSession, orders: Any, maximum: int, operator: str
 ) -> None:
-    """The options would give each operator more tasks."""
+    """The options allow more tasks for each operator."""
     env = make_env(
         **{"scan.parallelism": 8, "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "16 kb"}
     )
@@ -164,47 +164,46 @@ def test_a_bound_of_an_operator(
         "union": lambda: base.union(base),
         "memory": lambda: spark.createDataFrame([(i, i) for i in range(50)], "user long, id long"),
     }[operator]()
-    result = with_parallelism(df, max_parallelism=most, name="here").groupBy("user").agg(F.max("id"))
+    result = with_parallelism(df, max_parallelism=maximum, name="here").groupBy("user").agg(F.max("id"))
     assert_as_plain_spark(env, result)
-    (found,) = [e for e in env.last_job.vertices if "here" in e.vertex.name]
-    assert found.vertex.max_parallelism == most
-    ran = found.tasks
-    if ran is None:  # a step that writes nothing runs in the tasks of the one that reads it
+    (snapshot,) = [e for e in env.last_job.vertices if "here" in e.vertex.name]
+    assert snapshot.vertex.max_parallelism == maximum
+    tasks = snapshot.tasks
+    if tasks is None:  # a vertex without exchange output runs in the tasks of its reader
         vertices = env.last_job.vertices
-        (reader,) = [e for e in vertices if any(edge.source_vertex_id == found.vertex.id for edge in e.vertex.inputs)]
-        ran = reader.tasks
-    assert ran is not None
-    assert ran <= most
+        vertex_id = snapshot.vertex.id
+        (reader,) = [e for e in vertices if any(edge.source_vertex_id == vertex_id for edge in e.vertex.inputs)]
+        tasks = reader.tasks
+    assert tasks is not None
+    assert tasks <= maximum
     if operator != "memory":
-        assert ran == most
+        assert tasks == maximum
 
 
 class Rows(Source):
     def __init__(self, answer: Any, parallelism: Any = None) -> None:
         self.answer, self.parallelism = answer, parallelism
-        self.asked: list[Any] = []
+        self.contexts: list[Any] = []
 
     def read(self, spark: SparkSession) -> Any:
         return spark.range(0, 1000, 1, 12).toDF("id")
 
     def infer_parallelism(self, context: Any) -> Any:
-        self.asked.append(context)
+        self.contexts.append(context)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
 
-class Silent(Source):
-    """A source that does not infer."""
-
+class WithoutInference(Source):
     def read(self, spark: SparkSession) -> Any:
         return spark.range(0, 1000, 1, 12).toDF("id")
 
 
 @pytest.mark.parametrize(
-    ("source", "given", "expected", "reason"),
+    ("source", "parallelism", "expected", "reason"),
     [
-        (Silent(), None, 10, "it does not infer its parallelism"),
+        (WithoutInference(), None, 10, "it does not infer its parallelism"),
         (Rows(5), None, 5, "the source asks for 5 tasks"),
         (Rows(5, parallelism=3), None, 3, "fixed by the connector"),
         (Rows(5, parallelism=3), 2, 2, "2"),
@@ -212,22 +211,22 @@ class Silent(Source):
         (Rows(0), None, 10, "returned 0"),
     ],
 )
-def test_sources_of_ones_own(
-    make_env: Callable[..., Environment], source: Any, given: int | None, expected: int, reason: str
+def test_a_user_defined_source_determines_its_parallelism(
+    make_env: Callable[..., Environment], source: Any, parallelism: int | None, expected: int, reason: str
 ) -> None:
     env = make_env(**{"execution.batch.adaptive.auto__parallelism.default__source__parallelism": 10})
-    df = env.read(source, parallelism=given)
+    df = env.read(source, parallelism=parallelism)
     assert env.count(df.where("id % 2 = 0")) == 500
     first = env.last_job.vertices[0]
     assert (first.parallelism, first.tasks) == (expected, expected)
     assert reason in first.reason
     if isinstance(source, Rows):
-        is_asked = given is None and source.parallelism is None
-        assert [c.parallelism_inference_upper_bound for c in source.asked] == [10] * is_asked
+        is_queried = parallelism is None and source.parallelism is None
+        assert [c.parallelism_inference_upper_bound for c in source.contexts] == [10] * is_queried
 
 
 @pytest.mark.parametrize(
-    ("parallelism", "number", "most", "expected", "is_asked"),
+    ("parallelism", "number", "maximum", "expected", "is_queried"),
     [
         (None, None, 3, 3, True),
         (None, None, 9, 5, True),
@@ -238,17 +237,17 @@ def test_sources_of_ones_own(
         (6, None, 4, 4, True),
     ],
 )
-@pytest.mark.parametrize("way", ["source", "projection", "filter", "bounded twice"])
-def test_a_number_or_bound_above_a_source_of_ones_own(
+@pytest.mark.parametrize("case", ["source", "projection", "filter", "bounded twice"])
+def test_with_parallelism_overrides_a_user_defined_source(
     make_env: Callable[..., Environment],
-    way: str,
+    case: str,
     parallelism: int | None,
     number: int | None,
-    most: int | None,
+    maximum: int | None,
     expected: int,
-    is_asked: bool,
+    is_queried: bool,
 ) -> None:
-    """Spark's optimiser drops an exchange below another one, and with it what was said there."""
+    """Spark's optimizer drops an exchange below another exchange, and its hint must not get lost."""
     env, source = make_env(), Rows(5)
     df = env.read(source, parallelism=parallelism)
     df = {
@@ -256,17 +255,17 @@ def test_a_number_or_bound_above_a_source_of_ones_own(
         "projection": lambda: df.selectExpr("id", "id + 1 as more"),
         "filter": lambda: df.where("id % 2 = 0"),
         "bounded twice": lambda: with_parallelism(df, max_parallelism=20, name="below"),
-    }[way]()
-    result = with_parallelism(df, number, max_parallelism=most, name="here")
+    }[case]()
+    result = with_parallelism(df, number, max_parallelism=maximum, name="here")
     assert_as_plain_spark(env, result)
-    assert env.count(result) == (500 if way == "filter" else 1000)
+    assert env.count(result) == (500 if case == "filter" else 1000)
     (first,) = [e for e in env.last_job.vertices if "here" in e.vertex.name]
     assert (first.parallelism, first.tasks) == (expected, expected)
-    assert bool(source.asked) is is_asked
+    assert bool(source.contexts) is is_queried
 
 
-def test_a_slow_source_blocks_nobody_else(env: Environment, spark: SparkSession, orders: Any) -> None:
-    """A vertex of another source runs to its end while one is still thinking."""
+def test_a_slow_source_does_not_block_other_vertices(env: Environment, spark: SparkSession, orders: Any) -> None:
+    """A vertex of another source finishes while the slow source still infers its parallelism."""
     release = threading.Event()
 
     class Slow(Rows):
@@ -289,7 +288,7 @@ def test_a_slow_source_blocks_nobody_else(env: Environment, spark: SparkSession,
 
 
 @pytest.mark.thorough
-def test_cancel_leaves_nothing(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_cancelled_job_leaves_no_tasks_or_files(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     def sleep(batches: Any) -> Iterator[Any]:
         import time
 
@@ -316,7 +315,7 @@ def test_cancel_leaves_nothing(env: Environment, spark: SparkSession, tmp_path: 
     assert job.state == "CANCELED"
 
 
-def test_small_queries_are_handed_to_spark(spark: SparkSession, orders: Any) -> None:
+def test_spark_runs_small_queries_unchanged(spark: SparkSession, orders: Any) -> None:
     env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": "1 gb"}, progress=False)
     df = spark.read.parquet(orders).groupBy("user").count()
     assert_as_plain_spark(env, df)
@@ -325,14 +324,14 @@ def test_small_queries_are_handed_to_spark(spark: SparkSession, orders: Any) -> 
     assert env.last_job.vertices == []
 
 
-def test_small_jobs_with_several_sinks_are_not(spark: SparkSession, orders: Any, tmp_path: Path) -> None:
+def test_small_jobs_with_several_sinks_run_as_jobs(spark: SparkSession, orders: Any, tmp_path: Path) -> None:
     env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": "1 gb"}, progress=False)
     grouped = spark.read.parquet(orders).groupBy("user").count()
-    env.write(grouped, FileSink(str(tmp_path / "one")))
-    env.write(grouped.where("user < 5"), FileSink(str(tmp_path / "two")))
+    env.write(grouped, FileSink(str(tmp_path / "first")))
+    env.write(grouped.where("user < 5"), FileSink(str(tmp_path / "second")))
     job = env.execute()
     assert sum("Aggregate" in execution.vertex.name for execution in job.vertices) == 1
-    assert spark.read.parquet(str(tmp_path / "two")).count() == 5
+    assert spark.read.parquet(str(tmp_path / "second")).count() == 5
 
 
 def test_explain_reads_no_data(env: Environment, spark: SparkSession, orders: Any) -> None:
@@ -349,21 +348,21 @@ def test_explain_reads_no_data(env: Environment, spark: SparkSession, orders: An
 
 
 @pytest.mark.thorough
-def test_user_repartition_is_kept(env: Environment, spark: SparkSession, orders: Any) -> None:
+def test_a_repartition_of_the_user_is_preserved(env: Environment, spark: SparkSession, orders: Any) -> None:
     df = spark.read.parquet(orders).repartition(7)
     env.collect(df)
     assert 7 in [e.parallelism for e in env.last_job.vertices]
     assert len(env.collect(df.groupBy(F.spark_partition_id()).count())) == 7
 
 
-def test_spark_sees_the_names_of_vertices(env: Environment, spark: SparkSession, orders: Any) -> None:
+def test_names_of_vertices_are_spark_job_descriptions(env: Environment, spark: SparkSession, orders: Any) -> None:
     env.collect(spark.read.parquet(orders).groupBy("user").count())
     job = env.last_job
     tracker, store = spark.sparkContext.statusTracker(), spark.sparkContext._jsc.sc().statusStore()
     for execution in job.vertices:
         jobs = tracker.getJobIdsForGroup(job.graphs.group_of(execution.vertex))
         assert jobs
-        described = {store.job(one).description().get() for one in jobs}
+        described = {store.job(job_id).description().get() for job_id in jobs}
         assert all(f"{execution.vertex.id} {execution.vertex.name}" in text for text in described), described
 
 
@@ -383,6 +382,8 @@ def test_spark_sees_the_names_of_vertices(env: Environment, spark: SparkSession,
         (lambda env, df: Environment(env.spark, config={"paralelism.default": 1}), ConfigError, "did you mean"),
     ],
 )
-def test_bad_calls(env: Environment, spark: SparkSession, make: Any, error: Any, message: str) -> None:
+def test_invalid_calls_raise_an_error(
+    env: Environment, spark: SparkSession, make: Any, error: Any, message: str
+) -> None:
     with pytest.raises(error, match=message):
         make(env, spark.range(3))

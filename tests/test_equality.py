@@ -9,7 +9,7 @@ from tests.equality import assert_same_rows
 
 
 @pytest.mark.parametrize(
-    ("found", "expected", "equal"),
+    ("actual", "expected", "equal"),
     [
         ([(1, "a"), (2, "b")], [(2, "b"), (1, "a")], True),
         ([(1,), (1,)], [(1,)], False),
@@ -23,9 +23,9 @@ from tests.equality import assert_same_rows
         ([({"a": 1},)], [({"a": 2},)], False),
     ],
 )
-def test_rows_are_compared_as_multisets(found: Any, expected: Any, equal: bool) -> None:
+def test_rows_are_compared_as_multisets(actual: Any, expected: Any, equal: bool) -> None:
     if equal:
-        assert_same_rows(found, expected)
+        assert_same_rows(actual, expected)
     else:
         with pytest.raises(AssertionError):
-            assert_same_rows(found, expected)
+            assert_same_rows(actual, expected)

@@ -1,4 +1,4 @@
-"""Bad input: a clear error, nothing half written, nothing left running."""
+"""Failing jobs raise a clear error, and leave no partial output and no running tasks."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return folder
 
 
-def fails(env: Environment, df: DataFrame, tmp_path: Path, error: Any = JobError) -> str:
-    """Run a DataFrame into a sink; return the error, after looking at what is left."""
+def run_failing_job(env: Environment, df: DataFrame, tmp_path: Path, error: Any = JobError) -> str:
+    """Run a failing job, check that it leaves no files or tasks, and return the error message."""
     env.write(df, FileSink(str(tmp_path / "out")))
     with pytest.raises(error) as caught:
         env.execute("doomed")
@@ -52,7 +52,7 @@ def test_a_python_exception_arrives_with_its_traceback(
         for batch in batches:
             yield batch.assign(s=batch.k / batch.undefined_column)
 
-    text = fails(env, spark.read.parquet(table).mapInPandas(broken, "id long, k long, s string"), tmp_path)
+    text = run_failing_job(env, spark.read.parquet(table).mapInPandas(broken, "id long, k long, s string"), tmp_path)
     assert "undefined_column" in text
     assert "in broken" in text
     assert __file__ in text
@@ -65,40 +65,48 @@ def test_a_failing_expression_names_the_users_line(
 ) -> None:
     df = spark.read.parquet(table).groupBy("k").agg(F.sum("id").alias("n"))
     bad = df.select("k", (F.col("n") / F.expr("int(k - k)")).alias("x"))
-    text = fails(env, bad, tmp_path)
+    text = run_failing_job(env, bad, tmp_path)
     assert "DIVIDE_BY_ZERO" in text or "Division by zero" in text
     assert f"{os.path.basename(__file__)}:" in text
     assert "step 2 failed: " in text
 
 
-def test_a_file_that_vanishes(env: Environment, spark: SparkSession, table: Any, tmp_path: Path) -> None:
+def test_a_missing_file_fails_the_job(env: Environment, spark: SparkSession, table: Any, tmp_path: Path) -> None:
     path = tmp_path / "gone"
     spark.range(10).write.parquet(str(path))
     df = spark.read.parquet(str(path)).groupBy("id").count()
     for file in path.iterdir():
         file.unlink()
     path.rmdir()
-    text = fails(env, df, tmp_path)
+    text = run_failing_job(env, df, tmp_path)
     assert "does not exist" in text or "FILE_NOT_EXIST" in text or "NOT_FOUND" in text.upper()
 
 
 @pytest.mark.parametrize(
     ("name", "content"), [("corrupt.parquet", b"PAR1 this is not parquet PAR1"), ("text.parquet", b"a,b\n1,2\n")]
 )
-def test_corrupt_files(env: Environment, spark: SparkSession, tmp_path: Path, name: str, content: bytes) -> None:
+def test_the_error_of_a_corrupt_file_names_it(
+    env: Environment, spark: SparkSession, tmp_path: Path, name: str, content: bytes
+) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / name).write_bytes(content)
     df = spark.read.schema("id long").parquet(str(tmp_path / "in"))
-    assert name in fails(env, df, tmp_path)
+    assert name in run_failing_job(env, df, tmp_path)
 
 
-def test_another_schema(env: Environment, spark: SparkSession, table: Any, tmp_path: Path) -> None:
-    text = fails(env, spark.read.schema("id long, k date, s string").parquet(table).groupBy("k").count(), tmp_path)
+def test_a_schema_that_differs_from_the_file_fails_the_job(
+    env: Environment, spark: SparkSession, table: Any, tmp_path: Path
+) -> None:
+    text = run_failing_job(
+        env, spark.read.schema("id long, k date, s string").parquet(table).groupBy("k").count(), tmp_path
+    )
     assert "k" in text
     assert "step 1 failed: " in text
 
 
-def test_outputs_that_exist(env: Environment, spark: SparkSession, table: Any, tmp_path: Path) -> None:
+def test_existing_outputs_are_refused_or_ignored(
+    env: Environment, spark: SparkSession, table: Any, tmp_path: Path
+) -> None:
     env.write(spark.read.parquet(table), FileSink(table))
     env.write(spark.read.parquet(table), FileSink(str(tmp_path / "never")))
     with pytest.raises(SinkError, match="exists already"):
@@ -109,18 +117,18 @@ def test_outputs_that_exist(env: Environment, spark: SparkSession, table: Any, t
     assert spark.read.parquet(table).count() == 1000
 
 
-def test_one_failing_sink_keeps_the_other_from_appearing(
+def test_a_failing_sink_keeps_other_sinks_unchanged(
     env: Environment, spark: SparkSession, table: Any, tmp_path: Path
 ) -> None:
     good = spark.read.parquet(table)
     env.write(good, FileSink(str(tmp_path / "good")))
     bad = good.groupBy("k").agg(F.max("s").alias("s")).select(F.raise_error("s"))
-    fails(env, bad, tmp_path)
+    run_failing_job(env, bad, tmp_path)
     assert not (tmp_path / "good").exists()
 
 
 @pytest.mark.parametrize("bad", ["0", "abc", "-2"])
-def test_bad_scan_parallelism(env: Environment, spark: SparkSession, table: Any, bad: str) -> None:
+def test_an_invalid_scan_parallelism_is_refused(env: Environment, spark: SparkSession, table: Any, bad: str) -> None:
     with pytest.raises(ConfigError) as caught:
         env.collect(spark.read.option("scan.parallelism", bad).parquet(table))
     assert repr(bad) in str(caught.value)
@@ -143,7 +151,7 @@ def run(code: Any, **environ: Any) -> Any:
     )
 
 
-def test_a_driver_without_java() -> None:
+def test_a_missing_java_is_reported_with_a_hint() -> None:
     done = run("import penstock; penstock.Environment()", JAVA_HOME="/nowhere", PATH="/nowhere")
     assert "no Java 17 or newer" in done.stderr
     assert "apt-get install" in done.stderr
@@ -156,13 +164,13 @@ def test_a_connect_session_is_refused() -> None:
     from penstock.errors import SessionError
 
     with pytest.raises(SessionError, match="Spark Connect") as caught:
-        Environment(Connect.__new__(Connect))  # no server is asked
+        Environment(Connect.__new__(Connect))  # without a server
     assert "spark.api.mode=classic" in str(caught.value)
 
 
 @pytest.mark.thorough
-def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
-    """The interrupt reaches a job in a process of its own, as from a keyboard."""
+def test_ctrl_c_leaves_no_tasks_or_files(tmp_path: Path) -> None:
+    """The job runs in a separate process, which receives SIGINT."""
     job = tmp_path / "job.py"
     job.write_text(
         textwrap.dedent("""

@@ -1,4 +1,4 @@
-"""Whatever hangs: a job that is cancelled ends within two seconds, and what never answers fails it in time."""
+"""Hanging calls: cancelling a job takes at most two seconds, and sources.timeout fails a job without a response."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ pytestmark = pytest.mark.alone
 
 
 class Hang:
-    """Something that hangs until it is let go."""
+    """A call that hangs until it is released."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._free = threading.Event()
         self._latch = spark._jvm.java.util.concurrent.CountDownLatch(1)
         self.server = Silent()
-        self.came = threading.Event()
+        self.called = threading.Event()
 
     def in_python(self) -> None:
-        self.came.set()
+        self.called.set()
         self._free.wait(300)
 
     def in_the_jvm(self) -> None:
-        self.came.set()
+        self.called.set()
         getattr(self._latch, "await")()
 
     def on_a_socket(self) -> None:
-        self.came.set()
+        self.called.set()
         with contextlib.suppress(ConnectionError):
             ask(self.server.port)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._free.set()
         self._latch.countDown()
         self.server.close()
@@ -65,13 +65,13 @@ class Hang:
 
 @pytest.fixture
 def hang(spark: SparkSession) -> Iterator[Any]:
-    made = Hang(spark)
-    yield made
-    made.let_go()
+    hang = Hang(spark)
+    yield hang
+    hang.release()
 
 
 class Inferring(Source):
-    """Rows whose source hangs when it is asked for its parallelism."""
+    """A source that hangs when it infers its parallelism."""
 
     name = "orders"
 
@@ -88,7 +88,7 @@ class Inferring(Source):
 
 
 class Enumerating(SplitSource):
-    """Rows whose source hangs when it is asked for its splits."""
+    """A source that hangs when it enumerates its splits."""
 
     name = "orders"
 
@@ -112,31 +112,31 @@ class Enumerating(SplitSource):
         del split, columns
         return iter(())
 
-    def __reduce__(self) -> Any:  # tasks have no use for what hangs
+    def __reduce__(self) -> Any:  # the hanging call is not sent to tasks
         return Enumerating, (None,)
 
 
-class Noting(Sink):
-    """A sink that notes what it did, and does something before that."""
+class RecordingSink(Sink):
+    """A sink that records its calls, and runs a function before each."""
 
     name = "notes"
 
     def __init__(self, **calls: Any) -> None:
         self.calls = calls
-        self.did: list[str] = []
+        self.finished_calls: list[str] = []
 
     def open(self, spark: SparkSession) -> Any:
         del spark
-        return _NotingJob(self)
+        return _RecordingSinkJob(self)
 
 
-class _NotingJob(SinkJob):
+class _RecordingSinkJob(SinkJob):
     def __init__(self, sink: Any) -> None:
         self._sink = sink
 
-    def _do(self, what: Any) -> None:
-        self._sink.calls.get(what, lambda: None)()
-        self._sink.did.append(what)
+    def _do(self, call: Any) -> None:
+        self._sink.calls.get(call, lambda: None)()
+        self._sink.finished_calls.append(call)
 
     def write(self, df: DataFrame) -> None:
         df.collect()
@@ -149,8 +149,8 @@ class _NotingJob(SinkJob):
         self._do("abort")
 
 
-class Thinking(StreamGraphOptimizationStrategy):
-    """A strategy that does something when the first vertex has finished."""
+class CallingStrategy(StreamGraphOptimizationStrategy):
+    """A strategy that runs a function when the first vertex has finished."""
 
     def __init__(self, call: Any) -> None:
         self._call = call
@@ -170,55 +170,59 @@ def sleeping(batches: Any) -> Iterator[Any]:
         yield batch
 
 
-def counted(df: DataFrame) -> Any:
+def count_by_id(df: DataFrame) -> Any:
     return df.groupBy("id").count()
 
 
 def numbers(spark: SparkSession) -> Any:
-    return counted(spark.range(100).selectExpr("id % 5 as id"))
+    return count_by_id(spark.range(100).selectExpr("id % 5 as id"))
 
 
 CASES = {
-    # a way to hang, what the error says of it, and whether the default threshold is used
+    # the hanging job, a part of the error message, and the options
     "inference": (
-        lambda env, hang: (counted(env.read(Inferring(hang.in_python))), Noting()),
+        lambda env, hang: (count_by_id(env.read(Inferring(hang.in_python))), RecordingSink()),
         "asking orders for its parallelism (thread",
         OFF,
     ),
     "inference on a socket": (
-        lambda env, hang: (counted(env.read(Inferring(hang.on_a_socket))), Noting()),
+        lambda env, hang: (count_by_id(env.read(Inferring(hang.on_a_socket))), RecordingSink()),
         "asking orders for its parallelism (thread",
         OFF,
     ),
     "inference in the JVM": (
-        lambda env, hang: (counted(env.read(Inferring(hang.in_the_jvm))), Noting()),
+        lambda env, hang: (count_by_id(env.read(Inferring(hang.in_the_jvm))), RecordingSink()),
         "asking orders for its parallelism (thread",
         OFF,
     ),
     "enumerator": (
-        lambda env, hang: (counted(env.read(Enumerating(hang.in_python))), Noting()),
+        lambda env, hang: (count_by_id(env.read(Enumerating(hang.in_python))), RecordingSink()),
         "asking orders for its splits (thread",
         OFF,
     ),
     "a Python function": (
-        lambda env, hang: (numbers(env.spark).mapInPandas(sleeping, "id long, count long"), Noting()),
+        lambda env, hang: (numbers(env.spark).mapInPandas(sleeping, "id long, count long"), RecordingSink()),
         "",
         OFF,
     ),
     "a Python function of a small job": (
-        lambda env, hang: (numbers(env.spark).mapInPandas(sleeping, "id long, count long"), Noting()),
+        lambda env, hang: (numbers(env.spark).mapInPandas(sleeping, "id long, count long"), RecordingSink()),
         "",
         {},
     ),
-    "a strategy": (lambda env, hang: (numbers(env.spark), Noting()), "running its vertices (thread", OFF),
-    "a write": (lambda env, hang: (numbers(env.spark), Noting(write=hang.in_python)), "Sink: notes (thread", OFF),
+    "a strategy": (lambda env, hang: (numbers(env.spark), RecordingSink()), "running its vertices (thread", OFF),
+    "a write": (
+        lambda env, hang: (numbers(env.spark), RecordingSink(write=hang.in_python)),
+        "Sink: notes (thread",
+        OFF,
+    ),
     "a write in the JVM": (
-        lambda env, hang: (numbers(env.spark), Noting(write=hang.in_the_jvm)),
+        lambda env, hang: (numbers(env.spark), RecordingSink(write=hang.in_the_jvm)),
         "Sink: notes (thread",
         OFF,
     ),
     "a write of a small job": (
-        lambda env, hang: (numbers(env.spark), Noting(write=hang.in_python)),
+        lambda env, hang: (numbers(env.spark), RecordingSink(write=hang.in_python)),
         "running its vertices (thread",
         {},
     ),
@@ -226,9 +230,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_cancelled_within_two_seconds(spark: SparkSession, hang: Any, case: str) -> None:
-    make, says, config = CASES[case]
-    strategies = [Thinking(hang.in_python)] if case == "a strategy" else []
+def test_a_hanging_job_is_cancelled_within_two_seconds(spark: SparkSession, hang: Any, case: str) -> None:
+    make, message, config = CASES[case]
+    strategies = [CallingStrategy(hang.in_python)] if case == "a strategy" else []
     env = Environment(spark, config=config, progress=False, strategies=strategies)
     df, sink = make(env, hang)
     env.write(df, sink)
@@ -237,72 +241,74 @@ def test_cancelled_within_two_seconds(spark: SparkSession, hang: Any, case: str)
         wait_until(lambda: spark.sparkContext.statusTracker().getActiveJobsIds())
         time.sleep(1)
     else:
-        assert hang.came.wait(30)
+        assert hang.called.wait(30)
     started = time.monotonic()
     job.cancel()
     assert time.monotonic() - started < 0.2
-    with pytest.raises(JobCancelledError) as found:
+    with pytest.raises(JobCancelledError) as cancelled:
         job.wait(10)
     assert time.monotonic() - started < 2
     assert job.state == "CANCELED"
-    assert says in str(found.value)
-    left = [decision for decision in job.decisions if decision.kind is DecisionKind.CANCEL]
-    assert [says in decision.reason for decision in left] == ([True] if says else [])
+    assert message in str(cancelled.value)
+    cancellations = [decision for decision in job.decisions if decision.kind is DecisionKind.CANCEL]
+    assert [message in decision.reason for decision in cancellations] == ([True] if message else [])
     assert all(vertex.state.is_terminal for vertex in job.vertices)
     other = Environment(spark, config=OFF, progress=False)
     assert other.count(numbers(spark)) == 5
-    hang.let_go()
-    wait_until(lambda: "abort" in sink.did)
+    hang.release()
+    wait_until(lambda: "abort" in sink.finished_calls)
     wait_until(lambda: not [t for t in threading.enumerate() if t.name.startswith(f"penstock-{job.id}")])
-    assert "commit" not in sink.did
+    assert "commit" not in sink.finished_calls
     assert job.state == "CANCELED"
 
 
-def wait_until(there: Any, seconds: int = 15) -> None:
+def wait_until(condition: Any, seconds: int = 15) -> None:
     until = time.monotonic() + seconds
-    while not there():
-        assert time.monotonic() < until, "it does not come"
+    while not condition():
+        assert time.monotonic() < until, "timeout"
         time.sleep(0.05)
 
 
 @pytest.mark.parametrize("way", ["in_python", "in_the_jvm"])
-def test_a_commit_that_hangs(spark: SparkSession, env: Environment, hang: Any, way: str) -> None:
-    first, second = Noting(commit=getattr(hang, way)), Noting()
+def test_a_hanging_commit_is_cancelled_in_time_and_completed_later(
+    spark: SparkSession, env: Environment, hang: Any, way: str
+) -> None:
+    first, second = RecordingSink(commit=getattr(hang, way)), RecordingSink()
     env.write(numbers(spark), first)
     env.write(numbers(spark), second)
     job = env.execute_async("hanging commit")
-    assert hang.came.wait(30)
+    assert hang.called.wait(30)
     started = time.monotonic()
     job.cancel()
-    with pytest.raises(JobCancelledError, match="making what the sinks wrote visible") as found:
+    with pytest.raises(JobCancelledError, match="making what the sinks wrote visible") as cancelled:
         job.wait(10)
     assert time.monotonic() - started < 2
-    assert "had already begun to commit" in str(found.value)
-    assert "abort" not in first.did + second.did
-    hang.let_go()  # half a commit would be worse than all of it
-    wait_until(lambda: second.did == ["write", "commit"])
+    assert "had already begun to commit" in str(cancelled.value)
+    assert "abort" not in first.finished_calls + second.finished_calls
+    hang.release()  # completing the commit is better than a partial commit
+    wait_until(lambda: second.finished_calls == ["write", "commit"])
     assert job.state == "CANCELED"
 
 
-def test_a_commit_that_ends_in_time_wins(spark: SparkSession, env: Environment) -> None:
-    came = threading.Event()
-    sink = Noting(commit=lambda: (came.set(), time.sleep(0.5)))
+def test_a_cancellation_during_a_short_commit_has_no_effect(spark: SparkSession, env: Environment) -> None:
+    called = threading.Event()
+    sink = RecordingSink(commit=lambda: (called.set(), time.sleep(0.5)))
     env.write(numbers(spark), sink)
     job = env.execute_async("late")
-    assert came.wait(30)
+    assert called.wait(30)
     job.cancel("too late")
     assert job.wait(10).state == "FINISHED"
-    assert sink.did == ["write", "commit"]
-    (said,) = [decision for decision in job.decisions if decision.kind is DecisionKind.CANCEL]
-    assert said.chosen == "came too late"
-    assert "too late" in said.reason
+    assert sink.finished_calls == ["write", "commit"]
+    (cancellation,) = [decision for decision in job.decisions if decision.kind is DecisionKind.CANCEL]
+    assert cancellation.chosen == "came too late"
+    assert "too late" in cancellation.reason
 
 
-def test_cleaning_up_that_hangs(spark: SparkSession, env: Environment, hang: Any) -> None:
-    sink = Noting(write=lambda: 1 / 0, abort=hang.in_python)
+def test_a_hanging_abort_is_cancelled_within_two_seconds(spark: SparkSession, env: Environment, hang: Any) -> None:
+    sink = RecordingSink(write=lambda: 1 / 0, abort=hang.in_python)
     env.write(numbers(spark), sink)
     job = env.execute_async("hanging abort")
-    assert hang.came.wait(30)
+    assert hang.called.wait(30)
     started = time.monotonic()
     job.cancel()
     with pytest.raises(JobCancelledError, match="removing what the sinks wrote"):
@@ -310,11 +316,11 @@ def test_cleaning_up_that_hangs(spark: SparkSession, env: Environment, hang: Any
     assert time.monotonic() - started < 2
 
 
-def test_interrupted_from_the_keyboard(spark: SparkSession, env: Environment, hang: Any) -> None:
-    df = counted(env.read(Inferring(hang.in_python)))
+def test_an_interrupt_from_the_keyboard_cancels_the_job(spark: SparkSession, env: Environment, hang: Any) -> None:
+    df = count_by_id(env.read(Inferring(hang.in_python)))
 
     def interrupt() -> None:
-        hang.came.wait(30)
+        hang.called.wait(30)
         pressed.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -327,32 +333,32 @@ def test_interrupted_from_the_keyboard(spark: SparkSession, env: Environment, ha
     assert "interrupted from the keyboard" in str(env.last_job.error)
 
 
-@pytest.mark.parametrize("started", [False, True], ids=["before its thread runs", "before anyone waits"])
-def test_interrupted_while_it_starts(
+@pytest.mark.parametrize("started", [False, True], ids=["before its thread runs", "before the caller waits"])
+def test_an_interrupt_during_the_start_cancels_the_job(
     env: Environment, spark: SparkSession, hang: Hang, monkeypatch: pytest.MonkeyPatch, started: bool
 ) -> None:
     start = Job.start
 
-    def interrupted(*given: Any) -> None:
+    def interrupted(*arguments: Any) -> None:
         if started:
-            start(*given)
+            start(*arguments)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Job, "start", interrupted)
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        env.collect(counted(env.read(Inferring(hang.in_python))))
+        env.collect(count_by_id(env.read(Inferring(hang.in_python))))
     assert time.monotonic() - begun < 8
     assert env.last_job.state == "CANCELED"
     assert "interrupted from the keyboard" in str(env.last_job.error)
 
 
-def test_a_broker_that_never_answers_and_a_cancellation(spark: SparkSession, env: Environment) -> None:
+def test_a_job_with_a_silent_broker_is_cancelled_within_two_seconds(spark: SparkSession, env: Environment) -> None:
     pytest.importorskip("confluent_kafka")
     from penstock.connectors.kafka import KafkaSource
 
     with Silent() as server:
-        env.write(env.read(KafkaSource(f"127.0.0.1:{server.port}", "orders")), Noting())
+        env.write(env.read(KafkaSource(f"127.0.0.1:{server.port}", "orders")), RecordingSink())
         job = env.execute_async("silent broker")
         wait_until(lambda: server.connections)
         started = time.monotonic()
@@ -363,54 +369,56 @@ def test_a_broker_that_never_answers_and_a_cancellation(spark: SparkSession, env
 
 
 def failed(env: Environment, df: DataFrame) -> Any:
-    """Return the message of a job's failure, and how long it took."""
+    """Return the message of a job's failure, and the seconds until it."""
     started = time.monotonic()
-    with pytest.raises(PenstockError) as found:
+    with pytest.raises(PenstockError) as error:
         env.collect(df)
-    return str(found.value), time.monotonic() - started
+    return str(error.value), time.monotonic() - started
 
 
 @pytest.fixture
-def impatient(make_env: Callable[..., Environment]) -> Any:
+def timeout_env(make_env: Callable[..., Environment]) -> Any:
     return make_env(**{"sources.timeout": "2 s"})
 
 
 @pytest.mark.parametrize(
-    ("source", "what"),
+    ("source", "activity"),
     [(Inferring, "asking orders for its parallelism"), (Enumerating, "asking orders for its splits")],
 )
 @pytest.mark.parametrize("way", ["in_python", "on_a_socket"])
-def test_a_source_that_never_answers(impatient: Any, hang: Any, source: Any, what: str, way: str) -> None:
-    message, seconds = failed(impatient, counted(impatient.read(source(getattr(hang, way)))))
-    for part in ("orders has not answered for 2 s", what, "sources.timeout"):
+def test_a_source_without_a_response_fails_the_job(
+    timeout_env: Any, hang: Any, source: Any, activity: str, way: str
+) -> None:
+    message, seconds = failed(timeout_env, count_by_id(timeout_env.read(source(getattr(hang, way)))))
+    for part in ("orders has not answered for 2 s", activity, "sources.timeout"):
         assert part in message
     assert seconds < 16
-    assert impatient.last_job.state == "FAILED"
+    assert timeout_env.last_job.state == "FAILED"
 
 
-def test_long_work_is_not_broken(spark: SparkSession, impatient: Any) -> None:
+def test_long_computations_do_not_time_out(spark: SparkSession, timeout_env: Any) -> None:
     def work() -> None:
         until = time.monotonic() + 4
         while time.monotonic() < until:
             sum(range(1000))
 
     for call in (work, lambda: spark._jvm.java.lang.Thread.sleep(4000), lambda: [time.sleep(0.4) for _ in range(10)]):
-        assert impatient.count(counted(impatient.read(Inferring(call)))) == 5
+        assert timeout_env.count(count_by_id(timeout_env.read(Inferring(call)))) == 5
 
 
-def test_a_broker_that_never_answers(impatient: Any) -> None:
+def test_a_silent_broker_fails_the_job(timeout_env: Any) -> None:
     pytest.importorskip("confluent_kafka")
     from penstock.connectors.kafka import KafkaSource
 
     with Silent() as server:
-        message, seconds = failed(impatient, impatient.read(KafkaSource(f"127.0.0.1:{server.port}", "orders")))
+        message, seconds = failed(timeout_env, timeout_env.read(KafkaSource(f"127.0.0.1:{server.port}", "orders")))
     assert f"the broker at 127.0.0.1:{server.port} has not answered for 2 s" in message
     assert seconds < 16
 
 
 @pytest.mark.parametrize("database", ["postgres", "mariadb"])
-def test_a_database_that_stops_to_answer(
-    request: pytest.FixtureRequest, spark: SparkSession, impatient: Any, database: str
+def test_a_database_that_becomes_silent_fails_the_job(
+    request: pytest.FixtureRequest, spark: SparkSession, timeout_env: Any, database: str
 ) -> None:
     server = request.getfixturevalue(database)
     server.sql(
@@ -418,10 +426,10 @@ def test_a_database_that_stops_to_answer(
     )
     with Proxy(server.port) as proxy:
         url = server.url.replace(f":{server.port}/", f":{proxy.port}/")
-        df = impatient.read(JdbcSource(url, "hanging", server.properties))
-        assert impatient.count(df) == 2
+        df = timeout_env.read(JdbcSource(url, "hanging", server.properties))
+        assert timeout_env.count(df) == 2
         proxy.hangs.set()
-        message, seconds = failed(impatient, counted(df))
+        message, seconds = failed(timeout_env, count_by_id(df))
         assert "hanging has not answered for 2 s" in message
         assert "sources.timeout" in message
         assert seconds < 16
@@ -429,32 +437,32 @@ def test_a_database_that_stops_to_answer(
 
 
 @pytest.mark.parametrize("database", ["postgresql", "mysql"])
-def test_a_database_that_never_answers(spark: SparkSession, impatient: Any, database: str) -> None:
+def test_a_silent_database_fails_the_job(spark: SparkSession, timeout_env: Any, database: str) -> None:
     properties = {"user": "u", "password": "p"}
     with Silent() as server:
         url = f"jdbc:{database}://127.0.0.1:{server.port}/d" + ("?permitMysqlScheme" if database == "mysql" else "")
         driver = "org.mariadb.jdbc.Driver" if database == "mysql" else "org.postgresql.Driver"
         started = time.monotonic()
         with pytest.raises(PenstockError):
-            impatient.read(JdbcSource(url, "orders", properties | {"driver": driver}))
+            timeout_env.read(JdbcSource(url, "orders", properties | {"driver": driver}))
         assert time.monotonic() - started < 10
 
 
-def test_files_appear_once_though_the_job_was_cancelled_before(
+def test_a_job_after_a_cancelled_job_writes_its_files_once(
     spark: SparkSession, env: Environment, hang: Any, tmp_path: Path
 ) -> None:
     target = str(tmp_path / "out")
     for attempt in range(2):
-        env.write(numbers(spark), Noting(write=hang.in_python))
+        env.write(numbers(spark), RecordingSink(write=hang.in_python))
         env.write(numbers(spark), FileSink(target, mode="overwrite"))
         job = env.execute_async("twice")
         if attempt == 0:
-            assert hang.came.wait(30)
+            assert hang.called.wait(30)
             job.cancel()
             with pytest.raises(JobCancelledError):
                 job.wait(10)
             assert not os.path.exists(target)
-            hang.let_go()
+            hang.release()
         else:
             job.wait(60)
     gc.collect()

@@ -1,4 +1,4 @@
-"""The hash in Python agrees with Spark's, value by value."""
+"""The hash in Python equals Spark's."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ VALUES = {
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=h.data())
-def test_agrees_with_spark(spark: SparkSession, data: Path) -> None:
+def test_hashes_of_random_rows_are_those_of_spark(spark: SparkSession, data: Path) -> None:
     names = list(VALUES)
     rows = data.draw(h.lists(h.tuples(*(h.none() | VALUES[name] for name in names)), min_size=1, max_size=30))
     schema = ", ".join(f"c{i} {name}" for i, name in enumerate(names))
     columns = [f"c{i}" for i in range(len(names))]
     each = ", ".join(f"hash({column})" for column in columns)
-    found = spark.createDataFrame(rows, schema).selectExpr(f"array({each})", f"hash({', '.join(columns)})", *columns)
-    for separate, together, *values in found.collect():
+    hashes = spark.createDataFrame(rows, schema).selectExpr(f"array({each})", f"hash({', '.join(columns)})", *columns)
+    for separate, together, *values in hashes.collect():
         assert [hash_value(value, name) for value, name in zip(values, names, strict=True)] == separate
         assert hash_row(values, names) == together
 
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    # What Spark's `hash(int)` gives.
+    # From Spark's `hash(int)`.
     [(0, 933211791), (1, -559580957), (42, 29417773), (-1, -1604776387)],
 )
-def test_known_hashes(value: int, expected: int) -> None:
+def test_hashes_of_integers_are_those_of_spark(value: int, expected: int) -> None:
     assert hash_int(value) == expected
 
 

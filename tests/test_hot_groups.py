@@ -1,4 +1,4 @@
-"""Hot groups whose partial results hold their values, from end to end: what ran, by Spark's finished stages."""
+"""Hot groups whose partial results contain their values, on real Spark: the stages that ran."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPTIONS = {f"{SKEW}.skewed__threshold": "100 kb", VOLUME: "64 kb"}
 
 
 def table(spark: SparkSession, hot: int = 9) -> DataFrame:
-    """Rows of which tenths have one key, others one of twenty; ``v`` has 2000 values, ``id`` as many as there are rows."""
+    """Return rows with a hot key for `hot` tenths of them, and twenty other keys; ``v`` has 2000 values, ``id`` is unique."""
     columns = f"if(pmod(hash(id, 1), 10) < {hot}, 7, id % 20) as k", "pmod(hash(id), 2000) as v", "id"
     return spark.range(0, MAPPERS * ROWS, 1, MAPPERS).selectExpr(*columns)
 
@@ -35,25 +35,25 @@ def run(env: Environment, df: DataFrame) -> tuple[Any, list[Any]]:
     return job, [decision for decision in job.decisions if decision.kind.value == "skew"]
 
 
-def merging(spark: SparkSession, job: Any) -> list[tuple[int, int]]:
-    """Return the tasks of each stage that read an exchange, and the partial results that they read."""
-    return [(one.tasks, one.shuffle_read) for one in stages(spark, job, "Aggregate") if one.shuffle_read]
+def merge_stages(spark: SparkSession, job: Any) -> list[tuple[int, int]]:
+    """Return the number of tasks, and of partial results read, of each stage that reads an exchange."""
+    return [(stage.tasks, stage.shuffle_read) for stage in stages(spark, job, "Aggregate") if stage.shuffle_read]
 
 
-def test_partial_results_with_values_in_common_are_merged_in_pieces(
+def test_partial_results_with_common_values_are_merged_in_chunks(
     spark: SparkSession, make_env: Callable[..., Environment]
 ) -> None:
     df = table(spark).groupBy("k").agg({"v": "median", "*": "count"}).where("k < 100")
     job, (decision,) = run(make_env(**OPTIONS), df)
-    assert "merged in pieces before" in decision.chosen
+    assert "merged in chunks before" in decision.chosen
     assert decision.outcome["pieces"] == 2
     assert decision.outcome["bytes merged"] < decision.outcome["bytes before"] / 4
     plain, decisions = run(make_env(**OPTIONS, **{f"{SKEW}.strategy": "NONE"}), df)
     assert not decisions
-    ((tasks, everything),) = merging(spark, plain)
-    (_, few), (pieces, hot), (final_tasks, final) = merging(spark, job)
-    assert pieces == 2
-    assert few == hot // 8, "three of 24 tasks were tried"
+    ((tasks, everything),) = merge_stages(spark, plain)
+    (_, sampled), (chunks, hot), (final_tasks, final) = merge_stages(spark, job)
+    assert chunks == 2
+    assert sampled == hot // 8, "three of 24 tasks are sampled"
     assert final == everything - hot + 2 * hot // MAPPERS, "two partial results of each hot group, all of the others"
     assert final_tasks == tasks
 
@@ -66,7 +66,7 @@ def test_partial_results_with_values_in_common_are_merged_in_pieces(
         (0, "percentile(v, 0.5)", None),
     ],
 )
-def test_they_are_merged_in_one_task_where_pieces_would_win_nothing(
+def test_hot_groups_are_merged_in_a_single_task_if_chunks_would_not_be_faster(
     spark: SparkSession,
     make_env: Callable[..., Environment],
     hot: int,
@@ -80,29 +80,29 @@ def test_they_are_merged_in_one_task_where_pieces_would_win_nothing(
     for decision in decisions:
         assert because in str(decision.outcome["because"])
         assert "pieces" not in decision.outcome
-    *tried, _ = merging(spark, job)
-    assert [tasks for tasks, _ in tried] == [1] * len(decisions), "one task has tried a few, if any"
+    *samples, _ = merge_stages(spark, job)
+    assert [tasks for tasks, _ in samples] == [1] * len(decisions), "a single task merges the sample, if any"
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("first", ["window", "aggregate"])
-def test_beside_an_operator_that_needs_whole_groups_too(
+def test_hot_groups_are_merged_beside_an_operator_that_needs_whole_groups(
     spark: SparkSession, make_env: Callable[..., Environment], first: str
 ) -> None:
-    """Both are in one step and read alike, whichever comes first: no group may come in several tasks."""
+    """Both are in the same vertex and read the same ranges, so no group may be split over tasks."""
     table(spark).where("id % 8 = 0").createOrReplaceTempView("hot_groups")
     table(spark).createOrReplaceTempView("more_groups")
     inputs = {
         "window": "(select k, sum(v) over (partition by k) as total from hot_groups)",
         "aggregate": "(select k, median(v) as middle, count(*) as n from more_groups group by k)",
     }
-    one, other = sorted(inputs, key=lambda name: name != first)
+    left, right = sorted(inputs, key=lambda name: name != first)
     df = spark.sql(
         f"""select k, total, middle, n, count(*) as rows from
-        (select /*+ merge(w) */ * from {inputs[one]} w join {inputs[other]} using (k)) group by all"""
+        (select /*+ merge(w) */ * from {inputs[left]} w join {inputs[right]} using (k)) group by all"""
     )
     job, decisions = run(make_env(**OPTIONS), df)
-    (merged,) = [one for one in decisions if "merged in pieces before" in str(one.chosen)]
+    (merged,) = [decision for decision in decisions if "merged in chunks before" in str(decision.chosen)]
     assert merged.outcome["pieces"] == 2
-    (both,) = [one for one in job.vertices if "Window" in one.vertex.name]
-    assert "Aggregate" in both.vertex.name, "they are not in one step any more"
+    (both,) = [snapshot for snapshot in job.vertices if "Window" in snapshot.vertex.name]
+    assert "Aggregate" in both.vertex.name, "they are not in the same vertex"

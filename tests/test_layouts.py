@@ -1,4 +1,4 @@
-"""How rows lie is Spark's word: pipelines in which an operator forgets, renames or multiplies it, compared with plain Spark."""
+"""Output partitionings that operators drop, rename or multiply: the rows are those of plain Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType, StructType
 
 from penstock.errors import JobError
 from tests.equality import assert_as_plain_spark
-from tests.outcomes import some
+from tests.outcomes import mostly_slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,15 +81,15 @@ PIPELINES = {
     "udtf, inner": lambda t: t.sums.lateralJoin(Repeats(F.col("k").outer())).join(t.most, "k"),  # type: ignore[call-arg]
     "udtf, full": lambda t: t.most.join(t.sums.lateralJoin(Repeats(F.col("k").outer())), "k", "full"),  # type: ignore[call-arg]
     "cross join, cogroup": lambda t: (
-        t.sums.crossJoin(t.one)
+        t.sums.crossJoin(t.single_row)
         .selectExpr("k as g", "s", "x")
         .groupBy("g")
         .cogroup(t.most.groupBy("k"))
         .applyInPandas(counts, "k long, n long, m long")
     ),
-    "cross join, inner": lambda t: t.sums.crossJoin(t.one).join(t.most, "k"),
-    "cross join, anti": lambda t: t.most.join(t.sums.crossJoin(t.one).where("k % 3 = 1"), "k", "anti"),
-    "range join, full": lambda t: t.sums.join(t.one, F.col("s") > F.col("x")).join(t.most, "k", "full"),
+    "cross join, inner": lambda t: t.sums.crossJoin(t.single_row).join(t.most, "k"),
+    "cross join, anti": lambda t: t.most.join(t.sums.crossJoin(t.single_row).where("k % 3 = 1"), "k", "anti"),
+    "range join, full": lambda t: t.sums.join(t.single_row, F.col("s") > F.col("x")).join(t.most, "k", "full"),
     "mapInPandas, inner": lambda t: t.sums.mapInPandas(twice, t.sums.schema).join(t.most, "k"),
     "mapInArrow, full": lambda t: t.sums.mapInArrow(twice, t.sums.schema).join(t.most, "k", "full"),
     "explode, inner": lambda t: t.sums.selectExpr("k", "explode(sequence(1, k % 4 + 1)) e").join(t.most, "k"),
@@ -145,7 +145,7 @@ PIPELINES = {
 
 
 class Tables:
-    """A few thousand rows, some keys of which are null, one far more common than the others."""
+    """A few thousand rows with null keys and a hot key."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.facts = spark.range(0, 3000, 1, 3).selectExpr(
@@ -154,7 +154,7 @@ class Tables:
         self.sums = self.facts.groupBy("k").agg(F.sum("v").alias("s"))
         self.most = self.facts.where("k < 80 or k is null").groupBy("k").agg(F.max("v").alias("m"))
         self.windowed = self.facts.selectExpr("k", "v", "sum(v) over (partition by k) w")
-        self.one = spark.range(1).selectExpr("id + 1 as x")
+        self.single_row = spark.range(1).selectExpr("id + 1 as x")
         self.cached = self.facts.groupBy("k").agg(F.sum(F.expr("v + 1")).alias("s")).cache()
 
     def four(self, name: Any) -> Any:
@@ -164,22 +164,24 @@ class Tables:
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession) -> Iterator[Any]:
-    found = Tables(spark)
-    yield found
-    found.cached.unpersist()
+    tables = Tables(spark)
+    yield tables
+    tables.cached.unpersist()
 
 
-@pytest.mark.parametrize("mode", some(MODES, len(MODES)))
+@pytest.mark.parametrize("mode", mostly_slow(MODES, len(MODES)))
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_same_rows(make_env: Callable[..., Environment], tables: Any, pipeline: str, mode: Any) -> None:
+def test_operators_with_partitioned_inputs_return_the_rows_of_spark(
+    make_env: Callable[..., Environment], tables: Any, pipeline: str, mode: Any
+) -> None:
     df = PIPELINES[pipeline](tables)
     assert_as_plain_spark(make_env(**MODES[mode]), df)
 
 
-def test_a_false_claim_about_a_layout_fails_the_job(
+def test_a_wrong_layout_fails_the_job(
     monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
 ) -> None:
-    """The rows of a leaf are said to be hashed otherwise than they are."""
+    """A leaf claims a hash partitioning that its rows do not have."""
     from penstock.spark import layouts
     from penstock.spark.handles import Partitioning
 
@@ -193,25 +195,25 @@ def test_a_false_claim_about_a_layout_fails_the_job(
         make_env(**MODES["many tasks"]).collect(tables.sums.join(tables.most, "k"))
 
 
-def test_a_subpartition_left_out_fails_the_job(
+def test_a_missing_subpartition_fails_the_job(
     monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
 ) -> None:
     from penstock.scheduler.deciders import exchange_tasks
 
     decide = exchange_tasks.decide_vertex
 
-    def less_one(*arguments: Any) -> Any:
-        made = decide(*arguments)
-        *others, (start, end) = made.ranges
-        return replace(made, ranges=[*others, (start, max(end - 1, start))])
+    def drop_last(*arguments: Any) -> Any:
+        decision = decide(*arguments)
+        *others, (start, end) = decision.ranges
+        return replace(decision, ranges=[*others, (start, max(end - 1, start))])
 
-    monkeypatch.setattr(exchange_tasks, "decide_vertex", less_one)
+    monkeypatch.setattr(exchange_tasks, "decide_vertex", drop_last)
     with pytest.raises(JobError, match="exactly once"):
         make_env(**MODES["many tasks"]).collect(tables.sums.join(tables.most, "k"))
 
 
 @pytest.mark.thorough
-def test_a_filter_that_rules_out_its_own_keys_fails_the_job(
+def test_a_filter_that_drops_its_own_keys_fails_the_job(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tmp_path: Path
 ) -> None:
     from penstock.spark import filters
@@ -223,12 +225,13 @@ def test_a_filter_that_rules_out_its_own_keys_fails_the_job(
     env = make_env(**MODES["shuffled"])
     assert_as_plain_spark(env, df)
     assert "dynamic filter" in {decision.kind.value for decision in env.last_job.decisions}
-    made = filters.might_contain
+    might_contain = filters.might_contain
 
-    def never(found: Any, keys: Any) -> Any:
-        kept = made(found, keys)
-        return Expression(kept._bridge, kept._bridge.find("org.apache.spark.sql.catalyst.expressions.Not")(kept))
+    def contains_none(key_set: Any, keys: Any) -> Any:
+        predicate = might_contain(key_set, keys)
+        negation = predicate._bridge.find("org.apache.spark.sql.catalyst.expressions.Not")
+        return Expression(predicate._bridge, negation(predicate))
 
-    monkeypatch.setattr(filters, "might_contain", never)
+    monkeypatch.setattr(filters, "might_contain", contains_none)
     with pytest.raises(JobError, match=r"the filter by keys .* drops a row that it must keep"):
         env.collect(df)

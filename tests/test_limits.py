@@ -1,4 +1,4 @@
-"""Limits at the end: Spark computes partitions one by one until it has rows enough, and so does Penstock."""
+"""Queries with a limit compute partitions sequentially until they have enough rows, as Spark does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from tests.outcomes import WAYS, assert_same_outcome, outcome, some
+from tests.outcomes import CONFIGS, assert_same_outcome, mostly_slow, outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.usefixtures("interpreted")
-# the division fails of one row of the last file; what is computed of it before the limit is reached must not
+# The division fails for a row of the last file, which is not read if the limit is reached before.
 CASES = {
     "a division": "select 10 / (id - 900) as q from n limit 3",
     "a division within reach": "select 10 / (id - 1) as q from n limit 3",
-    "a division, of rows that Spark has to number": "select 10 / (id - 900) as q, monotonically_increasing_id() >= 0 as m from (select id from n sort by id) limit 3",
+    "a division, with row numbers of Spark": "select 10 / (id - 900) as q, monotonically_increasing_id() >= 0 as m from (select id from n sort by id) limit 3",
     "a cast": "select cast(t as int) as q from n limit 5",
     "a date": "select to_date(if(id = 900, 'never', '2020-01-01')) as q from n limit 5",
     "raise_error": "select if(id = 900, raise_error('no'), id) as q from n limit 4",
@@ -33,11 +33,11 @@ CASES = {
     "offset": "select 10 / (id - 900) as q from n limit 3 offset 2",
     "only an offset": "select 10 / (id - 900) as q from n offset 990",
     "limit of a limit": "select * from (select 10 / (id - 900) as q from n limit 9) limit 3",
-    "of a union": "select 10 / (id - 900) as q from n union all select 10 / (id - 901) from n limit 3",
-    "of a broadcast join": "select 10 / (n.id - 900) as q from n join m on n.k = m.k limit 3",
-    "of an aggregate": "select k, 10 / (k - 99) as q from n group by k limit 500",
-    "of a sort": "select 10 / (id - 900) as q from n order by id limit 3",
-    "of a sort by what fails": "select id from n order by 10 / (id - 900), id limit 3",
+    "union": "select 10 / (id - 900) as q from n union all select 10 / (id - 901) from n limit 3",
+    "broadcast join": "select 10 / (n.id - 900) as q from n join m on n.k = m.k limit 3",
+    "aggregate": "select k, 10 / (k - 99) as q from n group by k limit 500",
+    "sort": "select 10 / (id - 900) as q from n order by id limit 3",
+    "sort by the failing expression": "select id from n order by 10 / (id - 900), id limit 3",
     "in a subquery": "select count(*) from (select 10 / (id - 900) as q from n limit 3)",
     "in a scalar subquery": "select id, (select max(q) from (select id as q from m order by id limit 1)) as q from m",
     "zero": "select 10 / (id - 900) as q from n limit 0",
@@ -57,27 +57,29 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
         spark.catalog.dropTempView(name)
 
 
-@pytest.mark.parametrize("way", some([*WAYS][::-1], len(WAYS)))
+@pytest.mark.parametrize("config", mostly_slow([*CONFIGS][::-1], len(CONFIGS)))
 @pytest.mark.parametrize("name", CASES)
-def test_collected_as_spark_does(
-    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, name: str, way: Any
+def test_limited_queries_have_the_outcome_of_spark(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, name: str, config: Any
 ) -> None:
     df = spark.sql(CASES[name])
-    env = make_env(**WAYS[way])
-    found, expected = outcome(lambda: env.collect(df)), outcome(df.collect)
+    env = make_env(**CONFIGS[config])
+    actual, expected = outcome(lambda: env.collect(df)), outcome(df.collect)
     if isinstance(expected, list) and "order by" not in CASES[name] and "limit" in CASES[name]:
-        found, expected = (
-            rows if isinstance(rows, str) else len(rows) for rows in (found, expected)
-        )  # any rows are right
-        assert found == expected
+        actual, expected = (
+            rows if isinstance(rows, str) else len(rows) for rows in (actual, expected)
+        )  # a limit without an order may return any rows
+        assert actual == expected
     else:
-        assert_same_outcome(found, expected)
+        assert_same_outcome(actual, expected)
 
 
 @pytest.mark.parametrize("fetch", ["to_pandas", "to_arrow", "count"])
-def test_other_results(spark: SparkSession, make_env: Callable[..., Environment], tables: Any, fetch: str) -> None:
+def test_limited_results_in_other_forms_have_the_outcome_of_spark(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, fetch: str
+) -> None:
     df = spark.sql(CASES["a division"])
-    env = make_env(**WAYS["as configured"])
+    env = make_env(**CONFIGS["as configured"])
     plain = {"to_pandas": df.toPandas, "to_arrow": df.toArrow, "count": df.count}[fetch]
 
     def size(rows: Any) -> Any:
@@ -89,28 +91,28 @@ def test_other_results(spark: SparkSession, make_env: Callable[..., Environment]
 def test_only_the_first_partitions_run(
     spark: SparkSession, make_env: Callable[..., Environment], tmp_path: Path
 ) -> None:
-    """A function of which each call leaves a file: of 40 partitions few are computed."""
+    """Each call of a function creates a file: few of 40 partitions are computed."""
 
-    def leaving(batches: Any) -> Iterator[Any]:
+    def create_files(batches: Any) -> Iterator[Any]:
         for batch in batches:
             (tmp_path / str(batch["id"][0])).touch()
             yield batch
 
-    df = spark.range(0, 4000, 1, 40).mapInPandas(leaving, "id long").limit(9)
-    assert len(make_env(**WAYS["as configured"]).collect(df)) == 9
+    df = spark.range(0, 4000, 1, 40).mapInPandas(create_files, "id long").limit(9)
+    assert len(make_env(**CONFIGS["as configured"]).collect(df)) == 9
     assert len(list(tmp_path.iterdir())) < 6
 
 
-@pytest.mark.parametrize("way", some([*WAYS][::-1], len(WAYS)))
-def test_sorted_mapped_and_limited(
-    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, way: Any
+@pytest.mark.parametrize("config", mostly_slow([*CONFIGS][::-1], len(CONFIGS)))
+def test_a_limit_over_a_python_function_over_a_sort_is_fast(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, config: Any
 ) -> None:
     def same(batches: Any) -> Iterator[Any]:
         yield from batches
 
     df = spark.table("n").orderBy(F.desc("id")).mapInPandas(same, "id long, k long, t string").limit(9)
-    env = make_env(**WAYS[way])
+    env = make_env(**CONFIGS[config])
     started = time.monotonic()
-    found = env.collect(df)
+    actual = env.collect(df)
     assert time.monotonic() - started < 20
-    assert_same_outcome(found, df.collect())
+    assert_same_outcome(actual, df.collect())

@@ -1,4 +1,4 @@
-"""The user's line that something was asked for at."""
+"""The line of the user's code that calls Penstock."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from penstock.location import callers_line
 from penstock.threads import DaemonPool
 
 
-def test_the_line_of_a_caller() -> None:
+def test_the_line_of_the_calling_code_is_returned() -> None:
     line = callers_line()
     assert line is not None
     assert line.short.startswith("test_location.py:")
 
 
-def test_a_thread_that_is_penstock_s_own_has_none() -> None:
+def test_a_thread_of_penstock_has_no_line() -> None:
     assert DaemonPool(1, "own").submit(callers_line).result() is None
 
 
-def test_a_pool_of_the_user_s_has_their_line() -> None:
+def test_a_thread_of_the_users_pool_has_a_line() -> None:
     with ThreadPoolExecutor(1) as pool:
         line = pool.submit(lambda: callers_line()).result()
     assert line is not None

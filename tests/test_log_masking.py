@@ -34,7 +34,7 @@ class Plain(logging.Formatter):
 
 
 class Json(logging.Formatter):
-    """A formatter that formats the exception itself, and does not know `exc_text`."""
+    """A formatter that formats the exception itself and ignores `exc_text`."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {"message": record.getMessage()}
@@ -55,7 +55,7 @@ class Lines(logging.Handler):
 
 @contextmanager
 def logged(owner: str, formatter: logging.Formatter) -> Iterator[list[str]]:
-    """Return what a handler of a user receives in the block, at a logger of this name."""
+    """Return the lines that a user's handler of a logger receives during the block."""
     handler, logger, penstock = Lines(formatter), logging.getLogger(owner), logging.getLogger("penstock")
     level = penstock.level
     logger.addHandler(handler)
@@ -119,7 +119,7 @@ def test_no_secret_reaches_a_handler(call: str, owner: str, formatter: logging.F
 
 
 def test_a_record_without_secrets_stays_unchanged(caplog: pytest.LogCaptureFixture) -> None:
-    """Formatters and services that group records by their template, or read the exception, can go on doing so."""
+    """Formatters and services may group records by their template, or read the exception."""
     with caplog.at_level(logging.INFO, "penstock"):
         log_exception(logging.getLogger("penstock.sinks"), lambda: fail("refused"), " of me")
     (record,) = caplog.records
@@ -144,7 +144,7 @@ def test_a_driver_that_names_its_url_is_logged_without_the_password(spark: Spark
     access = Access(Bridge(spark), {url: {"url": url, "driver": "org.postgresql.Driver"}})
     with logged("", Plain()) as lines:
         recover_table(access, url, url, "orders")
-    (text,) = [line for line in lines if "asked for journals" in line]
+    (text,) = [line for line in lines if "could not be read" in line]
     assert "Traceback (most recent call last)" in text
     assert f"Unable to parse URL jdbc:postgresql://127.0.0.1:noport/shop?user=me&password={MASK}" in text
     assert SECRET not in text

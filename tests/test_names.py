@@ -1,4 +1,4 @@
-"""What `import penstock` gives: all its names, without waiting for PySpark."""
+"""`import penstock` provides all public names without importing PySpark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROGRAMS = {
 import sys, penstock
 assert not {'pyspark', 'pandas', 'numpy', 'penstock.environment'} & set(sys.modules)
 """,
-    "all names are there": """
+    "all names exist": """
 import penstock
 for name in penstock.__all__:
     assert getattr(penstock, name) is getattr(penstock, name), name
@@ -31,7 +31,7 @@ assert rescale.__name__ == "rescale"
 from penstock import *
 assert Environment.__name__ == "Environment" and rebalance.__name__ == "rebalance"
 """,
-    "packages are found by their names": """
+    "subpackages": """
 import penstock
 assert penstock.connectors.FileSink.__name__ == "FileSink"
 assert not hasattr(penstock, "nothing_of_that_name")
@@ -41,6 +41,6 @@ assert not hasattr(penstock, "nothing_of_that_name")
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_names(name: Any) -> None:
+def test_public_names_are_imported_on_demand(name: Any) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAMS[name]], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -39,7 +39,7 @@ def both(left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
 
 
 @F.udf(LongType())
-def plus_one(value):  # type: ignore[no-untyped-def]  # Spark would look at types
+def increment(value):  # type: ignore[no-untyped-def]  # Spark would look at types
     return value + 1
 
 
@@ -49,8 +49,8 @@ def mean(values: pd.Series) -> float:
 
 
 CASES = {
-    "python udf": lambda df: df.withColumn("k", plus_one("k")).groupBy("k").count(),
-    "python udf in a filter": lambda df: df.where(plus_one("k") > 5).groupBy("k").count(),
+    "python udf": lambda df: df.withColumn("k", increment("k")).groupBy("k").count(),
+    "python udf in a filter": lambda df: df.where(increment("k") > 5).groupBy("k").count(),
     "pandas aggregate": lambda df: df.groupBy("k").agg(mean("x")),
     "mapInPandas": lambda df: df.mapInPandas(scaled, df.schema).groupBy("k").sum("x"),
     "applyInPandas": lambda df: df.groupBy("k").applyInPandas(centred, df.schema),
@@ -85,7 +85,7 @@ CASES = {
     "cached": lambda df: df.where("k > 3").cache().groupBy("k").count(),
     "limit in the middle": lambda df: df.orderBy("id").limit(100).groupBy("k").count(),
     "offset": lambda df: df.orderBy("id").offset(1990),
-    "one row": lambda df: df.sparkSession.sql("select 1 as a, 'x' as b"),
+    "single row": lambda df: df.sparkSession.sql("select 1 as a, 'x' as b"),
     "rand": lambda df: df.withColumn("r", F.rand(1)).groupBy("k").agg(F.max(F.col("r") <= 1)),
     "empty": lambda df: df.where("k > 100").groupBy("k").count(),
     "empty global": lambda df: df.where("k > 100").agg(F.count("*"), F.sum("x")),
@@ -119,18 +119,20 @@ def _joined(df: DataFrame, factor: Any) -> Any:
 
 @pytest.mark.parametrize("name", sorted(CASES))
 @pytest.mark.parametrize("volume", [pytest.param("16 mb", marks=pytest.mark.slow), "200 b"])
-def test_same_rows(make_env: Callable[..., Environment], numbers: Any, name: str, volume: str) -> None:
+def test_an_operator_returns_the_rows_of_spark(
+    make_env: Callable[..., Environment], numbers: Any, name: str, volume: str
+) -> None:
     df = CASES[name](numbers)
     env = make_env(**{"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": volume})
     assert_as_plain_spark(env, df)
 
 
-def test_order_is_kept(env: Environment, numbers: Any) -> None:
+def test_collect_preserves_the_order_of_a_sort(env: Environment, numbers: Any) -> None:
     df = numbers.orderBy(F.col("k").desc(), "id")
     assert env.collect(df) == df.collect()
 
 
-def test_observed_metrics_arrive(env: Environment, numbers: Any) -> None:
+def test_observed_metrics_are_reported(env: Environment, numbers: Any) -> None:
     observation = Observation("seen")
     df = numbers.observe(observation, F.count("*").alias("rows")).groupBy("k").count()
     assert len(env.collect(df)) == 17

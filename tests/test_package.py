@@ -1,4 +1,4 @@
-"""What an index shows of the package: its README and addresses."""
+"""Package metadata has a README with working links, and the pages of the docs have no broken links."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def relative_links(text: str) -> list[str]:
 
 
 def metadata(folder: Path) -> tuple[list[str], str]:
-    """Build a wheel; return its addresses and its README."""
+    """Build a wheel; return its URLs and its README."""
     with ZipFile(build(folder)) as wheel:
-        name = next(one for one in wheel.namelist() if one.endswith("/METADATA"))
+        name = next(file for file in wheel.namelist() if file.endswith("/METADATA"))
         message = message_from_bytes(wheel.read(name))
     payload = message.get_payload(decode=True)
     assert isinstance(payload, bytes)
@@ -30,7 +30,7 @@ def metadata(folder: Path) -> tuple[list[str], str]:
 
 
 @pytest.mark.slow
-def test_with_an_address_all_links_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_with_an_address_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_URL", "https://example.org/penstock/")
     urls, readme = metadata(tmp_path)
     assert "Source, https://example.org/penstock" in urls
@@ -41,7 +41,7 @@ def test_with_an_address_all_links_are_whole(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.slow
-def test_without_an_address_nothing_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_broken_links_without_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PENSTOCK_URL", raising=False)
     urls, readme = metadata(tmp_path)
     assert urls == []
@@ -54,7 +54,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *s
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
+def test_links_between_pages_are_not_broken(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     missing = [link for link in relative_links(text) if not (page.parent / link).exists()]
     assert missing == []
@@ -66,8 +66,8 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_to_headings_lead_somewhere(page: Path) -> None:
+def test_links_to_headings_are_not_broken(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-    found = re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", text)
-    missing = [f"{file}#{name}" for file, name in found if name not in anchors(page.parent / file if file else page)]
+    links = re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", text)
+    missing = [f"{file}#{name}" for file, name in links if name not in anchors(page.parent / file if file else page)]
     assert missing == []

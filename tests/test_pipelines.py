@@ -1,4 +1,4 @@
-"""Random pipelines over small tables with nulls, duplicates, skew and empty partitions: same rows as plain Spark."""
+"""Random pipelines over small tables with nulls, duplicates, skew and empty partitions return Spark's rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCHEMA = "k int, g string, v bigint, x double, d decimal(12,3), a array<int>"
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession) -> Any:
-    """Three tables: skewed keys with nulls, few rows in many partitions, none at all."""
+    """Three tables: skewed keys with nulls, few rows in many partitions, no rows."""
     hot = [
         (
             None if i % 11 == 0 else (7 if i % 3 else i % 20),
@@ -51,7 +51,7 @@ def tables(spark: SparkSession) -> Any:
     ]
 
 
-# Each step takes (df, another df) to a df with the same columns.
+# Each step maps a DataFrame and another DataFrame to a DataFrame with the same columns.
 def _aggregate(df: DataFrame, _: Any, keys: Any) -> Any:
     return (
         df.groupBy(*keys)
@@ -137,7 +137,7 @@ STEPS = {
 
 
 def _limited(df: DataFrame) -> Any:
-    """Joins multiply; keep what follows small, the same rows everywhere."""
+    """Drop some rows by a hash, as joins multiply rows."""
     return df.where("pmod(hash(k, g, v), 3) <> 1")
 
 
@@ -165,13 +165,13 @@ def build(tables: Any, start: Any, steps: Any) -> Any:
             if joins > 2:
                 continue
             df = _limited(df)
-            other = other if joins == 1 else max(other, 1)  # noqa: PLW2901 - the hot key meets itself once: twice gives 50 million rows
+            other = other if joins == 1 else max(other, 1)  # noqa: PLW2901 - a second self-join of the hot key would return 50 million rows
         df = STEPS[name](df, df if again and "join" not in name else tables[other])
     return df
 
 
 VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "300 b"}
-"""A tiny volume per task cuts small tables into many tasks."""
+"""A tiny volume per task, which divides small tables into many tasks."""
 EAGER = {
     "table.optimizer.adaptive__broadcast__join.strategy": "RUNTIME_ONLY",
     "table.optimizer.join.broadcast__threshold": "4 kb",
@@ -180,7 +180,7 @@ EAGER = {
     "table.optimizer.skewed__join__optimization.skewed__threshold": "1 b",
     "table.optimizer.skewed__join__optimization.skewed__factor": 1.0,
 }
-"""Every strategy does what it can, whether it pays or not."""
+"""Options with which every strategy applies, whether or not it pays off."""
 MODES = ["shuffled", "broadcast", "eager"]
 
 
@@ -195,7 +195,7 @@ def check(
 @pytest.mark.thorough
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(start=st.integers(0, 2), steps=pipelines, mode=st.sampled_from(MODES))
-def test_random_pipelines(
+def test_random_pipelines_return_the_rows_of_spark(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any, start: Any, steps: Any, mode: Any
 ) -> None:
     check(spark, make_env, build(tables, start, steps), mode, VOLUME)
@@ -204,7 +204,7 @@ def test_random_pipelines(
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(start=st.integers(0, 2), steps=pipelines, mode=st.sampled_from(MODES))
-def test_many_random_pipelines(
+def test_many_random_pipelines_return_the_rows_of_spark(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any, start: Any, steps: Any, mode: Any
 ) -> None:
     check(spark, make_env, build(tables, start, steps), mode, VOLUME)
@@ -216,7 +216,7 @@ EACH = [
 
 
 @pytest.mark.parametrize(("name", "mode"), EACH)
-def test_each_step(
+def test_each_step_returns_the_rows_of_spark(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any, name: Any, mode: Any
 ) -> None:
     check(spark, make_env, STEPS["by key"](STEPS[name](tables[0], tables[1]), None), mode)

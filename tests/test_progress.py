@@ -28,16 +28,16 @@ def drawn() -> Any:
     return [(task.description.strip(), task.completed, task.total) for task in bars.tasks]
 
 
-def test_jobs_at_once_draw_on_one_screen() -> None:
-    shown = [Progress("one"), Progress("two")]
-    for one in shown:
-        one.on_events([state(ExecutionState.RUNNING)])
+def test_concurrent_jobs_share_the_screen() -> None:
+    jobs = [Progress("first"), Progress("second")]
+    for job in jobs:
+        job.on_events([state(ExecutionState.RUNNING)])
     bars = progress._SCREEN._bars
-    assert [task.description for task in bars.tasks] == ["one", "two"]
-    shown[0].on_events([state(ExecutionState.CANCELED)])
-    shown[0].on_events([state(ExecutionState.CANCELED)])
-    assert [task.description for task in bars.tasks] == ["two"]
-    shown[1].on_events([state(ExecutionState.FINISHED)])
+    assert [task.description for task in bars.tasks] == ["first", "second"]
+    jobs[0].on_events([state(ExecutionState.CANCELED)])
+    jobs[0].on_events([state(ExecutionState.CANCELED)])
+    assert [task.description for task in bars.tasks] == ["second"]
+    jobs[1].on_events([state(ExecutionState.FINISHED)])
     assert progress._SCREEN._bars is None
     assert bars.finished
     assert not bars.live.is_started
@@ -45,111 +45,111 @@ def test_jobs_at_once_draw_on_one_screen() -> None:
 
 def test_a_job_without_vertices_leaves_no_thread() -> None:
     before = set(threading.enumerate())
-    one = Progress("failed before anything ran")
-    one.on_events([state(ExecutionState.RUNNING)])
-    one.on_events([state(ExecutionState.FAILED)])
-    left = set(threading.enumerate()) - before
-    for thread in left:
-        thread.join(10)  # rich tells its thread to stop, and does not wait for it
-    assert not any(thread.is_alive() for thread in left)
+    job = Progress("failed before anything ran")
+    job.on_events([state(ExecutionState.RUNNING)])
+    job.on_events([state(ExecutionState.FAILED)])
+    new_threads = set(threading.enumerate()) - before
+    for thread in new_threads:
+        thread.join(10)  # rich stops its thread without waiting for it
+    assert not any(thread.is_alive() for thread in new_threads)
 
 
 def test_operators_count_when_their_vertex_has_finished() -> None:
-    one = Progress("nightly")
-    one.on_events([VerticesCreated((vertex(1), vertex(2)), 3)])
+    job = Progress("nightly")
+    job.on_events([VerticesCreated((vertex(1), vertex(2)), 3)])
     assert drawn() == [("nightly", 0, 7)]
-    one.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, 5))])
+    job.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, 5))])
     assert drawn() == [("nightly", 0, 7), ("1 Calc -> Join", 0, 5)]
-    one.on_events([VertexChanged(vertex(1, ExecutionState.FINISHED))])
+    job.on_events([VertexChanged(vertex(1, ExecutionState.FINISHED))])
     assert drawn() == [("nightly", 2, 7)]
-    one.on_events([VertexChanged(vertex(2, ExecutionState.CANCELED))])
+    job.on_events([VertexChanged(vertex(2, ExecutionState.CANCELED))])
     assert drawn() == [("nightly", 2, 7)]
-    one.on_events([state(ExecutionState.FAILED)])
+    job.on_events([state(ExecutionState.FAILED)])
     assert progress._SCREEN._bars is None
 
 
-def test_a_vertex_has_one_line_however_often_it_is_told_of() -> None:
-    one = Progress("nightly")
+def test_repeated_events_of_a_vertex_draw_a_single_line() -> None:
+    job = Progress("nightly")
     for parallelism in (None, 5, 5):
-        one.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, parallelism))])
+        job.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, parallelism))])
     assert [line[0] for line in drawn()] == ["nightly", "1 Calc -> Join"]
-    one.on_events([VertexChanged(vertex(1, ExecutionState.FINISHED))])
+    job.on_events([VertexChanged(vertex(1, ExecutionState.FINISHED))])
     assert [line[0] for line in drawn()] == ["nightly"]
-    one.on_events([state(ExecutionState.FINISHED)])
+    job.on_events([state(ExecutionState.FINISHED)])
 
 
-def test_tasks_bytes_and_rows_of_a_running_vertex() -> None:
-    found = {"v1": TaskCounts(3, 20, 5 << 20, 1_234_567), "v9": TaskCounts(1, 1, 1, 1)}
-    one = Progress("nightly", lambda: found)
-    one.look()  # nothing runs: nobody is asked, and nothing is drawn
-    one.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, 20))])
-    one.look()
+def test_the_line_of_a_running_vertex_has_tasks_bytes_and_rows() -> None:
+    counts = {"v1": TaskCounts(3, 20, 5 << 20, 1_234_567), "v9": TaskCounts(1, 1, 1, 1)}
+    job = Progress("nightly", lambda: counts)
+    job.update_counts()  # no vertex runs, so nothing is drawn
+    job.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, 20))])
+    job.update_counts()
     assert drawn() == [("nightly", 0, 0), ("1 Calc -> Join", 3, 20)]
     bars = progress._SCREEN._bars
     assert bars.tasks[1].fields["read"] == ("5.0 MiB", "1.2 M rows")
     figures = bars.columns[-1].render(bars.tasks[1]).plain
     assert figures.startswith("3 of 20 tasks  5.0 MiB  1.2 M rows")
-    found["v1"] = TaskCounts(21, 20, 5 << 20, 1_234_567)  # more than were decided: a stage ran again
-    one.look()
+    counts["v1"] = TaskCounts(21, 20, 5 << 20, 1_234_567)  # more than decided, as a stage was retried
+    job.update_counts()
     assert drawn()[1][1:] == (21, 21)
-    one.on_events([state(ExecutionState.FINISHED)])
-    one.look()
+    job.on_events([state(ExecutionState.FINISHED)])
+    job.update_counts()
 
 
-def test_the_time_that_is_left() -> None:
+def test_the_remaining_time_is_estimated() -> None:
     done = [TaskCounts(0, 10, 0, 0)]
     now = [100.0]
-    one = Progress("nightly", lambda: {"v1": done[0]})
-    one.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, 10))])
+    job = Progress("nightly", lambda: {"v1": done[0]})
+    job.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, 10))])
     bars = progress._SCREEN._bars
     bars.get_time = lambda: now[0]
     bars.tasks[1]._get_time = lambda: now[0]
     bars.tasks[1].start_time = 100.0
     for tasks in (0, 1, 2, 3):
         done[0] = TaskCounts(tasks, 10, 0, 0)
-        one.look()
+        job.update_counts()
         now[0] += 2
     assert bars.columns[-1].render(bars.tasks[1]).plain == "3 of 10 tasks  0:14 left  0:08"
-    one.on_events([state(ExecutionState.FINISHED)])
+    job.on_events([state(ExecutionState.FINISHED)])
 
 
-def test_a_look_that_fails_costs_nothing_but_its_figures() -> None:
-    def look() -> Any:
+def test_an_error_while_reading_counts_is_ignored() -> None:
+    def read_counts() -> Any:
         raise RuntimeError("Spark has ended")
 
-    one = Progress("nightly", look)
-    one.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, 20))])
-    one.look()
+    job = Progress("nightly", read_counts)
+    job.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, 20))])
+    job.update_counts()
     assert drawn()[1] == ("1 Calc -> Join", 0, 20)
-    one.on_events([state(ExecutionState.FINISHED)])
+    job.on_events([state(ExecutionState.FINISHED)])
 
 
-def test_only_some_of_many_vertices_have_a_line() -> None:
-    one = Progress("nightly")
+def test_the_number_of_lines_is_limited() -> None:
+    job = Progress("nightly")
     running = [VertexChanged(vertex(number, ExecutionState.RUNNING, 1)) for number in range(13)]
-    one.on_events(running)
-    shown = [task.visible for task in progress._SCREEN._bars.tasks]
-    assert shown == [True] * 11 + [False] * 3
-    one.on_events([VertexChanged(vertex(0, ExecutionState.FINISHED))])
+    job.on_events(running)
+    visible = [task.visible for task in progress._SCREEN._bars.tasks]
+    assert visible == [True] * 11 + [False] * 3
+    job.on_events([VertexChanged(vertex(0, ExecutionState.FINISHED))])
     assert sum(task.visible for task in progress._SCREEN._bars.tasks) == 11
-    one.on_events([state(ExecutionState.FINISHED)])
+    job.on_events([state(ExecutionState.FINISHED)])
 
 
-def test_ctrl_c_while_the_first_line_is_drawn_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job tells the progress of itself on the user's thread, too."""
+def test_ctrl_c_while_the_first_line_is_drawn_leaves_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events of a job may be delivered on the user's thread."""
     add = progress._Bars.add_task
 
     def interrupted(self: Any, *arguments: Any, **fields: Any) -> Any:
         add(self, *arguments, **fields)
         raise KeyboardInterrupt
 
-    one = Progress("nightly")
+    job = Progress("nightly")
     with monkeypatch.context() as patched:
         patched.setattr(progress._Bars, "add_task", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            one.on_events([state(ExecutionState.RUNNING)])
+            job.on_events([state(ExecutionState.RUNNING)])
     bars = progress._SCREEN._bars
-    one.on_events([state(ExecutionState.CANCELED)])
+    job.on_events([state(ExecutionState.CANCELED)])
     assert bars.tasks == []
     assert progress._SCREEN._bars is None
 
@@ -164,7 +164,7 @@ job = Progress("nightly", lambda: {{"v1": TaskCounts(3, 20, 5 << 20, 1234567)}})
 job.on_events([VerticesCreated((vertex(1), vertex(2)), 3), VertexChanged(vertex(1, ExecutionState.RUNNING, 20))])
 print("it runs")
 try:
-    job.look()
+    job.update_counts()
     time.sleep(60)
 except KeyboardInterrupt:
     job.on_events([state(ExecutionState.CANCELED)])
@@ -173,8 +173,8 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_on_a_terminal(tmp_path: Path, width: Any) -> None:
-    """Ctrl-C shows ``^C`` behind the last line; if that is full, it is a line more than there should be."""
+def test_lines_fit_the_terminal_and_disappear_at_the_end(tmp_path: Path, width: Any) -> None:
+    """Ctrl-C prints ``^C`` after the last line; after a full line, that would wrap to an additional line."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.format(root=str(Path(__file__).parent.parent)))
     with Terminal([sys.executable, str(program)], width) as terminal:

@@ -53,11 +53,14 @@ def count_batches(column: str) -> Column:
     def count(batches: Any) -> Any:
         return sum(1 for _ in batches)
 
-    count.__annotations__ = {"batches": Iterator[pd.Series], "return": int}  # by which Spark knows what it is
+    count.__annotations__ = {
+        "batches": Iterator[pd.Series],
+        "return": int,
+    }  # from which Spark infers the kind of the function
     return F.pandas_udf(count, "long")(column)
 
 
-TOLD = "rows long, bytes long"
+BATCH_COLUMNS = "rows long, bytes long"
 
 
 @pytest.mark.parametrize("most_bytes", ["64m", "20000b", "400b"])
@@ -70,7 +73,7 @@ def test_batches_are_those_of_plain_spark(
 ) -> None:
     limits = {"maxBytesPerBatch": most_bytes, "maxRecordsPerBatch": most_rows}
     with with_settings(spark, {f"spark.sql.execution.arrow.{name}": value for name, value in limits.items()}):
-        df = spark.range(0, 2500, 1, 2).selectExpr(*columns).mapInArrow(rows_of_batches, TOLD)
+        df = spark.range(0, 2500, 1, 2).selectExpr(*columns).mapInArrow(rows_of_batches, BATCH_COLUMNS)
         assert_same_rows(make_env().collect(df), df.collect())
 
 
@@ -78,8 +81,8 @@ def texts(spark: SparkSession, tasks: int = 2) -> DataFrame:
     return spark.range(0, 3000, 1, tasks).selectExpr("id % 3 as k", "repeat('x', 1000) as text")
 
 
-def told(spark: SparkSession, tasks: int = 2) -> DataFrame:
-    return texts(spark, tasks).mapInArrow(rows_of_batches, TOLD)
+def text_batches(spark: SparkSession, tasks: int = 2) -> DataFrame:
+    return texts(spark, tasks).mapInArrow(rows_of_batches, BATCH_COLUMNS)
 
 
 def counted(spark: SparkSession) -> DataFrame:
@@ -105,18 +108,24 @@ def in_an_earlier_step(spark: SparkSession) -> DataFrame:
 
 
 def above_cached_rows(spark: SparkSession) -> DataFrame:
-    return told(spark).cache().mapInArrow(same, TOLD).repartition(2, "rows")
+    return text_batches(spark).cache().mapInArrow(same, BATCH_COLUMNS).repartition(2, "rows")
 
 
 def beside_a_subquery(spark: SparkSession) -> DataFrame:
-    told(spark).createOrReplaceTempView("told")
+    text_batches(spark).createOrReplaceTempView("batches")
     numbers(spark).createOrReplaceTempView("numbers")
-    return spark.sql("select id, (select max(rows) from told) as most from numbers where id < 5")
+    return spark.sql("select id, (select max(rows) from batches) as most from numbers where id < 5")
 
 
 def with_a_step_that_has_not_run(spark: SparkSession) -> DataFrame:
-    """Return a plan of which Spark runs all in the tasks of its last step: a single task reads the texts."""
-    return told(spark, tasks=1).groupBy("rows").count().mapInArrow(same, "rows long, count long").repartition(2, "rows")
+    """Return a plan that Spark runs in the tasks of its last step, as a single task reads the texts."""
+    return (
+        text_batches(spark, tasks=1)
+        .groupBy("rows")
+        .count()
+        .mapInArrow(same, "rows long, count long")
+        .repartition(2, "rows")
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,29 +139,29 @@ def with_a_step_that_has_not_run(spark: SparkSession) -> DataFrame:
         with_a_step_that_has_not_run,
     ],
 )
-def test_a_function_of_texts_keeps_its_batches_beside_one_of_numbers(
+def test_batches_of_texts_are_unchanged_next_to_functions_of_numbers(
     spark: SparkSession, make_env: Callable[..., Environment], make: Callable[[SparkSession], DataFrame]
 ) -> None:
     with with_settings(spark, {LIMIT: "400000b"}):
         try:
-            found = make_env().collect(make(spark))
+            rows = make_env().collect(make(spark))
             spark.catalog.clearCache()
-            assert_same_rows(found, make(spark).collect())
+            assert_same_rows(rows, make(spark).collect())
         finally:
             spark.catalog.clearCache()
 
 
-def test_a_users_cache_keeps_the_batches_of_plain_spark(
+def test_a_users_cache_has_the_batches_of_plain_spark(
     spark: SparkSession, make_env: Callable[..., Environment]
 ) -> None:
     with with_settings(spark, {LIMIT: "400000b"}):
-        expected = told(spark).collect()
-        kept = told(spark).cache()
+        expected = text_batches(spark).collect()
+        cached = text_batches(spark).cache()
         try:
-            make_env().collect(kept.mapInArrow(same, TOLD).repartition(2, "rows"))
-            assert_same_rows(kept.collect(), expected)
+            make_env().collect(cached.mapInArrow(same, BATCH_COLUMNS).repartition(2, "rows"))
+            assert_same_rows(cached.collect(), expected)
         finally:
-            kept.unpersist()
+            cached.unpersist()
 
 
 def seen_at_the_end(spark: SparkSession) -> DataFrame:
@@ -172,8 +181,8 @@ def seen_with_texts(spark: SparkSession) -> DataFrame:
 
 
 def seen_after_a_step_of_texts(spark: SparkSession) -> DataFrame:
-    """Return a plan whose last step has numbers; if files are lost, its tasks run the step of texts again."""
-    return told(spark).groupBy("rows").count().mapInArrow(limit_seen, "seen string")
+    """Return a plan whose last step has numbers; if files are lost, its tasks rerun the step with texts."""
+    return text_batches(spark).groupBy("rows").count().mapInArrow(limit_seen, "seen string")
 
 
 @pytest.mark.parametrize(
@@ -186,7 +195,7 @@ def seen_after_a_step_of_texts(spark: SparkSession) -> DataFrame:
         (seen_after_a_step_of_texts, "300000b"),
     ],
 )
-def test_the_limit_that_tasks_see(
+def test_tasks_have_no_byte_limit_for_batches_of_numbers(
     spark: SparkSession,
     make_env: Callable[..., Environment],
     make: Callable[[SparkSession], DataFrame],
@@ -210,38 +219,38 @@ def in_sqlite(file: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("sink", "found", "expected"),
+    ("sink", "read", "expected"),
     [
-        (lambda place: FileSink(place), in_files, str(NO_LIMIT)),
-        (lambda place: DeltaSink(place), in_delta, str(NO_LIMIT)),
-        (lambda place: DeltaSink(place, mode="upsert", key=["seen"]), in_delta, "300000"),
-        (lambda place: JdbcSink(f"jdbc:sqlite:{place}", "t", properties=Sqlite.properties), in_sqlite, str(NO_LIMIT)),
+        (lambda path: FileSink(path), in_files, str(NO_LIMIT)),
+        (lambda path: DeltaSink(path), in_delta, str(NO_LIMIT)),
+        (lambda path: DeltaSink(path, mode="upsert", key=["seen"]), in_delta, "300000"),
+        (lambda path: JdbcSink(f"jdbc:sqlite:{path}", "t", properties=Sqlite.properties), in_sqlite, str(NO_LIMIT)),
     ],
     ids=["files", "delta", "delta upsert", "jdbc"],
 )
-def test_the_limit_that_tasks_see_that_write(
-    spark: SparkSession, make_env: Callable[..., Environment], tmp_path: Path, sink: Any, found: Any, expected: str
+def test_writing_tasks_have_no_byte_limit_unless_the_sink_calls_python(
+    spark: SparkSession, make_env: Callable[..., Environment], tmp_path: Path, sink: Any, read: Any, expected: str
 ) -> None:
-    """A sink whose tasks may call Python for itself keeps the limit."""
-    env, place = make_env(), tmp_path / "seen"
+    """The limit applies if the tasks of the sink may call Python themselves."""
+    env, path = make_env(), tmp_path / "seen"
     with with_settings(spark, {LIMIT: "300000"}):
-        env.write(spark.range(1).mapInArrow(limit_seen, "seen string"), sink(str(place)))
+        env.write(spark.range(1).mapInArrow(limit_seen, "seen string"), sink(str(path)))
         env.execute()
-    assert found(place) == {expected}
+    assert read(path) == {expected}
 
 
 @pytest.mark.parametrize("has_function", [True, False], ids=["a function of texts", "an aggregate function of texts"])
-def test_a_session_that_is_used_again_has_the_limit_again(
+def test_a_reused_session_has_the_byte_limit_again(
     spark: SparkSession, make_env: Callable[..., Environment], has_function: bool
 ) -> None:
-    """The first step has narrow rows and is not measured, the second one has texts."""
+    """The first step has narrow rows and is not measured, the second step has texts."""
     with with_settings(spark, {LIMIT: "400000b"}):
         narrow = numbers(spark).repartition(2, F.col("id") % 2).selectExpr("repeat('x', 60 + int(id % 9)) as text")
         if has_function:
-            df = narrow.mapInArrow(rows_of_batches, TOLD).groupBy().agg(F.count("*"), F.max("rows") < 10_000)
+            df = narrow.mapInArrow(rows_of_batches, BATCH_COLUMNS).groupBy().agg(F.count("*"), F.max("rows") < 10_000)
         else:
             df = narrow.groupBy().agg(count_batches("text"), F.lit(True))
-        found: Any = make_env().collect(df)
-        assert_same_rows(found, df.collect())
-        assert found[0][0] > 1
-        assert found[0][1] is True
+        rows: Any = make_env().collect(df)
+        assert_same_rows(rows, df.collect())
+        assert rows[0][0] > 1
+        assert rows[0][1] is True

@@ -1,4 +1,4 @@
-"""Python functions get the tasks that they are worth: read from the stages that Spark has run."""
+"""Parallelism of steps with Python functions, checked with Spark's stages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAXIMUM = "execution.batch.adaptive.auto__parallelism.max__parallelism"
 
 @pytest.fixture(scope="module")
 def numbers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Some hundred KiB in two files: a task reads 16 MiB by default, so one would be enough for the bytes."""
+    """Write some hundred KiB in two files; by their bytes, a single task of 16 MiB would suffice."""
     folder = str(tmp_path_factory.mktemp("numbers") / "n")
     rows = spark.range(0, ROWS, 1, 2).selectExpr("id", "id % 500 as k", "uuid() as text")
     rows.write.parquet(folder)
@@ -52,7 +52,7 @@ def longest(texts: pd.Series) -> int:  # type: ignore[type-arg]
 STEPS: dict[str, Callable[[DataFrame], DataFrame]] = {
     "UDF over files": lambda df: df.where(F.udf(length, "long")("text") > 0),
     "mapInPandas over files": lambda df: df.mapInPandas(same, df.schema),
-    "mapInArrow behind an exchange": lambda df: (
+    "mapInArrow after an exchange": lambda df: (
         df.groupBy("id", "text").count().mapInArrow(same, "id long, text string, count long")
     ),
     "grouped map": lambda df: df.groupBy("k").applyInPandas(first, df.schema).select("k"),
@@ -60,22 +60,25 @@ STEPS: dict[str, Callable[[DataFrame], DataFrame]] = {
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_no_core_is_idle(env: Environment, spark: SparkSession, numbers: str, step: str) -> None:
+def test_steps_with_python_functions_use_all_cores(
+    env: Environment, spark: SparkSession, numbers: str, step: str
+) -> None:
     df = STEPS[step](spark.read.parquet(numbers))
     assert_as_plain_spark(env, df.groupBy().count())
     job = env.last_job
-    found = next(one for one in job.vertices if "it runs Python functions, and there are 2 cores" in one.reason)
-    assert found.parallelism == 2
-    tasks = [one.tasks for one in stages(spark, job, found.vertex.name)]
+    reason = "it runs Python functions, and there are 2 cores"
+    vertex = next(snapshot for snapshot in job.vertices if reason in snapshot.reason)
+    assert vertex.parallelism == 2
+    tasks = [stage.tasks for stage in stages(spark, job, vertex.vertex.name)]
     assert 2 in tasks, tasks
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("operator", ["aggregate", "window"])
-def test_functions_of_all_rows_of_a_key_are_seen(
+def test_python_aggregate_and_window_functions_use_all_cores(
     env: Environment, spark: SparkSession, numbers: str, operator: str
 ) -> None:
-    """They are expressions of Spark's own operators. No shuffle follows: in front of one, a single task would do."""
+    """They are expressions of Spark's operators. No exchange follows, because a single task would suffice before it."""
     df, function = spark.read.parquet(numbers), F.pandas_udf(longest, "long")("text")
     if operator == "aggregate":
         lengths = df.groupBy("k").agg(function)
@@ -87,18 +90,20 @@ def test_functions_of_all_rows_of_a_key_are_seen(
     assert last.tasks == 2
 
 
-def test_without_python_the_bytes_decide(env: Environment, spark: SparkSession, numbers: str) -> None:
+def test_without_python_functions_bytes_determine_the_parallelism(
+    env: Environment, spark: SparkSession, numbers: str
+) -> None:
     assert_as_plain_spark(env, spark.read.parquet(numbers).groupBy("k").count())
-    assert [one.parallelism for one in env.last_job.vertices] == [1, 1]
+    assert [snapshot.parallelism for snapshot in env.last_job.vertices] == [1, 1]
 
 
-def test_the_users_number_and_bounds_win(
+def test_the_users_settings_take_precedence(
     env: Environment, make_env: Callable[..., Environment], spark: SparkSession, numbers: str
 ) -> None:
     df = spark.read.parquet(numbers)
-    given = with_parallelism(df, 1).mapInPandas(same, df.schema).groupBy().count()
-    assert_as_plain_spark(env, given)
+    single = with_parallelism(df, 1).mapInPandas(same, df.schema).groupBy().count()
+    assert_as_plain_spark(env, single)
     assert env.last_job.vertices[0].tasks == 1
     bounded = make_env(**{MAXIMUM: 1})
     assert_as_plain_spark(bounded, df.groupBy("k").applyInPandas(first, df.schema).groupBy().count())
-    assert {one.parallelism for one in bounded.last_job.vertices} == {1}
+    assert {snapshot.parallelism for snapshot in bounded.last_job.vertices} == {1}

@@ -1,4 +1,4 @@
-"""Recursive queries: Spark runs a recursion itself, whatever stands around it."""
+"""Recursive queries: Spark runs the recursion, and Penstock the operators around it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import JobCancelledError
-from tests.outcomes import WAYS, assert_outcome_as_plain_spark, some
+from tests.outcomes import CONFIGS, assert_outcome_as_plain_spark, mostly_slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,22 +57,24 @@ def edges(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     spark.catalog.dropTempView("e")
 
 
-@pytest.mark.parametrize("way", some([*WAYS][::-1], len(WAYS)))
+@pytest.mark.parametrize("config", mostly_slow([*CONFIGS][::-1], len(CONFIGS)))
 @pytest.mark.parametrize("name", CASES)
-def test_recursive(spark: SparkSession, make_env: Callable[..., Environment], edges: Any, name: str, way: Any) -> None:
+def test_recursive_queries_return_the_rows_of_spark(
+    spark: SparkSession, make_env: Callable[..., Environment], edges: Any, name: str, config: Any
+) -> None:
     df = spark.sql(CASES[name])
-    env = make_env(**WAYS[way])
+    env = make_env(**CONFIGS[config])
     assert_outcome_as_plain_spark(env, df, 40)
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("query", ["select n from r", "select r.n, e.id from r join e on r.n = e.id"])
-def test_cancelled_within_two_seconds(
+def test_a_recursive_query_is_cancelled_within_two_seconds(
     spark: SparkSession, make_env: Callable[..., Environment], edges: Any, query: str
 ) -> None:
     endless = "with recursive r(n) as (select 1 union all select n + 1 from r where n < 90)"
     slow = f"{endless} select count(*) from ({query}) x where java_method('java.lang.Thread', 'sleep', 300L) is null or n > 0"
-    env = make_env(**WAYS["as configured"])
+    env = make_env(**CONFIGS["as configured"])
     raised = []
 
     def run() -> None:

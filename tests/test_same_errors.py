@@ -1,4 +1,4 @@
-"""Errors are Spark's: what Penstock moves never fails on rows that Spark does not compute, nor hides what fails there."""
+"""Moved expressions fail if and only if they fail in Spark, which may not compute them for all rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from tests.outcomes import VOLUME, WAYS, assert_outcome_as_plain_spark, some
+from tests.outcomes import CONFIGS, VOLUME, assert_outcome_as_plain_spark, mostly_slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.usefixtures("interpreted")
-# w: 3000 rows, z is 0 for some, t is no number for some; d: few rows, and their keys; zs: what leaves out z = 0
+# w has 3000 rows, some with z = 0 or with a t that is not a number; d has few rows; zs and ts have the other z and t.
 JOINS = {
     "remainder behind a join": "select * from w join zs on w.z = zs.z join d on w.id % w.z = d.k",
     "division behind a join": "select * from w join zs on w.z = zs.z join d on w.id div w.z = d.k",
@@ -62,9 +62,9 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     spark.range(1, 9, 1, 2).selectExpr("id as z").write.parquet(str(folder / "zs"))
     spark.range(0, 50, 1, 2).selectExpr("string(id) as t").write.parquet(str(folder / "ts"))
     for name in ("w", "d", "zs", "ts"):
-        # so few rows of d are left that its keys become a filter; zs leaves out z = 0 without a filter to be inferred
-        left = "v < 10" if name == "d" else "true"
-        spark.read.parquet(str(folder / name)).where(left).createOrReplaceTempView(name)
+        # d has so few rows that its keys become a filter; zs has no z = 0, without a filter that Spark could infer
+        condition = "v < 10" if name == "d" else "true"
+        spark.read.parquet(str(folder / name)).where(condition).createOrReplaceTempView(name)
     yield
     for name in ("w", "d", "zs", "ts"):
         spark.catalog.dropTempView(name)
@@ -72,53 +72,55 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def ansi(spark: SparkSession) -> Iterator[Any]:
-    """Return a function that sets whether errors are raised; as it was afterwards."""
+    """Return a function that sets ANSI mode; it is reset afterwards."""
     before = spark.conf.get("spark.sql.ansi.enabled")
     yield lambda on: spark.conf.set("spark.sql.ansi.enabled", on)
     spark.conf.set("spark.sql.ansi.enabled", before)
 
 
-def check(make_env: Callable[..., Environment], df: DataFrame, way: Any, **options: Any) -> None:
-    env = make_env(**WAYS[way] | options)
+def check(make_env: Callable[..., Environment], df: DataFrame, config: Any, **options: Any) -> None:
+    env = make_env(**CONFIGS[config] | options)
     assert_outcome_as_plain_spark(env, df)
 
 
-@pytest.mark.parametrize("way", some([*WAYS][::-1], len(WAYS)))
+@pytest.mark.parametrize("config", mostly_slow([*CONFIGS][::-1], len(CONFIGS)))
 @pytest.mark.parametrize("name", JOINS)
-def test_joins(spark: SparkSession, make_env: Callable[..., Environment], tables: Any, name: str, way: Any) -> None:
-    check(make_env, spark.sql(JOINS[name]), way)
+def test_failing_expressions_near_joins_have_the_outcome_of_spark(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, name: str, config: Any
+) -> None:
+    check(make_env, spark.sql(JOINS[name]), config)
 
 
 @pytest.mark.parametrize(
     "name", ["remainder behind a join", "cast behind a join", "fails of dropped rows", "overflow behind a join"]
 )
-def test_joins_without_ansi(
+def test_failing_expressions_near_joins_have_the_outcome_of_spark_without_ansi(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any, ansi: Any, name: str
 ) -> None:
     ansi(False)
     check(make_env, spark.sql(JOINS[name]), "run-time broadcasts")
 
 
-@pytest.mark.parametrize("way", some([*WAYS][::-1], len(WAYS)))
-@pytest.mark.parametrize("place", ["key", "column", "condition"])
-def test_python_functions(
-    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, place: str, way: Any
+@pytest.mark.parametrize("config", mostly_slow([*CONFIGS][::-1], len(CONFIGS)))
+@pytest.mark.parametrize("position", ["key", "column", "condition"])
+def test_failing_python_functions_near_joins_have_the_outcome_of_spark(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, position: str, config: Any
 ) -> None:
     @F.udf("long")
     def remainder(a, b):  # type: ignore[no-untyped-def]  # Spark would look at types
         return a % b
 
     w, d, zs = (spark.table(name) for name in ("w", "d", "zs"))
-    if place == "column":  # it fails of rows that have no partner
+    if position == "column":  # it fails for rows without a match
         df = w.withColumn("m", remainder(F.col("k"), F.col("k") - 77)).join(d, "k")
-    elif place == "key":
+    elif position == "key":
         df = w.join(zs, "z").withColumn("m", remainder("id", "z")).join(d.withColumnRenamed("k", "m"), "m")
     else:
         df = w.join(zs, "z").join(d, "k").where(remainder("id", "z") > F.col("v") - 3)
-    check(make_env, df, way)
+    check(make_env, df, config)
 
 
-# name: what is summed, of both signs within each finest group
+# Summed expressions; each finest group has values of both signs.
 SUMS = {
     "long": "if(id % 2 = 0, 1, -1) * 4000000000000000000L",
     "decimal": "cast(if(id % 2 = 0, 1, -1) as decimal(38, 0)) * 60000000000000000000000000000000000000",
@@ -132,10 +134,10 @@ SETS = ["rollup(k)", "cube(k, z)", "grouping sets ((k), (z), ())"]
 
 @pytest.mark.parametrize("on", [True, False])
 @pytest.mark.parametrize("name", SUMS)
-def test_sums_below_grouping_sets(
+def test_overflowing_sums_below_grouping_sets_have_the_outcome_of_spark(
     spark: SparkSession, make_env: Callable[..., Environment], ansi: Any, tmp_path: Path, name: str, on: bool
 ) -> None:
-    """All rows of one sign are in one group of both keys together, those of no requested set are."""
+    """Groups of both keys together contain a single sign, but the groups of all requested sets contain both."""
     ansi(on)
     spark.range(0, 4000, 1, 2).selectExpr("id % 2 as a", "id % 2 as b", f"{SUMS[name]} as v", "id").write.parquet(
         str(tmp_path / "f")

@@ -1,4 +1,4 @@
-"""What the quick set leaves to continuous integration."""
+"""The selection of the quick set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sampling import SAMPLE, mark_thorough
 
 @dataclass
 class Item:
-    """A test as pytest has collected it."""
+    """A stand-in for a collected test."""
 
     nodeid: str
     fixturenames: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Item:
 
 
 def quick(items: list[Item]) -> list[str]:
-    """Return which of some tests are in the quick set."""
+    """Return the tests in the quick set."""
     mark_thorough(items)  # type: ignore[arg-type]
     return [item.nodeid for item in items if "thorough" not in item.markers]
 
@@ -36,7 +36,7 @@ def cases(test: str, count: int, *fixtures: str, **markers: Any) -> list[Item]:
 
 
 @pytest.mark.parametrize(
-    ("items", "left"),
+    ("items", "count"),
     [
         (cases("pure", 50), 50),
         (cases("of Spark", 50, "spark"), SAMPLE),
@@ -46,16 +46,16 @@ def cases(test: str, count: int, *fixtures: str, **markers: Any) -> list[Item]:
         (cases("processes", 50, sample=pytest.mark.sample(3).mark), 3),
         (cases("of Spark, more", 50, "spark", sample=pytest.mark.sample(20).mark), 20),
         (cases("of time", 3, alone=True), 0),
-        (cases("one", 9, "spark") + cases("another", 9, "spark"), 2 * SAMPLE),
+        (cases("first", 9, "spark") + cases("second", 9, "spark"), 2 * SAMPLE),
     ],
     ids=lambda value: value[0].nodeid if isinstance(value, list) else "",
 )
-def test_how_many_are_left(items: list[Item], left: int) -> None:
-    assert len(quick(items)) == left
+def test_the_quick_set_has_a_sample_of_the_cases_with_spark(items: list[Item], count: int) -> None:
+    assert len(quick(items)) == count
 
 
-def test_a_new_case_takes_at_most_one_place() -> None:
+def test_a_new_case_replaces_at_most_a_single_case() -> None:
     before = quick(cases("t", 30, "spark"))
     after = quick(cases("t", 31, "spark"))
     assert len({*before} - {*after}) <= 1
-    assert before != [f"t[{number}]" for number in range(SAMPLE)], "the first cases are often alike"
+    assert before != [f"t[{number}]" for number in range(SAMPLE)], "the first cases are often similar"

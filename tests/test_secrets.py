@@ -1,4 +1,4 @@
-"""The passwords of a job that reads and writes a database: nothing that others may read has them."""
+"""Passwords of a job that reads and writes a database do not appear in logs, errors, pages or command lines."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ PATHS = (
     "/jobs/{job}/graph.svg",
     "/ui/jobs/{job}",
 )
-OF_STEPS = ("/jobs/{job}/vertices/{step}", "/ui/jobs/{job}/vertices/{step}")
+STEP_PATHS = ("/jobs/{job}/vertices/{step}", "/ui/jobs/{job}/vertices/{step}")
 
 
 class CommandLines(threading.Thread):
-    """Reads the command lines of all processes again and again, as any user of the machine may."""
+    """Thread that polls the command lines of all processes, which any user of the machine can read."""
 
     def __init__(self) -> None:
         super().__init__(name="command lines")
@@ -78,7 +78,7 @@ def database(postgres: Postgres) -> Iterator[Postgres]:
 
 
 def run_jobs(spark: SparkSession, env: Environment, postgres: Postgres, folder: Path) -> list[str]:
-    """Run jobs with a password in URLs, properties, statements and filters; return the texts of what fails."""
+    """Run jobs with a password in URLs, properties, statements and filters; return the texts of errors."""
     in_url = f"{postgres.url}?user=nightly&password={PASSWORD}"
     properties = {"user": "nightly", "password": PASSWORD, "driver": "org.postgresql.Driver"}
     driver = {"driver": properties["driver"]}
@@ -114,17 +114,17 @@ def run_jobs(spark: SparkSession, env: Environment, postgres: Postgres, folder: 
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="there is no /proc")
-def test_the_passwords_of_a_job_are_nowhere(
+def test_no_output_of_a_job_has_passwords(
     spark: SparkSession, database: Postgres, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: Any
 ) -> None:
     config = OFF | {"rest.port": 0, "jobmanager.archive.fs.dir": str(tmp_path)}
     env = Environment(spark, config=config, progress=False, ui=True)
     with caplog.at_level("INFO"), CommandLines() as command_lines:
         texts = run_jobs(spark, env, database, tmp_path)
-    places = {
+    outputs = {
         "command lines": "\n".join(line.decode(errors="replace") for line in command_lines.read),
         "event logs": "\n".join(file.read_text() for file in tmp_path.rglob("*.jsonl")),
-        "the page": "\n".join(answers(str(env.ui_url).partition("?")[0])),
+        "the page": "\n".join(responses(str(env.ui_url).partition("?")[0])),
         "errors": "\n".join(texts),
         "logs": "\n".join(caplog.messages),
         "output": "".join(capfd.readouterr()),
@@ -137,22 +137,22 @@ def test_the_passwords_of_a_job_are_nowhere(
         "logs": "",
         "output": "",
     }
-    assert {place: word for place, word in expected.items() if word not in places[place]} == {}, "nothing was read"
-    leaks = {place: [line for line in text.split("\n") if "hunter2" in line] for place, text in places.items()}
-    assert {place: lines for place, lines in leaks.items() if lines} == {}
+    assert {name: word for name, word in expected.items() if word not in outputs[name]} == {}, "an output is empty"
+    leaks = {name: [line for line in text.split("\n") if "hunter2" in line] for name, text in outputs.items()}
+    assert {name: lines for name, lines in leaks.items() if lines} == {}
 
 
-def answers(address: str) -> Iterator[str]:
-    """Give all that the page and the API of this process show of its jobs and their steps."""
+def responses(address: str) -> Iterator[str]:
+    """Yield the contents of the page and the API about the jobs and their steps."""
 
     def get(path: str) -> str:
-        with urllib.request.urlopen(address.rstrip("/") + path, timeout=30) as answer:
-            return str(answer.read().decode())
+        with urllib.request.urlopen(address.rstrip("/") + path, timeout=30) as response:
+            return str(response.read().decode())
 
     for job in json.loads(get("/jobs/overview"))["jobs"]:
         number = job["jid"]
         for path in PATHS:
             yield get(path.format(job=number))
         for vertex in json.loads(get(f"/jobs/{number}"))["vertices"]:
-            for path in OF_STEPS:
+            for path in STEP_PATHS:
                 yield get(path.format(job=number, step=vertex["id"]))

@@ -1,4 +1,4 @@
-"""What the user has set reaches the tasks of every vertex: settings of the session, and properties of the thread."""
+"""Settings of the session and properties of the thread reach the tasks of every vertex."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CASES = {
         {"spark.sql.legacy.timeParserPolicy": "LEGACY"},
         lambda s: s.range(60).selectExpr(DATES).repartition(3).selectExpr("to_date(d, 'd/M/yyyy') x"),
     ),
-    "dates in texts, LEGACY letters": (
+    "dates in texts, legacy pattern letters": (
         {"spark.sql.legacy.timeParserPolicy": "LEGACY"},
         lambda s: (
             s.range(60).selectExpr(DATES).repartition(3).selectExpr("date_format(to_date(d, 'd/M/yyyy'), 'YYYY u') x")
@@ -62,11 +62,11 @@ CASES = {
             .selectExpr("from_json(concat('{\"x\":\"', d, '\"}'), 'x date', map('dateFormat', 'd/M/yyyy')) x")
         ),
     ),
-    "a parser that refuses": (
+    "a strict parser": (
         {"spark.sql.legacy.timeParserPolicy": "CORRECTED"},
         lambda s: s.range(60).selectExpr(DATES).repartition(3).selectExpr("try_to_date(d, 'dd/MM/yyyy') x"),
     ),
-    "keys of maps twice": (
+    "duplicate keys of maps": (
         {"spark.sql.mapKeyDedupPolicy": "LAST_WIN"},
         lambda s: (
             s.range(60)
@@ -75,7 +75,7 @@ CASES = {
             .selectExpr("m[0] a", "m[1] b")
         ),
     ),
-    "maps put together": (
+    "concatenated maps": (
         {"spark.sql.mapKeyDedupPolicy": "LAST_WIN"},
         lambda s: (
             s.range(60)
@@ -137,16 +137,16 @@ CASES = {
         {"spark.sql.legacy.followThreeValuedLogicInArrayExists": "false"},
         lambda s: s.range(60).repartition(3).selectExpr("exists(array(id, null), x -> x > 90) x"),
     ),
-    "letters of columns": (
+    "case of column names": (
         {"spark.sql.caseSensitive": "true"},
         lambda s: s.range(60).selectExpr("id a", "id * 2 A").groupBy(F.expr("a % 3 k")).agg(F.sum("A").alias("s")),
     ),
 }
 
 
-@pytest.mark.parametrize("whole", [0, None], ids=["in vertices", "handed over whole"])
+@pytest.mark.parametrize("whole", [0, None], ids=["in vertices", "unchanged"])
 @pytest.mark.parametrize("case", CASES)
-def test_settings_reach_tasks(spark: SparkSession, case: str, whole: int | None) -> None:
+def test_settings_of_the_session_reach_tasks(spark: SparkSession, case: str, whole: int | None) -> None:
     from penstock import Environment
 
     values, pipeline = CASES[case]
@@ -155,40 +155,42 @@ def test_settings_reach_tasks(spark: SparkSession, case: str, whole: int | None)
         assert_as_plain_spark(Environment(spark, config=OFF if whole == 0 else {}, progress=False), df)
 
 
-def told(_):  # type: ignore[no-untyped-def]  # Spark would look at types
-    return TaskContext.get().getLocalProperty("told")
+def local_property(_):  # type: ignore[no-untyped-def]  # Spark would look at types
+    return TaskContext.get().getLocalProperty("greeting")
 
 
-def told_in_batches(frames: Any) -> Iterator[Any]:
+def property_in_batches(frames: Any) -> Iterator[Any]:
     for frame in frames:
-        yield frame.assign(x=told(None))
+        yield frame.assign(x=local_property(None))
 
 
 PROPERTIES = {
-    "in a Python function": lambda s: s.range(20).repartition(3).select(F.udf(told, StringType())("id").alias("x")),
-    "behind an aggregate": lambda s: (
-        s.range(20).groupBy(F.expr("id % 3 k")).count().select(F.udf(told, StringType())("k").alias("x"))
+    "in a Python function": lambda s: (
+        s.range(20).repartition(3).select(F.udf(local_property, StringType())("id").alias("x"))
     ),
-    "in a batch": lambda s: s.range(20).repartition(3).mapInPandas(told_in_batches, "id long, x string"),
+    "after an aggregate": lambda s: (
+        s.range(20).groupBy(F.expr("id % 3 k")).count().select(F.udf(local_property, StringType())("k").alias("x"))
+    ),
+    "in a batch": lambda s: s.range(20).repartition(3).mapInPandas(property_in_batches, "id long, x string"),
     "in groups": lambda s: (
         s.range(20)
         .groupBy(F.expr("id % 3 k"))
-        .applyInPandas(lambda f: f.head(1).assign(x=told(None)), "id long, x string")
+        .applyInPandas(lambda f: f.head(1).assign(x=local_property(None)), "id long, x string")
         .select("x")
     ),
 }
 
 
-@pytest.mark.parametrize("place", PROPERTIES)
-def test_properties_of_the_thread_reach_tasks(spark: SparkSession, env: Environment, place: str) -> None:
+@pytest.mark.parametrize("case", PROPERTIES)
+def test_properties_of_the_thread_reach_tasks(spark: SparkSession, env: Environment, case: str) -> None:
     context = spark.sparkContext
-    context.setLocalProperty("told", "hello")
+    context.setLocalProperty("greeting", "hello")
     try:
-        df = PROPERTIES[place](spark)
-        found = env.collect(df)
+        df = PROPERTIES[case](spark)
+        rows = env.collect(df)
     finally:
-        context.setLocalProperty("told", None)
-    assert {row.x for row in found} == {"hello"}
+        context.setLocalProperty("greeting", None)
+    assert {row.x for row in rows} == {"hello"}
     assert context.getLocalProperty("spark.jobGroup.id") is None
 
 
@@ -211,8 +213,10 @@ def test_a_tag_of_the_user_reaches_every_job(spark: SparkSession, env: Environme
 
 
 @pytest.mark.parametrize("in_a_thread", [False, True], ids=["main thread", "a thread of the user's"])
-def test_names_that_differ_in_case(spark: SparkSession, env: Environment, tmp_path: Path, *, in_a_thread: bool) -> None:
-    """Spark resolves names by its defaults in a thread in which no session is active, so in threads of ours."""
+def test_names_that_differ_in_case_are_resolved_by_the_session(
+    spark: SparkSession, env: Environment, tmp_path: Path, *, in_a_thread: bool
+) -> None:
+    """Spark resolves names by its defaults in threads without an active session, such as those of Penstock."""
     for part in ("x", "y"):
         (tmp_path / f"p={part}").mkdir()
         pq.write_table(pa.table({"A": [1, 2], "a": [3, 4], "k": [5, 6]}), tmp_path / f"p={part}" / "f.parquet")
@@ -227,6 +231,6 @@ def test_names_that_differ_in_case(spark: SparkSession, env: Environment, tmp_pa
             rows = env.collect(df)
     assert sorted(rows) == sorted(expected) == [(1, 3)]
     assert env.last_job is not None
-    assert not [each for each in env.last_job.decisions if "its inference raised" in each.reason]
+    assert not [decision for decision in env.last_job.decisions if "its inference raised" in decision.reason]
     with with_settings(spark, {"spark.sql.caseSensitive": "true"}):
         assert "inference raised" not in str(env.explain(df).as_dict())

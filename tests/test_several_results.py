@@ -1,4 +1,4 @@
-"""Several results of one job: each has plain Spark's rows, whatever they share and in whatever order they stand."""
+"""Several results of a job have the rows of Spark, regardless of their shared parts and their order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from penstock.errors import PenstockError
 from penstock.results import ResultSink
 from tests.equality import assert_same_rows
-from tests.outcomes import some
+from tests.outcomes import mostly_slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,8 +30,8 @@ FORCED = {VOLUME: "1 kb", "table.optimizer.join.broadcast__threshold": "-1"}
 
 
 def results(env: Environment, frames: Any) -> Any:
-    """Run DataFrames as one job; return the rows of each."""
-    sinks = [ResultSink(f"result {place}", lambda df: df.collect()) for place in range(len(frames))]
+    """Run DataFrames in a single job; return the rows of each."""
+    sinks = [ResultSink(f"result {number}", lambda df: df.collect()) for number in range(len(frames))]
     for df, sink in zip(frames, sinks, strict=True):
         env.write(df, sink)
     env.execute()
@@ -39,19 +39,19 @@ def results(env: Environment, frames: Any) -> Any:
 
 
 def check(env: Environment, frames: Any) -> None:
-    with ThreadPoolExecutor(1) as aside:  # plain Spark runs at the same time
-        expected = [aside.submit(df.collect) for df in frames]
-        found = results(env, frames)
-    for place, (rows, plainly) in enumerate(zip(found, expected, strict=True)):
+    with ThreadPoolExecutor(1) as pool:  # plain Spark runs at the same time
+        expected = [pool.submit(df.collect) for df in frames]
+        actual = results(env, frames)
+    for number, (rows, expected_rows) in enumerate(zip(actual, expected, strict=True)):
         try:
-            assert_same_rows(rows, plainly.result())
+            assert_same_rows(rows, expected_rows.result())
         except AssertionError as error:
-            raise AssertionError(f"result {place}: {error}") from error
+            raise AssertionError(f"result {number}: {error}") from error
 
 
 @pytest.fixture(scope="module")
 def sums(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The number and the sum of the rows of each of 97 groups."""
+    """Return the count and the sum of each of 97 groups."""
     path = str(tmp_path_factory.mktemp("facts") / "t")
     spark.range(0, 9751, 1, 3).selectExpr("id % 97 as k", "id as v", "id % 7 as w").write.parquet(path)
     return spark.read.parquet(path).groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("s"))
@@ -61,8 +61,8 @@ def from_rows(spark: SparkSession, rows: Any, columns: Any) -> Any:
     return spark.createDataFrame(spark.sparkContext.parallelize(rows, 3), columns)
 
 
-# What one result makes of the rows that another one has.
-MADE = {
+# Queries on shared groups.
+QUERIES = {
     "all": lambda g, few: g,
     "again": lambda g, few: g.select("*"),
     "filtered": lambda g, few: g.where("n > 100"),
@@ -74,7 +74,7 @@ MADE = {
     "join": lambda g, few: g.join(few, "k"),
     "distinct": lambda g, few: g.distinct(),
     "distinct of a filter": lambda g, few: g.where("n > 100").distinct(),
-    "one of each": lambda g, few: g.dropDuplicates(["n"]).select("n"),
+    "distinct by a column": lambda g, few: g.dropDuplicates(["n"]).select("n"),
     "counted": lambda g, few: g.groupBy("n").count(),
     "union": lambda g, few: g.union(g),
     "self join": lambda g, few: g.alias("a").join(g.alias("b"), F.expr("a.k = b.n")).selectExpr("a.s", "b.k"),
@@ -88,17 +88,17 @@ MADE = {
     "subquery": lambda g, few: g.where(F.col("n") > 0).withColumn("m", F.col("n") + 1).where("m > 101"),
 }
 
-# name: the results of a job that once had wrong rows, or failed
+# Jobs that once had wrong rows, or failed: their results.
 CASES = {
-    "a filter that two share": ["all", "filtered columns", "filtered and summed"],
-    "a filter that two share, first": ["filtered and summed", "filtered columns", "all"],
-    "a semi join of it": ["semi join", "all", "semi join"],
-    "an anti join of it": ["all", "anti join", "anti join", "semi join"],
-    "its distinct rows": ["distinct", "all", "distinct", "filtered"],
-    "the same again": ["all", "again", "all"],
-    "columns turned round": ["another order of columns", "all", "filtered"],
-    "nobody reads it": ["nothing", "nothing within a limit"],
-    "one reads it": ["nothing", "all", "nothing within a limit"],
+    "a shared filter": ["all", "filtered columns", "filtered and summed"],
+    "a shared filter first": ["filtered and summed", "filtered columns", "all"],
+    "semi joins": ["semi join", "all", "semi join"],
+    "anti joins": ["all", "anti join", "anti join", "semi join"],
+    "distinct rows": ["distinct", "all", "distinct", "filtered"],
+    "the same result repeatedly": ["all", "again", "all"],
+    "columns in another order": ["another order of columns", "all", "filtered"],
+    "without readers": ["nothing", "nothing within a limit"],
+    "a single reader": ["nothing", "all", "nothing within a limit"],
     "unions of itself": ["union", "all", "union", "filtered"],
     "self joins": ["self join", "all", "self join"],
     "a part within a part": ["distinct of a filter", "filtered", "distinct of a filter", "all", "filtered and summed"],
@@ -109,43 +109,45 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_results_of_one_aggregate(
+def test_results_that_share_an_aggregate_are_those_of_spark(
     make_env: Callable[..., Environment], spark: SparkSession, sums: Any, name: str
 ) -> None:
     few = spark.range(30).selectExpr("id as k")
-    check(make_env(**(FORCED if len(name) % 2 else {})), [MADE[one](sums, few) for one in CASES[name]])
+    check(make_env(**(FORCED if len(name) % 2 else {})), [QUERIES[query](sums, few) for query in CASES[name]])
 
 
-@pytest.mark.parametrize("seed", some(range(8), 4))
-def test_results_in_any_order(make_env: Callable[..., Environment], spark: SparkSession, sums: Any, seed: Any) -> None:
-    picked = random.Random(seed).sample(sorted(MADE), 3 + seed % 4)
+@pytest.mark.parametrize("seed", mostly_slow(range(8), 4))
+def test_random_results_that_share_an_aggregate_are_those_of_spark(
+    make_env: Callable[..., Environment], spark: SparkSession, sums: Any, seed: Any
+) -> None:
+    picked = random.Random(seed).sample(sorted(QUERIES), 3 + seed % 4)
     few = spark.range(30).selectExpr("id as k")
-    check(make_env(**(FORCED if seed % 2 else {})), [MADE[one](sums, few) for one in picked])
+    check(make_env(**(FORCED if seed % 2 else {})), [QUERIES[query](sums, few) for query in picked])
 
 
-def on_inputs(spark: SparkSession, tmp_path: Path) -> Iterator[Any]:
-    """Return inputs that Spark keeps: frames of rows, checkpoints, cached data."""
+def stored_inputs(spark: SparkSession, tmp_path: Path) -> Iterator[Any]:
+    """Yield inputs that Spark stores: rows in memory, checkpoints, cached data."""
     rows = [(i % 5, i % 3, i) for i in range(40)]
-    made = spark.range(0, 40, 1, 3).selectExpr("id % 5 as a", "id % 3 as b", "id as c")
+    df = spark.range(0, 40, 1, 3).selectExpr("id % 5 as a", "id % 3 as b", "id as c")
     yield "rows in memory", spark.createDataFrame(rows, "a int, b int, c int")
     yield "an RDD", from_rows(spark, rows, "a int, b int, c int")
-    yield "a local checkpoint", made.localCheckpoint()
+    yield "a local checkpoint", df.localCheckpoint()
     spark.sparkContext.setCheckpointDir(str(tmp_path))
-    yield "a checkpoint", made.checkpoint()
-    yield "cached rows", made.cache()
-    yield "cached groups", made.groupBy("a", "b").agg(F.max("c").alias("c")).cache()
+    yield "a checkpoint", df.checkpoint()
+    yield "cached rows", df.cache()
+    yield "cached groups", df.groupBy("a", "b").agg(F.max("c").alias("c")).cache()
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3)))[::3])
-def test_results_of_what_spark_keeps(
+def test_results_of_stored_inputs_are_those_of_spark(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path, order: Any
 ) -> None:
-    for name, df in on_inputs(spark, tmp_path):
+    for name, df in stored_inputs(spark, tmp_path):
         best = df.groupBy("a").agg(F.min("c").alias("c"))
-        made = [df, df.dropDuplicates(["a"]).select("a"), df.where("b > 0").distinct(), best, best.where("c > 1")]
+        frames = [df, df.dropDuplicates(["a"]).select("a"), df.where("b > 0").distinct(), best, best.where("c > 1")]
         try:
-            check(make_env(), [made[place] for place in order] + made[3:])
+            check(make_env(), [frames[index] for index in order] + frames[3:])
         except Exception as error:
             error.add_note(name)
             raise
@@ -153,18 +155,16 @@ def test_results_of_what_spark_keeps(
             df.unpersist()
 
 
-def test_cached_rows_stay_those_of_the_time_they_were_cached_at(
-    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
-) -> None:
+def test_cached_rows_do_not_change(make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     spark.range(20).selectExpr("id % 3 as k", "id").write.parquet(path)
     groups = spark.read.parquet(path).groupBy("k").agg(F.count("*").alias("n"))
     large = groups.where("n > 6").cache()
     assert large.count() == 2
     for file in (tmp_path / "t").glob("*.parquet"):
-        file.unlink()  # what is cached is all there is now
-    found = results(make_env(), [large, large.select("n")])
-    assert [len(rows) for rows in found] == [2, 2]
+        file.unlink()  # only the cached rows are left
+    actual = results(make_env(), [large, large.select("n")])
+    assert [len(rows) for rows in actual] == [2, 2]
     large.unpersist()
 
 
@@ -176,7 +176,7 @@ CTES = {
 }
 
 
-def test_results_of_queries_with_common_table_expressions(
+def test_results_that_share_a_common_table_expression_are_those_of_spark(
     make_env: Callable[..., Environment], spark: SparkSession, sums: Any
 ) -> None:
     sums.createOrReplaceTempView("sums")
@@ -186,25 +186,25 @@ def test_results_of_queries_with_common_table_expressions(
     spark.catalog.dropTempView("sums")
 
 
-def test_one_result_fails_and_the_others_show_nothing(make_env: Callable[..., Environment], sums: Any) -> None:
+def test_a_failing_result_fails_the_job(make_env: Callable[..., Environment], sums: Any) -> None:
     env = make_env()
     with pytest.raises(PenstockError):
         results(env, [sums, sums.select(F.expr("1 / (n - n)"))])
     check(env, [sums, sums.where("n > 100")])
 
 
-# -- one path at two times -----------------------------------------------------------------------------------------
+# -- a path at two times -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def grown(spark: SparkSession, tmp_path: Path) -> Any:
-    """A path as it was before and after more rows came."""
+    """Return two DataFrames of a path: before and after rows were appended."""
     path = str(tmp_path / "t")
-    seen = []
+    frames = []
     for rows in (10, 25):
         spark.range(rows).selectExpr("id % 3 as k", "id").write.mode("append").parquet(path)
-        seen.append(spark.read.parquet(path))
-    return seen
+        frames.append(spark.read.parquet(path))
+    return frames
 
 
 GROWN = {
@@ -217,14 +217,16 @@ GROWN = {
 
 
 @pytest.mark.parametrize("name", GROWN)
-def test_a_path_before_and_after_it_grew(make_env: Callable[..., Environment], grown: Any, name: str) -> None:
+def test_results_of_a_path_before_and_after_an_append_are_those_of_spark(
+    make_env: Callable[..., Environment], grown: Any, name: str
+) -> None:
     before, after = map(GROWN[name], grown)
     check(make_env(), [before, after, before, after.where("k > 0")])
     check(make_env(**FORCED), [after, before])
 
 
 @pytest.mark.parametrize("name", GROWN)
-def test_a_path_before_and_after_it_grew_in_one_result(
+def test_a_result_can_read_a_path_before_and_after_an_append(
     make_env: Callable[..., Environment], grown: Any, name: str
 ) -> None:
     before, after = map(GROWN[name], grown)
@@ -232,7 +234,7 @@ def test_a_path_before_and_after_it_grew_in_one_result(
     check(make_env(), [after.unionAll(before), before])
 
 
-# -- one time ------------------------------------------------------------------------------------------------------
+# -- the current time ------------------------------------------------------------------------------------------------------
 
 TIMES = [
     "current_timestamp()",
@@ -244,7 +246,7 @@ TIMES = [
 
 
 @pytest.mark.parametrize("time", TIMES)
-def test_all_results_have_one_time(
+def test_all_results_have_the_same_time(
     make_env: Callable[..., Environment], spark: SparkSession, sums: Any, time: str
 ) -> None:
     frames = [
@@ -252,24 +254,26 @@ def test_all_results_have_one_time(
         sums.where("n > 100").selectExpr("k", f"{time} as t"),
         spark.range(3).selectExpr("id", f"{time} as t"),
         sums.selectExpr("k", f"{time} as t").groupBy("t").count().select("count", "t"),
-        spark.sql(f"select 1 as one, (select max({time}) from range(2)) as t"),
+        spark.sql(f"select 1 as n, (select max({time}) from range(2)) as t"),
     ]
     assert len({row["t"] for rows in results(make_env(), frames) for row in rows}) == 1
 
 
-def test_what_is_kept_has_the_time_at_which_it_was_made(
+def test_cached_rows_have_the_time_of_caching(
     make_env: Callable[..., Environment], spark: SparkSession, sums: Any
 ) -> None:
-    kept = sums.selectExpr("k", "n", "current_timestamp() as t").cache()
+    cached = sums.selectExpr("k", "n", "current_timestamp() as t").cache()
     try:
-        (made,) = {row.t for row in kept.collect()}
-        found = results(make_env(), [kept, kept.where("n > 100"), sums.selectExpr("k", "current_timestamp() as now")])
-        assert {row.t for rows in found[:2] for row in rows} == {made}
-        assert {row.now for row in found[2]} != {made}
+        (cache_time,) = {row.t for row in cached.collect()}
+        actual = results(
+            make_env(), [cached, cached.where("n > 100"), sums.selectExpr("k", "current_timestamp() as now")]
+        )
+        assert {row.t for rows in actual[:2] for row in rows} == {cache_time}
+        assert {row.now for row in actual[2]} != {cache_time}
     finally:
-        kept.unpersist()
+        cached.unpersist()
 
 
-def test_one_result_has_one_time(make_env: Callable[..., Environment], sums: Any) -> None:
+def test_a_result_has_a_single_time(make_env: Callable[..., Environment], sums: Any) -> None:
     df = sums.withColumn("t", F.current_timestamp()).join(sums.withColumn("u", F.current_timestamp()), "k")
     assert len({row[name] for row in make_env().collect(df) for name in ("t", "u")}) == 1

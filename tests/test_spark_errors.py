@@ -1,4 +1,4 @@
-"""What an error says without its stack."""
+"""Messages of Java exceptions without their stack."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONDITION = "org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encount
         ),
         (AWAITED, "org.apache.spark.SparkException: Exception thrown in awaitResult:"),
     ],
-    ids=["no cause", "condition", "awaited, with a condition", "awaited", "awaited for nothing"],
+    ids=["no cause", "condition", "awaited, with a condition", "awaited", "awaited without a cause"],
 )
-def test_the_first_cause_with_a_condition(text: str, expected: str) -> None:
+def test_the_stack_is_removed_from_a_java_message(text: str, expected: str) -> None:
     assert without_stack(text) == expected

@@ -77,15 +77,17 @@ def chosen(job: Any, kind: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])
-def test_a_star_is_one_vertex_and_its_facts_are_never_shuffled(
+def test_a_star_join_is_a_single_vertex_without_shuffling_facts(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any, how: str
 ) -> None:
     job = check(make_env(**SMALL), star(tables, how))
     (vertex,) = (execution.vertex for execution in job.vertices if "facts" in execution.vertex.name)
     assert vertex.name.count("Join") == 5
-    ran = stages(spark, job, "facts")
-    assert sum(stage.input_records for stage in ran) == ROWS
-    assert sum(stage.shuffle_written for stage in ran) <= 20 * max(stage.tasks for stage in ran)  # partial sums by day
+    finished = stages(spark, job, "facts")
+    assert sum(stage.input_records for stage in finished) == ROWS
+    assert sum(stage.shuffle_written for stage in finished) <= 20 * max(
+        stage.tasks for stage in finished
+    )  # partial sums by day
 
 
 @pytest.mark.thorough
@@ -100,10 +102,10 @@ def test_the_most_reducing_dimension_comes_first(make_env: Callable[..., Environ
 
 
 @pytest.mark.thorough
-def test_a_join_before_broadcast_joins_becomes_one_itself(
+def test_a_join_before_broadcast_joins_becomes_a_broadcast_join(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any
 ) -> None:
-    """The dimensions are measured first, so that their joins are put in order; the join of the sums comes late."""
+    """The dimensions are measured first, and their joins are reordered; the join of the sums is measured later."""
     sums = [tables[name].where("day < 3 and v % 7 <> 1") for name in ("facts", "by_day")]
     ours, theirs = (df.groupBy("d0", "day").agg(F.sum("v").alias("v"), F.max("d1").alias("m")) for df in sums)
     joined = ours.join(theirs.select("d0", F.col("v").alias("w")), "d0")
@@ -121,11 +123,11 @@ def test_a_join_before_broadcast_joins_becomes_one_itself(
         ("rollup(a0, n0)", True),
         ("cube(n0, a0)", True),
         ("grouping sets ((a0), (n0), ())", True),
-        ("rollup(day, a0)", False),  # a column of the facts: nothing tells how many days there are
+        ("rollup(day, a0)", False),  # a column of the facts: the number of days is unknown
         ("rollup(n0, n1, n2)", False),  # as many groups as rows
     ],
 )
-def test_sums_are_made_before_rows_are_multiplied(
+def test_early_aggregation_applies_before_grouping_sets_with_few_groups(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any, groups: str, early: bool
 ) -> None:
     for name, table in tables.items():
@@ -139,7 +141,9 @@ def test_sums_are_made_before_rows_are_multiplied(
 
 
 @pytest.mark.thorough
-def test_the_same_star_shuffled(spark: SparkSession, make_env: Callable[..., Environment], tables: Any) -> None:
+def test_a_star_join_without_broadcasts_is_shuffled(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any
+) -> None:
     job = check(make_env(**SMALL | {VOLUME: "1 mb", THRESHOLD: "-1", f"{FILTERING}.enabled": False}), star(tables))
     assert sum(stage.shuffle_written for stage in stages(spark, job, "facts")) > ROWS / 2
     assert not {"left", "right"} & set(chosen(job, "broadcast"))
@@ -162,7 +166,7 @@ def test_keys_filter_the_other_side_before_its_shuffle(
     off = check(make_env(**SMALL | {THRESHOLD: "-1", f"{FILTERING}.enabled": False}), df)
     on = check(make_env(**SMALL | {THRESHOLD: "-1"}), df)
     written = [sum(s.shuffle_written for s in stages(spark, job, "Source: facts")) for job in (off, on)]
-    if how in {"inner", "right", "left_semi"}:  # facts without a partner change nothing
+    if how in {"inner", "right", "left_semi"}:  # facts without a match are not in the result
         assert written[1] < 0.2 * written[0]
     else:
         assert written[1] == written[0] >= ROWS * 0.9
@@ -186,10 +190,10 @@ def test_a_filter_reaches_through_joins_projections_and_aggregates(
     ("key", "is_filtered"),
     [("d0 + 0", False), ("cast(d0 as bigint)", True), ("coalesce(d0, 7)", False), ("-d0", False)],
 )
-def test_computed_keys(
+def test_keys_are_filtered_through_safe_casts_only(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any, key: str, is_filtered: bool
 ) -> None:
-    """What is computed before the join is filtered where the computation is a cast that cannot fail."""
+    """A computed key is filtered only if the computation is a cast that cannot fail."""
     small = dimension(tables, 0).selectExpr(f"cast(k0 as {'bigint' if 'bigint' in key else 'int'}) as k0")
     df = tables["facts"].selectExpr(f"{key} as x", "v").join(small, F.col("x") == F.col("k0"), "left_semi")
     job = check(make_env(**SMALL | {THRESHOLD: "-1"}), df.groupBy("x").agg(F.sum("v")))
@@ -207,7 +211,7 @@ def test_only_the_partitions_of_the_keys_are_read(
     df = tables["by_day"].join(days, F.col("day") == F.col("d")).groupBy("name").agg(F.sum("v"))
     expected = tables["by_day"].where(F.col("day").isin([row.d for row in days.collect()])).count()
     assert 0 < expected < ROWS / 2
-    # Spark's own pruning is off, so that it is ours that is seen.
+    # Spark's pruning is off, to test Penstock's.
     spark.conf.set("spark.sql.optimizer.dynamicPartitionPruning.enabled", "false")
     try:
         job = check(make_env(**SMALL | {THRESHOLD: threshold}), df)
@@ -223,46 +227,46 @@ def test_only_the_partitions_of_the_keys_are_read(
     assert sum(stage.tasks for stage in ran) == decision.chosen
 
 
-class Noting(FileSource, DynamicParallelismInference):
-    """Files whose reader notes what it is told, and whether it lists fewer files by that."""
+class RecordingInference(FileSource, DynamicParallelismInference):
+    """Files whose inference records the dynamic filters, and the number of listed files."""
 
-    told: list[Any] = []
+    calls: list[Any] = []
 
     def infer_parallelism(self, context: Any) -> int:
         info = context.dynamic_filtering_info
         assert self.listing is not None
-        self.told.append((info and info.columns, info and info.predicate, len(self.listing().sizes)))
+        self.calls.append((info and info.columns, info and info.predicate, len(self.listing().sizes)))
         return 2
 
 
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
-def test_a_source_of_the_users_own_is_asked_with_the_filters_it_gets(
+def test_inference_of_a_user_defined_source_gets_dynamic_filters(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any, threshold: str
 ) -> None:
     days = (
         spark.range(0, 20, 1, 1).selectExpr("cast(id as int) as d", "id % 10 as name").where("pmod(hash(name), 3) = 0")
     )
     env = make_env(**SMALL | {THRESHOLD: "-1", "execution.batch.adaptive.whole__query__threshold": threshold})
-    Noting.told.clear()
+    RecordingInference.calls.clear()
     path = tables["by_day"].inputFiles()[0].split("/day=")[0]
-    df = env.read(Noting(path)).join(days, F.col("day") == F.col("d")).groupBy("name").agg(F.sum("v"))
+    df = env.read(RecordingInference(path)).join(days, F.col("day") == F.col("d")).groupBy("name").agg(F.sum("v"))
     spark.conf.set("spark.sql.optimizer.dynamicPartitionPruning.enabled", "false")
     try:
         job = check(env, df)
     finally:
         spark.conf.unset("spark.sql.optimizer.dynamicPartitionPruning.enabled")
-    ((columns, predicate, files),) = Noting.told
-    kept = [row.d for row in days.collect()]
+    ((columns, predicate, files),) = RecordingInference.calls
+    joined_days = [row.d for row in days.collect()]
     assert columns == ("day",)
     assert {
         day for day in range(20) if spark.sql(f"select {predicate} as p from (select {day} as day)").first().p
-    } == set(kept)
+    } == set(joined_days)
     assert 0 < files < len(tables["by_day"].inputFiles())
     (scan,) = [execution for execution in job.vertices if "by_day" in execution.vertex.name]
     assert scan.parallelism == 2
 
 
-def test_row_groups_are_left_out_where_the_data_is_sorted(
+def test_row_groups_of_sorted_data_are_pruned(
     spark: SparkSession, make_env: Callable[..., Environment], tmp_path: Path
 ) -> None:
     sorted_facts = spark.range(0, 400_000, 1, 1).selectExpr("id as k", "id * 2 as v")
@@ -278,7 +282,7 @@ def test_row_groups_are_left_out_where_the_data_is_sorted(
 
 
 @pytest.mark.thorough
-def test_an_empty_build_side_reads_nothing_of_the_other(
+def test_an_empty_build_side_prunes_the_other_side(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any
 ) -> None:
     none = tables["dim0"].where("a0 > 100 and n0 <> 'x'")
@@ -291,8 +295,8 @@ def test_an_empty_build_side_reads_nothing_of_the_other(
 
 
 @pytest.mark.thorough
-def test_a_side_far_larger_than_it_looked(make_env: Callable[..., Environment], tables: Any) -> None:
-    """Spark guesses a hundredth; it turns out that nothing is filtered at all."""
+def test_a_side_larger_than_estimated_is_not_broadcast(make_env: Callable[..., Environment], tables: Any) -> None:
+    """Spark estimates a selectivity of one percent, but the filter drops nothing."""
     same = tables["facts"].where("length(concat(id, 'x')) > 0").selectExpr("id as i", "v as w")
     df = tables["facts"].join(same, F.col("id") == F.col("i")).groupBy("day").agg(F.sum("w"))
     job = check(make_env(**SMALL | {THRESHOLD: "20 kb"}), df)
@@ -303,7 +307,7 @@ def test_a_side_far_larger_than_it_looked(make_env: Callable[..., Environment], 
 
 
 @pytest.mark.thorough
-def test_a_table_that_does_not_fit_is_shuffled_after_all(
+def test_a_table_too_large_for_a_broadcast_is_shuffled(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any
 ) -> None:
     expected = star(tables, dimensions=2).collect()
@@ -313,15 +317,15 @@ def test_a_table_that_does_not_fit_is_shuffled_after_all(
         assert_same_rows(env.collect(star(tables, dimensions=2)), expected)
     finally:
         spark.conf.unset("spark.sql.maxBroadcastTableSize")
-    instead = [one.outcome.get("instead") for one in env.last_job.decisions if one.kind.value == "broadcast"]
+    instead = [d.outcome.get("instead") for d in env.last_job.decisions if d.kind.value == "broadcast"]
     assert any("is shuffled" in (text or "") for text in instead), instead
 
 
 @pytest.mark.thorough
-def test_a_failed_broadcast_beside_a_side_that_is_written(
+def test_a_failed_broadcast_with_an_exchanged_other_side_returns_the_rows_of_spark(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any
 ) -> None:
-    """Both sides start at once, so the large one lies hashed; it must not be taken for the layout of the other."""
+    """Both sides start at once, so the large side is hashed, which must not be assumed of the other side."""
     df = tables["facts"].join(tables["dim0"], F.col("d0") == F.col("k0")).groupBy("a0").agg(F.sum("v"), F.max("n0"))
     expected = df.collect()
     spark.conf.set("spark.sql.maxBroadcastTableSize", "1kb")
@@ -334,7 +338,7 @@ def test_a_failed_broadcast_beside_a_side_that_is_written(
 
 
 class Careless(StreamGraphOptimizationStrategy):
-    """Broadcasts without telling those behind the join that their rows do not lie hashed any more."""
+    """Strategy that broadcasts without updating later operators, whose rows are then no longer hashed."""
 
     def on_operators_finished(self, finished: Any, context: Any) -> Any:
         for node_id, result in finished.results.items():
@@ -353,7 +357,7 @@ class Careless(StreamGraphOptimizationStrategy):
 
 
 @pytest.mark.thorough
-def test_a_careless_strategy_costs_an_exchange_not_the_answer(spark: SparkSession, tables: Any) -> None:
+def test_a_careless_strategy_costs_an_exchange_but_rows_are_correct(spark: SparkSession, tables: Any) -> None:
     from penstock import Environment
     from tests.conftest import OFF
 
@@ -375,7 +379,7 @@ def test_a_careless_strategy_costs_an_exchange_not_the_answer(spark: SparkSessio
 
 
 @pytest.mark.parametrize("how", JOINS)
-def test_a_hot_key_is_spread_over_tasks(
+def test_a_hot_key_is_split_over_tasks(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any, how: Any
 ) -> None:
     small = tables["dim0"].selectExpr("k0", "a0")
@@ -386,7 +390,7 @@ def test_a_hot_key_is_spread_over_tasks(
         .agg(F.count("*"), F.sum("v"), F.max("pad"))
     )
     options = SMALL | {THRESHOLD: "-1", f"{FILTERING}.enabled": False, f"{SKEW}.skewed__threshold": "100 kb"}
-    on, off = (check(make_env(**options | {f"{SKEW}.strategy": word}), df) for word in ("AUTO", "NONE"))
+    on, off = (check(make_env(**options | {f"{SKEW}.strategy": strategy}), df) for strategy in ("AUTO", "NONE"))
     most = [max(max(stage.read_per_task, default=0) for stage in stages(spark, job, "Join")) for job in (on, off)]
     if how in {"right", "full"}:
         assert most[0] == most[1]
@@ -398,7 +402,7 @@ def test_a_hot_key_is_spread_over_tasks(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("how", ["inner", "left"])
-def test_both_sides_hot(make_env: Callable[..., Environment], tables: Any, how: str) -> None:
+def test_a_key_that_is_hot_on_both_sides_is_split(make_env: Callable[..., Environment], tables: Any, how: str) -> None:
     other = tables["hot"].where("v < 800").selectExpr("k as j", "v as w")
     df = tables["hot"].where("v < 8000").join(other, F.col("k") == F.col("j"), how)
     options = SMALL | {
@@ -426,21 +430,22 @@ def test_the_smaller_side_of_an_outer_join_is_hashed(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("asked", "threshold"), [(1, "0"), (3, "0"), (5, "64 mb"), (40, "0")])
-def test_a_parallelism_that_was_given_is_kept_where_skew_is_split(
-    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, asked: int, threshold: str
+@pytest.mark.parametrize(("parallelism", "threshold"), [(1, "0"), (3, "0"), (5, "64 mb"), (40, "0")])
+def test_with_parallelism_applies_to_a_join_with_split_skew(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, parallelism: int, threshold: str
 ) -> None:
     small = tables["dim0"].selectExpr("k0", "a0")
-    joined = with_parallelism(tables["hot"].join(small, F.col("k") == F.col("k0")), asked)
+    joined = with_parallelism(tables["hot"].join(small, F.col("k") == F.col("k0")), parallelism)
     df = joined.groupBy(F.expr("v % 10")).agg(F.count("*"), F.sum("v"), F.max("pad"))
     options = {THRESHOLD: "-1", f"{FILTERING}.enabled": False, f"{SKEW}.skewed__threshold": "100 kb", VOLUME: "64 kb"}
     job = check(make_env(**options | {"execution.batch.adaptive.whole__query__threshold": threshold}), df)
     (join,) = [execution for execution in job.vertices if "Join" in execution.vertex.name]
-    assert join.parallelism == asked
-    assert join.tasks == asked or (asked, join.tasks) == (1, None)  # one task is chained to what reads it
+    assert join.parallelism == parallelism
+    # A single task is chained to its reader.
+    assert join.tasks == parallelism or (parallelism, join.tasks) == (1, None)
     split = [decision for decision in job.decisions if "partitions split" in str(decision.chosen)]
     assert [decision.outcome["split"] for decision in split] == [1] * len(split)
-    assert split or asked == 1
+    assert split or parallelism == 1
 
 
 @pytest.mark.parametrize(("maximum", "is_split"), [(2, False), (7, True)])
@@ -459,7 +464,7 @@ def test_the_maximum_bounds_split_vertices(
     (join,) = [execution for execution in job.vertices if "Join" in execution.vertex.name]
     assert join.tasks <= maximum
     split = [decision for decision in job.decisions if "partitions split" in str(decision.chosen)]
-    assert split, "nothing was to be split, so nothing was bounded"
+    assert split, "nothing was split, so the maximum was not tested"
     assert [decision.outcome["split"] > 0 for decision in split] == [is_split] * len(split)
 
 
@@ -471,7 +476,7 @@ def test_the_maximum_bounds_split_vertices(
 def test_a_hot_group_is_merged_from_several_tasks(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any, functions: str, is_split: bool
 ) -> None:
-    df = tables["hot"].repartition("k").groupBy("k").agg(*(F.expr(one) for one in functions.split(", ")))
+    df = tables["hot"].repartition("k").groupBy("k").agg(*(F.expr(function) for function in functions.split(", ")))
     options = {
         VOLUME: "64 kb",
         f"{SKEW}.skewed__threshold": "100 kb",
@@ -483,7 +488,7 @@ def test_a_hot_group_is_merged_from_several_tasks(
     assert chosen(job, "skew")[0].startswith("not split") is not is_split
 
 
-def test_a_join_behind_an_aggregate_by_its_key_needs_no_second_shuffle(
+def test_a_join_after_an_aggregate_by_its_key_needs_no_second_shuffle(
     spark: SparkSession, make_env: Callable[..., Environment], tables: Any
 ) -> None:
     small = tables["dim0"].selectExpr("k0", "a0")
@@ -499,7 +504,7 @@ class Breaks(StreamGraphOptimizationStrategy):
 
 
 @pytest.mark.thorough
-def test_a_strategy_that_raises_in_the_middle(spark: SparkSession, tables: Any) -> None:
+def test_a_strategy_that_raises_is_recorded_and_the_job_continues(spark: SparkSession, tables: Any) -> None:
     from penstock import Environment
     from tests.conftest import OFF
 

@@ -18,13 +18,13 @@ def test_a_table_prints_as_text() -> None:
         "4",
         "4 files",
         "1,000",
-        "",  # what is not known
+        "",  # unknown
         "1.50",
     ]
     assert "TextTable" not in text
 
 
-def test_what_looks_like_markup_is_shown_as_it_is() -> None:
+def test_markup_is_not_interpreted() -> None:
     rows = [VertexRow("v1", "write to s3://b/[/x]", None, 1, "by column arr[i]", 1.0)]
     text = str(vertices_table("nightly [/data/orders]", rows, ()))
     for shown in ("nightly [/data/orders]", "write to s3://b/[/x]", "by column arr[i]"):
@@ -32,8 +32,8 @@ def test_what_looks_like_markup_is_shown_as_it_is() -> None:
     assert "[red] and [/red]" in str(vertices_table("small", [], ["[red] and [/red]"]))
 
 
-def test_a_job_without_vertices_is_told_in_sentences() -> None:
-    lines = str(vertices_table("small: finished", [], ["Spark runs this query as it is"])).splitlines()
+def test_a_job_without_vertices_shows_its_notes() -> None:
+    lines = str(vertices_table("small: finished", [], ["Spark runs this query unchanged"])).splitlines()
     assert "what happened" in lines[2]
-    assert "Spark runs this query as it is" in lines[4]
+    assert "Spark runs this query unchanged" in lines[4]
     assert not any("bytes in" in line for line in lines)

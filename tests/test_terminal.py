@@ -1,4 +1,4 @@
-"""The terminal of the tests: what a person sees does not depend on the pieces in which it comes."""
+"""The emulated terminal shows the same lines however the output is split."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import pytest
 
 from tests.terminal import Screen
 
-TEXT = "one two\r\x1b[3P\x1b[C\x1b[12Cthere\x1b]0;title\x07\x1b[K\r\nsecond"
+TEXT = "abc two\r\x1b[3P\x1b[C\x1b[12Cthere\x1b]0;title\x07\x1b[K\r\nsecond"
 
 
 @pytest.mark.parametrize("size", range(1, 9))
-def test_codes_that_come_in_pieces(size: int) -> None:
-    whole, pieces = Screen(), Screen()
+def test_split_control_sequences_have_the_same_effect(size: int) -> None:
+    whole, chunks = Screen(), Screen()
     whole.feed(TEXT)
     for start in range(0, len(TEXT), size):
-        pieces.feed(TEXT[start : start + size])
-    assert pieces.lines == whole.lines == [" two         there", "second"]
+        chunks.feed(TEXT[start : start + size])
+    assert chunks.lines == whole.lines == [" two         there", "second"]

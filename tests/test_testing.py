@@ -1,4 +1,4 @@
-"""`penstock.testing.read_splits`: what it takes from a source, and what it refuses."""
+"""`penstock.testing.read_splits` reads a source as a job does, and checks its batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Numbers(SplitSource):
-    """So many numbers, each in a split of its own; the batches are made by a function."""
+    """Source of `count` numbers, each in its own split; `batch` creates the batches."""
 
     count: int
     batch: object = None
@@ -26,9 +26,9 @@ class Numbers(SplitSource):
 
     def enumerate_splits(self, context: Any) -> Any:
         assert context.columns is not None
-        kept = {value for predicate in context.predicates for value in predicate.values} or set(range(self.count))
+        values = {value for predicate in context.predicates for value in predicate.values} or set(range(self.count))
         assert context.data_volume_per_task == 16 * MIB
-        return [n for n in range(self.count) if n in kept]
+        return [n for n in range(self.count) if n in values]
 
     def split_size(self, split: Any) -> Any:
         return 10 * (split == 0) + 1
@@ -39,11 +39,11 @@ class Numbers(SplitSource):
         yield make(columns, values)
 
 
-def test_everything_is_read_once_by_the_tasks_of_a_job() -> None:
-    read = read_splits(Numbers(5), parallelism=2)
-    assert read.splits == (0, 1, 2, 3, 4)
-    assert read.tasks == ((0,), (1, 2, 3, 4))  # the large split has a task of its own
-    assert read.rows == [(n, f"t{n}") for n in range(5)]
+def test_each_split_is_read_once_by_the_tasks_of_a_job() -> None:
+    reading = read_splits(Numbers(5), parallelism=2)
+    assert reading.splits == (0, 1, 2, 3, 4)
+    assert reading.tasks == ((0,), (1, 2, 3, 4))  # the large split has a task of its own
+    assert reading.rows == [(n, f"t{n}") for n in range(5)]
 
 
 @pytest.mark.parametrize(
@@ -55,25 +55,28 @@ def test_everything_is_read_once_by_the_tasks_of_a_job() -> None:
         ({"predicates": [Predicate("=", "n", (7,))]}, []),
     ],
 )
-def test_what_the_job_wants(facts: dict[str, Any], rows: Any) -> None:
+def test_columns_and_predicates_are_passed_to_the_source(facts: dict[str, Any], rows: Any) -> None:
     assert read_splits(Numbers(2), **facts).rows == rows
 
 
 @pytest.mark.parametrize(
     ("batch", "problem"),
     [
-        (lambda columns, values: pa.RecordBatch.from_pydict(values), r"gave the columns \['n', 'text'\] where \['n'\]"),
-        (lambda columns, values: pa.RecordBatch.from_pydict({"n": ["0"]}), r"types \[DataType\(string\)\], the schema"),
+        (
+            lambda columns, values: pa.RecordBatch.from_pydict(values),
+            r"returned the columns \['n', 'text'\] instead of \['n'\]",
+        ),
+        (lambda columns, values: pa.RecordBatch.from_pydict({"n": ["0"]}), r"types \[DataType\(string\)\] instead of"),
         (lambda columns, values: pa.RecordBatch.from_pydict({"n": pa.array([0], pa.int32())}), "int32"),
     ],
     ids=["other columns", "other types", "a narrower type"],
 )
-def test_batches_that_are_not_as_the_schema_says(batch: Any, problem: str) -> None:
+def test_batches_that_differ_from_the_schema_are_refused(batch: Any, problem: str) -> None:
     with pytest.raises(AssertionError, match=problem):
         read_splits(Numbers(2, batch), columns=["n"])
 
 
-def test_a_source_that_cannot_go_to_a_task() -> None:
+def test_a_source_that_cannot_be_pickled_is_refused() -> None:
     import threading
 
     with pytest.raises(TypeError, match="pickle"):

@@ -12,25 +12,25 @@ from typing import Any, Never
 
 import pytest
 
-from penstock.threads import DaemonPool, answer_within, doing, works
+from penstock.threads import DaemonPool, call_with_timeout, running_work, track_work
 from tests.silence import Silent, ask
 
 
-def busily(until: Any) -> None:
+def compute(until: Any) -> None:
     while not until.is_set():
         sum(range(1000))
 
 
-def in_pieces(until: Any) -> None:
+def with_pauses(until: Any) -> None:
     while not until.wait(0.02):
         pass
 
 
-WAYS = {
+CALLS = {
     "a sleep": (lambda until: until.wait(), True),
     "a socket": (lambda until: ask_silent(until), True),
-    "work": (busily, False),
-    "work with pauses": (in_pieces, False),
+    "work": (compute, False),
+    "work with pauses": (with_pauses, False),
 }
 
 
@@ -41,51 +41,51 @@ def ask_silent(until: Any) -> None:
             ask(server.port)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_who_only_waits_is_silent(way: str) -> None:
-    call, is_silent = WAYS[way]
+@pytest.mark.parametrize("case", CALLS)
+def test_only_waiting_calls_have_idle_seconds(case: str) -> None:
+    call, is_idle = CALLS[case]
     until, ready = threading.Event(), threading.Event()
 
     def run() -> None:
-        with doing("its parallelism", "orders"):
+        with track_work("its parallelism", "orders"):
             ready.set()
             call(until)
 
-    thread = threading.Thread(target=run, name=f"silent-{way}")
+    thread = threading.Thread(target=run, name=f"silent-{case}")
     thread.start()
     ready.wait()
     time.sleep(0.2)
-    (work,) = works(f"silent-{way}")
-    work.silent_for(lambda _: False)
+    (work,) = running_work(f"silent-{case}")
+    work.idle_seconds(lambda _: False)
     time.sleep(0.5)
-    silent = work.silent_for(lambda _: False)
-    assert (silent >= 0.4) is is_silent
-    assert work.silent_for(lambda _: True) < 0.1
-    assert str(work) == f"its parallelism (thread silent-{way})"
+    idle = work.idle_seconds(lambda _: False)
+    assert (idle >= 0.4) is is_idle
+    assert work.idle_seconds(lambda _: True) < 0.1
+    assert str(work) == f"its parallelism (thread silent-{case})"
     until.set()
     thread.join(5)
-    assert works(f"silent-{way}") == []
-    assert work.silent_for(lambda _: False) == 0
+    assert running_work(f"silent-{case}") == []
+    assert work.idle_seconds(lambda _: False) == 0
 
 
-def test_the_innermost_work_of_a_thread_counts() -> None:
-    with doing("outer"), doing("inner"):
-        assert [work.what for work in works(threading.current_thread().name)] == ["inner"]
+def test_running_work_is_the_innermost() -> None:
+    with track_work("outer"), track_work("inner"):
+        assert [work.what for work in running_work(threading.current_thread().name)] == ["inner"]
 
 
-def test_a_call_that_only_waits_is_given_up_and_one_that_works_is_not() -> None:
+def test_only_idle_calls_time_out() -> None:
     started = time.monotonic()
     with pytest.raises(TimeoutError, match="asking"):
-        answer_within(0.4, "asking", "orders", lambda: time.sleep(60))
+        call_with_timeout(0.4, "asking", "orders", lambda: time.sleep(60))
     assert time.monotonic() - started < 2
 
-    def long() -> int:
+    def compute_for_a_second() -> int:
         until = time.monotonic() + 1
         while time.monotonic() < until:
             sum(range(1000))
         return 7
 
-    assert answer_within(0.4, "asking", "orders", long) == 7
+    assert call_with_timeout(0.4, "asking", "orders", compute_for_a_second) == 7
 
 
 def test_a_call_raises_its_own_error() -> None:
@@ -93,21 +93,21 @@ def test_a_call_raises_its_own_error() -> None:
         raise TimeoutError("its own")
 
     with pytest.raises(TimeoutError, match="its own"):
-        answer_within(5, "asking", "orders", raises)
+        call_with_timeout(5, "asking", "orders", raises)
 
 
-def test_a_pool_runs_side_by_side_up_to_its_limit() -> None:
+def test_a_pool_runs_in_parallel_up_to_its_limit() -> None:
     pool = DaemonPool(3, "pool")
-    going, free = [], threading.Event()
+    started, free = [], threading.Event()
 
     def run(number: Any) -> Any:
-        going.append(number)
+        started.append(number)
         free.wait(5)
         return number
 
     futures = [pool.submit(run, number) for number in range(7)]
     time.sleep(0.2)
-    assert sorted(going) == [0, 1, 2]
+    assert sorted(started) == [0, 1, 2]
     free.set()
     assert [future.result(5) for future in futures] == list(range(7))
     assert pool.submit(run, 8).result(5) == 8
@@ -117,11 +117,11 @@ def test_a_pool_runs_side_by_side_up_to_its_limit() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("pool-")]
 
 
-def test_a_pool_gives_errors_and_context_and_cancels_what_waits() -> None:
+def test_a_pool_passes_errors_and_context_and_cancels_waiting_work() -> None:
     variable = ContextVar("variable", default="")
     pool = DaemonPool(1, "pool")
-    variable.set("of who submits")
-    assert pool.submit(variable.get).result(5) == "of who submits"
+    variable.set("of the submitting thread")
+    assert pool.submit(variable.get).result(5) == "of the submitting thread"
     with pytest.raises(ZeroDivisionError):
         pool.submit(lambda: 1 / 0).result(5)
     free = threading.Event()
@@ -134,18 +134,18 @@ def test_a_pool_gives_errors_and_context_and_cancels_what_waits() -> None:
     assert running.result(5)
 
 
-def test_work_that_a_pool_has_cancelled_is_not_waited_for() -> None:
+def test_cancelled_work_of_a_pool_counts_as_done() -> None:
     pool, may_end = DaemonPool(1, "t"), threading.Event()
-    found = [pool.submit(may_end.wait) for _ in range(3)]
-    while not found[0].running():
+    futures = [pool.submit(may_end.wait) for _ in range(3)]
+    while not futures[0].running():
         time.sleep(0.01)
     pool.shutdown(wait=False, cancel_futures=True)
     may_end.set()
-    assert not wait(found, 5).not_done
-    assert [one.cancelled() for one in found] == [False, True, True]
+    assert not wait(futures, 5).not_done
+    assert [future.cancelled() for future in futures] == [False, True, True]
 
 
-def test_the_process_ends_without_threads_that_hang() -> None:
+def test_the_process_ends_without_waiting_for_hanging_threads() -> None:
     program = (
         "import time; from penstock.threads import DaemonPool; DaemonPool(1, 'p').submit(time.sleep, 60); print('end')"
     )
@@ -157,8 +157,8 @@ def test_the_process_ends_without_threads_that_hang() -> None:
 
 AT_END = """
 import threading, time
-from penstock.threads import call_at_end
-call_at_end(lambda: print("end", flush=True))
+from penstock.threads import call_at_exit
+call_at_exit(lambda: print("end", flush=True))
 other = threading.Thread(target=lambda: (threading.main_thread().join(), time.sleep(0.3), print("other", flush=True)))
 other.start()
 {more}
@@ -166,14 +166,14 @@ print("main", flush=True)
 """
 JOINS_ALL = """
 own = threading.main_thread()
-for one in threading.enumerate():
-    if one not in {own, other} and not one.daemon:
-        one.join()
+for thread in threading.enumerate():
+    if thread not in {own, other} and not thread.daemon:
+        thread.join()
 """
 
 
 @pytest.mark.parametrize("more", ["", JOINS_ALL], ids=["waits for the main thread", "joins all threads"])
-def test_a_call_at_the_end(more: str) -> None:
+def test_functions_run_at_exit_after_the_last_thread(more: str) -> None:
     command = [sys.executable, "-c", AT_END.format(more=more)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     assert re.match(r"main\s*other\s*end", done.stdout)

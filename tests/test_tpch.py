@@ -1,4 +1,4 @@
-"""All 22 TPC-H queries give the same rows as plain Spark."""
+"""All 22 TPC-H queries return Spark's rows."""
 
 from __future__ import annotations
 
@@ -31,29 +31,31 @@ def tables(spark: SparkSession, data: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("number", range(1, 23))
-def test_same_rows(spark: SparkSession, env: Environment, tables: Any, number: int) -> None:
+def test_a_query_returns_the_rows_of_spark(spark: SparkSession, env: Environment, tables: Any, number: int) -> None:
     text = tables[str(number)]
     assert_as_plain_spark(env, spark.sql(text))
     assert len(env.last_job.vertices) >= 2
 
 
 @pytest.mark.thorough
-def test_nothing_is_exchanged_twice(spark: SparkSession, env: Environment, tables: Any) -> None:
-    """An aggregate by the key it is then joined on shares the join's vertex, and a second aggregate too."""
+def test_aggregates_by_the_join_key_need_no_further_exchange(
+    spark: SparkSession, env: Environment, tables: Any
+) -> None:
+    """Aggregates by the join key, before and after the join, share its vertex."""
     text = """
         select /*+ merge(o) */ l_orderkey, sum(n) from
           (select l_orderkey, count(*) as n from lineitem group by l_orderkey) l join orders o on l_orderkey = o_orderkey
         group by l_orderkey"""
-    found = env.collect(spark.sql(text))
+    rows = env.collect(spark.sql(text))
     names = [execution.vertex.name for execution in env.last_job.vertices]
     assert len(names) == 3
     assert names[-1].count("Aggregate") == 2
     assert "Join" in names[-1]
-    assert_same_rows(found, spark.sql(text).collect())
+    assert_same_rows(rows, spark.sql(text).collect())
 
 
 @pytest.mark.thorough
-def test_every_vertex_ran_as_decided(spark: SparkSession, env: Environment, tables: Any) -> None:
+def test_vertices_run_with_the_decided_parallelism(spark: SparkSession, env: Environment, tables: Any) -> None:
     for number in ("3", "5", "18", "21"):
         env.collect(spark.sql(tables[number]))
         for execution in env.last_job.vertices:

@@ -1,4 +1,4 @@
-"""What comes otherwise than it was decided settles the decision, in history and on the pages; the rows are right."""
+"""Decisions that could not be carried out have the fallback in history and on the pages; the rows are correct."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.observer import record_of
 from penstock.optimizer import StreamGraphOptimizationStrategy
 from penstock.spark import exchange, filters, layouts
 from penstock.web import pages
-from penstock.web.listing import JobWish
+from penstock.web.listing import JobPageQuery
 from tests.equality import assert_as_plain_spark
 
 if TYPE_CHECKING:
@@ -62,64 +62,65 @@ def raising(text: str) -> Any:
     return fail
 
 
-def settled(env: Environment, df: DataFrame, kind: Any) -> Any:
-    """Run, compare with plain Spark; return the decisions of a kind that came otherwise, seen on their vertices' pages."""
+def fallbacks(env: Environment, df: DataFrame, kind: Any) -> Any:
+    """Run a query, compare it with plain Spark, and return the decisions of a kind with a fallback that pages show."""
     assert_as_plain_spark(env, df)
     record = record_of(env.last_job)
-    found = [one for one in record.decisions if one["kind"] == kind and "instead" in one["outcome"]]
-    for one in found:
-        (vertex,) = (vertex for vertex in record.vertices.values() if one in record.decisions_of(vertex))
+    decisions = [decision for decision in record.decisions if decision["kind"] == kind]
+    decisions = [decision for decision in decisions if "instead" in decision["outcome"]]
+    for decision in decisions:
+        (vertex,) = (vertex for vertex in record.vertices.values() if decision in record.decisions_of(vertex))
         page = pages.vertex(record, vertex, time.time())
-        assert one["outcome"]["instead"] in page
-        assert one["outcome"]["instead"] in pages.job(record, time.time(), JobWish(pending=True))
-    return found
+        assert decision["outcome"]["instead"] in page
+        assert decision["outcome"]["instead"] in pages.job(record, time.time(), JobPageQuery(pending=True))
+    return decisions
 
 
 @pytest.mark.thorough
-def test_a_broadcast_that_fell_back(
+def test_a_failed_broadcast_is_recorded_as_a_shuffle(
     monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
 ) -> None:
     monkeypatch.setattr(exchange, "broadcast_staged", raising("OutOfMemory: no room for a table"))
-    (one,) = settled(make_env(**SMALL), joined(tables), "broadcast")
-    assert one["chosen"] == "right"
-    assert one["outcome"]["instead"] == "small is shuffled"
-    assert "no room for a table" in one["outcome"]["because"]
-    assert one["outcome"]["tasks"] > 0
+    (decision,) = fallbacks(make_env(**SMALL), joined(tables), "broadcast")
+    assert decision["chosen"] == "right"
+    assert decision["outcome"]["instead"] == "small is shuffled"
+    assert "no room for a table" in decision["outcome"]["because"]
+    assert decision["outcome"]["tasks"] > 0
 
 
-def test_keys_that_could_not_be_fetched(
+def test_keys_that_cannot_be_collected_are_recorded(
     monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
 ) -> None:
     monkeypatch.setattr(
         filters, "collect_keys", raising("An error occurred while calling o1.x.\n: the executor is gone")
     )
-    (one,) = settled(make_env(**SMALL | {THRESHOLD: "-1"}), joined(tables), "dynamic filter")
-    assert one["outcome"]["instead"] == "rows are not filtered"
-    assert one["outcome"]["because"] == "the keys could not be fetched: the executor is gone"
+    (decision,) = fallbacks(make_env(**SMALL | {THRESHOLD: "-1"}), joined(tables), "dynamic filter")
+    assert decision["outcome"]["instead"] == "rows are not filtered"
+    assert decision["outcome"]["because"] == "the keys could not be fetched: the executor is gone"
 
 
 @pytest.mark.thorough
-def test_statistics_that_could_not_be_read(
+def test_statistics_that_cannot_be_read_are_recorded(
     monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
 ) -> None:
-    monkeypatch.setattr("penstock.execution.runtime_filters.row_groups_left", raising("a footer is broken"))
-    (one,) = settled(make_env(**SMALL | {THRESHOLD: "-1"}), joined(tables), "dynamic filter")
-    assert one["outcome"]["instead"] == "rows are filtered only after they were read"
-    assert "a footer is broken" in one["outcome"]["because"]
+    monkeypatch.setattr("penstock.execution.runtime_filters.row_group_fraction", raising("a footer is broken"))
+    (decision,) = fallbacks(make_env(**SMALL | {THRESHOLD: "-1"}), joined(tables), "dynamic filter")
+    assert decision["outcome"]["instead"] == "rows are filtered only after they were read"
+    assert "a footer is broken" in decision["outcome"]["because"]
 
 
 @pytest.mark.thorough
-def test_a_split_that_spark_did_not_plan_so(
+def test_a_split_that_spark_does_not_plan_is_recorded(
     monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
 ) -> None:
     monkeypatch.setattr(layouts, "joins_its_leaves", lambda _: False)
-    (one,) = settled(make_env(**SPLIT), joined(tables), "skew")
-    assert one["outcome"]["instead"] == "its partitions are not split"
-    assert "partitions split" in one["chosen"]
+    (decision,) = fallbacks(make_env(**SPLIT), joined(tables), "skew")
+    assert decision["outcome"]["instead"] == "its partitions are not split"
+    assert "partitions split" in decision["chosen"]
 
 
 @pytest.mark.thorough
-def test_a_layout_that_spark_refused(
+def test_a_layout_that_spark_refuses_is_recorded(
     monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
 ) -> None:
     refused: list[Any] = []
@@ -133,18 +134,18 @@ def test_a_layout_that_spark_refused(
 
     monkeypatch.setattr(exchange, "write", refuse)
     options = SMALL | {THRESHOLD: "-1", FILTERING: False}
-    (one,) = settled(make_env(**options), joined(tables), "vertex parallelism")
-    assert one["outcome"]["instead"] == "its inputs are shuffled inside the step"
+    (decision,) = fallbacks(make_env(**options), joined(tables), "vertex parallelism")
+    assert decision["outcome"]["instead"] == "its inputs are shuffled inside the step"
 
 
-def doubled(pdf: pd.DataFrame) -> pd.DataFrame:
+def sum_values(pdf: pd.DataFrame) -> pd.DataFrame:
     return pdf.groupby("k", as_index=False).v.sum()
 
 
 HOT = {
     "collect_list": (lambda df: df.groupBy("k").agg(F.sort_array(F.collect_list("v")).alias("l")), "Aggregate"),
     "percentile": (lambda df: df.groupBy("k").agg(F.expr("percentile(v, 0.5)")), "Aggregate"),
-    "grouped map": (lambda df: df.groupBy("k").applyInPandas(doubled, "k bigint, v bigint"), "k"),
+    "grouped map": (lambda df: df.groupBy("k").applyInPandas(sum_values, "k bigint, v bigint"), "k"),
     "window": (lambda df: df.selectExpr("k", "v", "row_number() over (partition by k order by v) as r"), "Window"),
     "count": (lambda df: df.groupBy("k").count(), None),
 }
@@ -153,31 +154,31 @@ HOT = {
 @pytest.mark.thorough
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
 @pytest.mark.parametrize("name", HOT)
-def test_a_hot_key_that_cannot_be_spread_is_told(
+def test_a_hot_key_that_cannot_be_split_is_recorded(
     make_env: Callable[..., Environment], tables: Any, name: str, threshold: str
 ) -> None:
-    make, what = HOT[name]
+    make, operator = HOT[name]
     env = make_env(**SPLIT | {WHOLE: threshold})
     df = make(tables[0])
     assert_as_plain_spark(env, df)
     record = record_of(env.last_job)
-    found = [one for one in record.decisions if one["kind"] == "skew"]
-    assert bool(found) is (what is not None)
-    for one in found:
-        assert one["chosen"] == "not split"
-        assert one["reason"].startswith("it ")
-        (vertex,) = (vertex for vertex in record.vertices.values() if one in record.decisions_of(vertex))
-        assert one["outcome"]["tasks"] == vertex["tasks"]
+    decisions = [decision for decision in record.decisions if decision["kind"] == "skew"]
+    assert bool(decisions) is (operator is not None)
+    for decision in decisions:
+        assert decision["chosen"] == "not split"
+        assert decision["reason"].startswith(("it ", "a split "))
+        (vertex,) = (vertex for vertex in record.vertices.values() if decision in record.decisions_of(vertex))
+        assert decision["outcome"]["tasks"] == vertex["tasks"]
 
 
-class Noting(StreamGraphOptimizationStrategy):
-    """Decides nothing, and says so of every join, as its user calls it or as a node."""
+class RecordingStrategy(StreamGraphOptimizationStrategy):
+    """Strategy that records decisions about every join, by node and by name, and changes nothing."""
 
     def initialize(self, context: Any) -> None:
         for node in context.stream_graph:
             if node.kind == "Join":
-                context.decide(DecisionKind.STRATEGY, node, "looked at", "it is a join")
-                context.decide(DecisionKind.STRATEGY, node.name, "seen", "it is called so")
+                context.decide(DecisionKind.STRATEGY, node, "by node", "it is a join")
+                context.decide(DecisionKind.STRATEGY, node.name, "by name", "it is a join")
 
     def on_operators_finished(self, finished: Any, context: Any) -> bool:
         return False
@@ -185,45 +186,43 @@ class Noting(StreamGraphOptimizationStrategy):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
-def test_a_strategys_decision_shows_with_its_vertex_and_gets_its_outcome(
+def test_a_strategys_decision_belongs_to_its_vertex_and_gets_an_outcome(
     spark: SparkSession, tables: Any, threshold: str
 ) -> None:
     from penstock import Environment
 
     options = {key.replace("__", "-"): value for key, value in (SPLIT | {WHOLE: threshold}).items()}
-    env = Environment(spark, config=options, progress=False, strategies=[Noting])
+    env = Environment(spark, config=options, progress=False, strategies=[RecordingStrategy])
     env.collect(joined(tables))
     record = record_of(env.last_job)
     (vertex,) = (vertex for vertex in record.vertices.values() if "Join" in vertex["name"])
-    own = {(one["kind"], str(one["chosen"])): one for one in record.decisions_of(vertex)}
-    for key in (("strategy", "looked at"), ("strategy", "seen")):
+    own = {(decision["kind"], str(decision["chosen"])): decision for decision in record.decisions_of(vertex)}
+    for key in (("strategy", "by node"), ("strategy", "by name")):
         measured = {"tasks": vertex["tasks"], "rows": vertex["rows_out"], "bytes": vertex["bytes_out"]}
         assert own[key]["outcome"] == {name: figure for name, figure in measured.items() if figure >= 0}
     assert {kind for kind, _ in own} >= {"strategy", "vertex parallelism", "skew"}
     for execution in env.last_job.vertices:
         if execution.parallelism:
             assert "parallelism" in " ".join(
-                one["kind"] for one in record.decisions_of(record.vertices[execution.vertex.id])
+                decision["kind"] for decision in record.decisions_of(record.vertices[execution.vertex.id])
             )
 
 
-def test_a_decision_has_the_tasks_of_the_stage_that_it_is_about(
-    spark: SparkSession, make_env: Callable[..., Environment]
-) -> None:
-    """A limit in the middle of a vertex needs an exchange of its own, so a single task gives the vertex's rows."""
+def test_a_decision_has_the_tasks_of_its_stage(spark: SparkSession, make_env: Callable[..., Environment]) -> None:
+    """A limit in the middle of a vertex needs an additional exchange, so a single task returns the vertex's rows."""
     rows = spark.range(0, 20_000, 1, 2).selectExpr("id % 5000 as k", "id")
     df = rows.groupBy("k").agg(F.max("id").alias("id")).limit(50).repartition(3)
     env = make_env(**SMALL | {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "16 kb"})
     assert len(env.collect(df)) == 50
     job = env.last_job
     assert job is not None
-    (limited,) = (one for one in job.vertices if "GlobalLimit" in one.vertex.name)
+    (limited,) = (snapshot for snapshot in job.vertices if "GlobalLimit" in snapshot.vertex.name)
     (decision,) = job.decisions.of(limited.vertex.node_ids, DecisionKind.VERTEX_PARALLELISM)
     assert decision.chosen == decision.outcome["tasks"] > 1
     assert limited.tasks == 1
 
 
-def test_a_broadcast_that_spark_fixed_is_told_with_its_figures(
+def test_a_broadcast_planned_by_spark_is_recorded_with_its_figures(
     tables: Any, make_env: Callable[..., Environment]
 ) -> None:
     facts, small = tables
@@ -231,21 +230,19 @@ def test_a_broadcast_that_spark_fixed_is_told_with_its_figures(
     assert_as_plain_spark(env, facts.join(small, F.col("k") == F.col("j")).groupBy("a").count())
     job = env.last_job
     assert job is not None
-    (told,) = (one for one in job.decisions if one.kind is DecisionKind.BROADCAST)
-    assert told.chosen == "right"
-    assert "Spark's statistics say" in told.reason
-    assert told.reason.endswith("the limit is 10.0 MiB (spark.sql.autoBroadcastJoinThreshold)")
-    assert 0 < told.figures["bytes"] < told.figures["limit"] == 10 << 20
-    assert told.outcome["tasks"] > 0
+    (decision,) = (decision for decision in job.decisions if decision.kind is DecisionKind.BROADCAST)
+    assert decision.chosen == "right"
+    assert "Spark's statistics say" in decision.reason
+    assert decision.reason.endswith("the limit is 10.0 MiB (spark.sql.autoBroadcastJoinThreshold)")
+    assert 0 < decision.figures["bytes"] < decision.figures["limit"] == 10 << 20
+    assert decision.outcome["tasks"] > 0
 
 
 @pytest.mark.thorough
-def test_a_size_that_spark_does_not_know_is_not_shown_as_nothing(
-    spark: SparkSession, make_env: Callable[..., Environment]
-) -> None:
+def test_an_unknown_size_is_not_shown_as_zero(spark: SparkSession, make_env: Callable[..., Environment]) -> None:
     env = make_env()
     env.collect(spark.createDataFrame([(number,) for number in range(10)], "k int").groupBy("k").count())
     job = env.last_job
     assert job is not None
     assert job.vertices[0].bytes_in is None
-    assert "input of unknown size" in " ".join(one.reason for one in job.decisions)
+    assert "input of unknown size" in " ".join(decision.reason for decision in job.decisions)

@@ -29,19 +29,18 @@ CASES = [
 
 
 @pytest.mark.parametrize(("show", "value", "expected"), CASES)
-def test_shown(show: Any, value: Any, expected: Any) -> None:
+def test_values_are_formatted_with_units(show: Any, value: Any, expected: Any) -> None:
     assert show(value) == expected
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.key)
-def test_a_default_that_is_shown_can_be_given(option: Any) -> None:
-    """Whoever copies it from the list gets the same value."""
+def test_a_formatted_default_can_be_parsed(option: Any) -> None:
     if option.default in (None, ()):
-        assert option.shown(option.default) == "none"
+        assert option.format(option.default) == "none"
     else:
-        assert option.parse(option.shown(option.default), "a test") == option.default
+        assert option.parse(option.format(option.default), "a test") == option.default
 
 
-def test_exact_values_are_parsed_to_the_same() -> None:
+def test_formatted_exact_values_can_be_parsed() -> None:
     assert parse_size("1536 KiB") == 1536 << 10
     assert parse_duration(show_exact_seconds(1800.0)) == 1800.0

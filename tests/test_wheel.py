@@ -1,4 +1,4 @@
-"""What is shipped: the wheel is built and installed, and a job runs with its Java classes, in executors of their own."""
+"""The wheel can be built and installed, and runs a job with its Java classes in separate executors."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "installed"
 
 
-def run(package: Path, folder: Path) -> dict:
-    """Run the job with a package, and return what it printed."""
+def run_job(package: Path, folder: Path) -> dict:
+    """Run the job with a package, and return its report."""
     environ = os.environ | {
         "PYTHONPATH": f"{package}{os.pathsep}{ROOT}",
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -41,26 +41,26 @@ def run(package: Path, folder: Path) -> dict:
     job = [sys.executable, str(ROOT / "tests" / "jobs" / "java_classes.py"), str(folder / "work")]
     done = subprocess.run(job, env=environ, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[done.stderr.find("Traceback") :][:3000]
-    said = json.loads(done.stdout.splitlines()[-1])
-    print(package, said)
-    assert said["package"] == str(package / "penstock")
-    return said
+    report = json.loads(done.stdout.splitlines()[-1])
+    print(package, report)
+    assert report["package"] == str(package / "penstock")
+    return report
 
 
-def test_classes_from_the_wheel(installed: Any, tmp_path: Path) -> None:
-    said = run(installed, tmp_path)
+def test_executors_load_the_classes_of_the_wheel(installed: Any, tmp_path: Path) -> None:
+    report = run_job(installed, tmp_path)
     major, minor, *_ = pyspark.__version__.split(".")
-    assert said["from"].endswith(f"/penstock/spark/java/penstock-spark{major}.{minor}.jar")
-    assert said["loader"] == "URLClassLoader"
-    assert said["rows"] == said["rows_of_a_second_application"] == EXPECTED
-    assert said["files_moved"]
-    assert said["state_rows"] == 200
+    assert report["from"].endswith(f"/penstock/spark/java/penstock-spark{major}.{minor}.jar")
+    assert report["loader"] == "URLClassLoader"
+    assert report["rows"] == report["rows_of_a_second_application"] == EXPECTED
+    assert report["files_moved"]
+    assert report["state_rows"] == 200
 
 
-def test_classes_compiled_at_first_use(tmp_path: Path) -> None:
-    said = run(ROOT / "src", tmp_path)
-    assert said["from"] is None
-    assert said["loader"] == "CachingJavaSourceClassLoader"
-    assert said["rows"] == said["rows_of_a_second_application"] == EXPECTED
-    assert said["files_moved"]
-    assert said["state_rows"] == 200
+def test_executors_load_classes_compiled_at_run_time_without_a_wheel(tmp_path: Path) -> None:
+    report = run_job(ROOT / "src", tmp_path)
+    assert report["from"] is None
+    assert report["loader"] == "CachingJavaSourceClassLoader"
+    assert report["rows"] == report["rows_of_a_second_application"] == EXPECTED
+    assert report["files_moved"]
+    assert report["state_rows"] == 200

@@ -1,4 +1,4 @@
-"""What people read of real jobs: no words of Penstock's own graphs, and figures that are true."""
+"""Texts of real jobs for users: without internal terms, and with correct figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from penstock import Environment
 from penstock.connectors import FileSink
-from penstock.history.told import told
+from penstock.history.decisions import recorded_decisions
 from penstock.observer import record_of
 from tests.words import INTERNAL
 
@@ -26,17 +26,17 @@ QUERIES = {"tpch": ("5", "9", "18", "21"), "tpcds": ("5", "64")}
 
 @pytest.fixture(scope="module")
 def query(spark: SparkSession, data: Path) -> Iterator[Callable[[str], DataFrame]]:
-    """Makes a query of a benchmark by its name; both benchmarks have a table customer, so one has its tables at a time."""
+    """Return a function that creates a query by name, after it registered the tables of its benchmark."""
     texts = {family: json.loads((data / "queries" / f"{family}.json").read_text()) for family in QUERIES}
     files = {family: list((data / f"{family}-0.1").glob("*.parquet")) for family in QUERIES}
 
-    def made(name: str) -> DataFrame:
+    def create(name: str) -> DataFrame:
         family, number = name.split()
         for file in files[family]:
             spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
         return spark.sql(texts[family][number])
 
-    yield made
+    yield create
     for family in QUERIES:
         for file in files[family]:
             spark.catalog.dropTempView(file.stem)
@@ -44,16 +44,17 @@ def query(spark: SparkSession, data: Path) -> Iterator[Callable[[str], DataFrame
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", [f"{family} {number}" for family, numbers in QUERIES.items() for number in numbers])
-def test_nobody_needs_the_glossary(query: Any, env: Environment, name: str) -> None:
+def test_texts_have_no_internal_terms(query: Any, env: Environment, name: str) -> None:
     env.collect(query(name))
     record = record_of(env.last_job)
-    texts = [one.text for one in told(record)]
+    texts = [decision.text for decision in recorded_decisions(record)]
     texts += [vertex["label"] for vertex in record.vertices.values()]
     texts += [vertex["reason"] for vertex in record.vertices.values()]
     texts += [change["sentence"] for change in record.changes if change["shown"]]
     texts += [node["label"] for node in record.nodes.values()]
     assert [text for text in texts if INTERNAL.search(text)] == []
-    assert all(one.tables for one in told(record) if one.kind in {"broadcast", "dynamic filter", "source parallelism"})
+    kinds = {"broadcast", "dynamic filter", "source parallelism"}
+    assert all(decision.tables for decision in recorded_decisions(record) if decision.kind in kinds)
 
 
 @pytest.mark.thorough
@@ -66,15 +67,17 @@ def test_figures_are_those_of_the_data(env: Environment, spark: SparkSession, tm
     joined = facts.join(dims.where("team = 7"), F.col("k") == F.col("j"))
     env.collect(joined.groupBy("team").agg(F.sum("id")))
     record = record_of(env.last_job)
-    (broadcast,) = (one for one in told(record) if one.kind == "broadcast")
+    decisions = recorded_decisions(record)
+    (broadcast,) = (decision for decision in decisions if decision.kind == "broadcast")
     assert broadcast.sentence.startswith("facts join dims on k: ")
     relation = next(vertex for vertex in record.vertices.values() if vertex["label"] == "dims")
     assert relation["rows_out"] == 20
-    assert 20 * 16 <= relation["bytes_out"] <= 20 * 64  # the rows, not the pages of memory that they lie in
-    (read,) = (one.estimate for one in told(record) if one.tables == ("facts",) and one.kind == "source parallelism")
+    assert 20 * 16 <= relation["bytes_out"] <= 20 * 64  # the rows, not whole memory pages
+    of_facts = (decision for decision in decisions if decision.tables == ("facts",))
+    (read,) = (decision.estimate for decision in of_facts if decision.kind == "source parallelism")
     assert read is not None
-    assert (read.unit, read.came, read.missed_by) == ("rows", 300_000, None)
-    assert read.foreseen == pytest.approx(300_000, rel=0.01)  # by one footer
+    assert (read.unit, read.actual, read.missed_by) == ("rows", 300_000, None)
+    assert read.estimated == pytest.approx(300_000, rel=0.01)  # from a single footer
 
 
 def test_a_job_and_its_decisions_print_as_text(query: Any, env: Environment) -> None:
@@ -82,8 +85,8 @@ def test_a_job_and_its_decisions_print_as_text(query: Any, env: Environment) -> 
     text, decisions = str(env.last_job), str(env.last_job.decisions)
     assert re.match(rf"Job collect at test_words\.py:\d+ \({env.last_job.id}\): finished\n", text)
     assert str(env.last_job.summary) in text
-    assert "\n".join(env.last_job.told()) in text
-    assert set(env.last_job.told()) <= set(decisions.splitlines())
+    assert "\n".join(env.last_job.decision_lines()) in text
+    assert set(env.last_job.decision_lines()) <= set(decisions.splitlines())
     assert "aggregate by n_name" in text
     assert "object at" not in text
     for shown in (env.last_job._repr_html_(), env.last_job.decisions._repr_html_()):
@@ -92,7 +95,7 @@ def test_a_job_and_its_decisions_print_as_text(query: Any, env: Environment) -> 
 
 
 @pytest.mark.thorough
-def test_a_plan_with_what_came_of_it(query: Any, env: Environment) -> None:
+def test_explain_with_analyze_shows_the_job(query: Any, env: Environment) -> None:
     before = env.last_job
     analysis = env.explain(query("tpch 5"), analyze=True)
     assert env.last_job is analysis.job is not before
@@ -104,7 +107,7 @@ def test_a_plan_with_what_came_of_it(query: Any, env: Environment) -> None:
     assert " ! " not in text or "Missed" in text
 
 
-def test_what_is_analyzed_is_not_written(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+def test_explain_with_analyze_writes_nothing(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     env.write(spark.range(10).groupBy((F.col("id") % 2).alias("k")).count(), FileSink(str(tmp_path / "out")))
     assert "aggregate by" in str(env.explain(analyze=True))
     assert not (tmp_path / "out").exists()
@@ -112,7 +115,7 @@ def test_what_is_analyzed_is_not_written(env: Environment, spark: SparkSession, 
     assert spark.read.parquet(str(tmp_path / "out")).count() == 2
 
 
-def test_what_spark_runs_whole_is_analyzed_with_sparks_plan(spark: SparkSession) -> None:
+def test_explain_of_a_whole_query_has_sparks_plan(spark: SparkSession) -> None:
     text = str(Environment(spark, progress=False).explain(spark.range(10).groupBy().count(), analyze=True))
     assert "HashAggregate" in text
-    assert "Spark runs this query as it is" in text
+    assert "Spark runs this query unchanged" in text

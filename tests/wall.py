@@ -1,4 +1,4 @@
-"""The wall to Spark's JVM: what other rooms take from `penstock.spark`, and who holds an object of the JVM while a job runs."""
+"""Checks that objects of the JVM stay inside `penstock.spark`: in the source, and while a job runs."""
 
 from __future__ import annotations
 
@@ -17,57 +17,57 @@ if TYPE_CHECKING:
 
 
 SOURCE = Path(__file__).parent.parent / "src" / "penstock"
-BEHIND = {"_handle", "_bridge", "_get_object_id"}
-"""What a wrapper keeps for its own room."""
-OF_A_BRIDGE = {"spark", "session", "owns"}
-"""What of a `Bridge` is not the JVM."""
+PRIVATE = {"_handle", "_bridge", "_get_object_id"}
+"""Attributes of wrappers for use inside `penstock.spark` only."""
+BRIDGE_ATTRIBUTES = {"spark", "session", "owns"}
+"""Attributes of a `Bridge` that do not access the JVM."""
 JVM = (JavaObject, JavaMember, JavaClass, JavaPackage, JVMView)
 
 
 def leaks(text: str) -> list[str]:
-    """Return the places of a module's text that look behind a wrapper, or reach through a bridge into the JVM."""
-    found = []
+    """Return the expressions in a module's source that access the JVM through a wrapper or a bridge."""
+    leaking = []
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Attribute):
             continue
-        of = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
-        behind = node.attr in BEHIND and of != "self"
-        through = of.lstrip("_") == "bridge" and node.attr not in OF_A_BRIDGE
-        if behind or through:
-            found.append(f"line {node.lineno}: {ast.unparse(node)}")
-    return found
+        owner = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
+        is_private = node.attr in PRIVATE and owner != "self"
+        uses_bridge = owner.lstrip("_") == "bridge" and node.attr not in BRIDGE_ATTRIBUTES
+        if is_private or uses_bridge:
+            leaking.append(f"line {node.lineno}: {ast.unparse(node)}")
+    return leaking
 
 
 class Surface:
-    """What other rooms import of `penstock.spark`, with all classes that it names."""
+    """The functions and classes of `penstock.spark` that other packages import, and the classes in their signatures."""
 
     def __init__(self, modules: list[Path]) -> None:
-        self._made = {
+        self._definitions = {
             (path.stem, node.name): node
             for path in (SOURCE / "spark").rglob("*.py")
             for node in ast.parse(path.read_text()).body
             if isinstance(node, ast.FunctionDef | ast.ClassDef)
         }
-        self._classes = {name: (module, name) for (module, name), node in self._made.items() if _is_class(node)}
-        todo = [name for path in modules for name in _taken(ast.parse(path.read_text()))]
+        self._classes = {name: (module, name) for (module, name), node in self._definitions.items() if _is_class(node)}
+        todo = [name for path in modules for name in _imported(ast.parse(path.read_text()))]
         self.names: set[tuple[str, str]] = set()
         while todo:
             name = todo.pop()
-            if name in self._made and name not in self.names:
+            if name in self._definitions and name not in self.names:
                 self.names.add(name)
                 todo += [
-                    self._classes[one]
-                    for _, hint in _hints(self._made[name])
-                    for one in _names(hint) & set(self._classes)
+                    self._classes[class_name]
+                    for _, hint in _hints(self._definitions[name])
+                    for class_name in _names(hint) & set(self._classes)
                 ]
 
     def untyped(self) -> list[str]:
-        """Return what is given or taken as ``Any``; facts that are JSON are not meant."""
+        """Return the parameters and results of type ``Any``; ``Mapping[str, Any]`` is allowed for JSON."""
         return [
             f"{module}: {where} is {ast.unparse(hint)}"
             for module, name in sorted(self.names)
             if name != "Bridge"
-            for where, hint in _hints(self._made[module, name])
+            for where, hint in _hints(self._definitions[module, name])
             if "Any" in _names(hint) and ast.unparse(hint) != "Mapping[str, Any]"
         ]
 
@@ -76,14 +76,14 @@ def _is_class(node: ast.stmt) -> bool:
     return isinstance(node, ast.ClassDef)
 
 
-def _taken(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Return what a module imports of `penstock.spark`: in which module it is, and its name."""
-    there = {path.stem for path in (SOURCE / "spark").rglob("*.py")}
+def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield what a module imports from `penstock.spark`, as module and name."""
+    spark_modules = {path.stem for path in (SOURCE / "spark").rglob("*.py")}
     modules: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("penstock.spark."):
             module = node.module.split(".")[-1]
-            if module in there:
+            if module in spark_modules:
                 yield from ((module, alias.name) for alias in node.names)
             else:
                 modules |= {alias.asname or alias.name: alias.name for alias in node.names}
@@ -94,12 +94,12 @@ def _taken(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 def _hints(node: ast.FunctionDef | ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
     if isinstance(node, ast.FunctionDef):
-        given = node.args
-        for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
-            if one is not None and one.annotation is not None:
-                yield f"{one.arg} of {node.name}", one.annotation
+        args = node.args
+        for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg):
+            if arg is not None and arg.annotation is not None:
+                yield f"{arg.arg} of {node.name}", arg.annotation
         if node.returns is not None:
-            yield f"what {node.name} gives", node.returns
+            yield f"the result of {node.name}", node.returns
         return
     yield from ((node.name, base) for base in node.bases)
     for part in node.body:
@@ -113,33 +113,33 @@ def _names(hint: ast.expr) -> set[str]:
     return {node.id for node in ast.walk(hint) if isinstance(node, ast.Name)}
 
 
-def _is_of_the_jvm(value: object, depth: int = 2) -> bool:
+def _is_jvm_object(value: object, depth: int = 2) -> bool:
     if isinstance(value, JVM):
         return True
     if not depth or not isinstance(value, list | tuple | set | frozenset | dict):
         return False
     inner = [*value.keys(), *value.values()] if isinstance(value, Mapping) else value
-    return any(_is_of_the_jvm(one, depth - 1) for one in inner)
+    return any(_is_jvm_object(element, depth - 1) for element in inner)
 
 
 @contextmanager
 def guarded() -> Iterator[set[str]]:
-    """Collect, while the block runs, the variables outside of `penstock.spark` that hold an object of the JVM."""
-    found: set[str] = set()
+    """Collect the local variables outside of `penstock.spark` that hold an object of the JVM during the block."""
+    variables: set[str] = set()
 
-    def look(frame: DataFrame, event: Any, _: Any) -> None:
+    def check(frame: DataFrame, event: Any, _: Any) -> None:
         if event != "return":
             return
         module = str(frame.f_globals.get("__name__"))
         if module.startswith("penstock.") and module.split(".")[1] not in {"spark", "spark_errors"}:
             for name, value in frame.f_locals.items():
-                if _is_of_the_jvm(value):
-                    found.add(f"{module}, {frame.f_code.co_name}: {name}")
+                if _is_jvm_object(value):
+                    variables.add(f"{module}, {frame.f_code.co_name}: {name}")
 
-    threading.setprofile(look)
-    sys.setprofile(look)
+    threading.setprofile(check)
+    sys.setprofile(check)
     try:
-        yield found
+        yield variables
     finally:
         sys.setprofile(None)
         threading.setprofile(None)

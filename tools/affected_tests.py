@@ -1,15 +1,14 @@
 """Print the test files that a change affects, one per line; `make check` runs them.
 
-The change is every file that differs from a commit (the last one if no other is named), files that Git does not track
-included. It affects
+The change consists of the files that differ from a commit (by default HEAD) and of untracked files. It affects
 
-* the tests of a changed module's room: of ``src/penstock/sizing/packing.py`` those in ``tests/sizing``,
-* the test files that import a changed module, themselves or through helpers in ``tests``,
+* the tests of a changed module's room: ``tests/sizing`` for ``src/penstock/sizing/packing.py``,
+* the test files that import a changed module, directly or through helpers in ``tests``,
 * the tests of the modules that import a changed module: ``tests/connectors/jdbc/test_source.py`` if
   ``connectors/jdbc/source.py`` imports it,
 * changed test files,
-* the tests of a folder whose set-up changed (``conftest.py``); all tests if it is that of all,
-* the tests of the architecture, always.
+* the tests of a folder whose ``conftest.py`` changed; all tests if it is ``tests/conftest.py``,
+* the architecture test, always.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE, TESTS = ROOT / "src" / "penstock", ROOT / "tests"
 ALWAYS = TESTS / "test_architecture.py"
-OF_ALL = {TESTS / "conftest.py", TESTS / "services.py"}
+SHARED_BY_ALL = {TESTS / "conftest.py", TESTS / "services.py"}
 JAVA_ROOMS = {"spark", "native", "extension"}
 """Rooms whose tests run the Java classes."""
 DOCUMENTED = {"docs", "bench", "examples"}
@@ -31,7 +30,7 @@ DOCUMENTED = {"docs", "bench", "examples"}
 
 
 def changed_files(base: str, root: Path = ROOT) -> list[Path]:
-    """Return the files that differ from a commit, removed ones and the old names of moved ones too."""
+    """Return the files that differ from a commit, including removed files and the old names of moved files."""
 
     def names(*arguments: str) -> list[str]:
         command = ["git", *arguments]
@@ -42,13 +41,13 @@ def changed_files(base: str, root: Path = ROOT) -> list[Path]:
 
 
 def affected_tests(changed: list[Path]) -> list[Path]:
-    """Return the test files, or the folder of all tests, that changed files affect."""
-    if not OF_ALL.isdisjoint(changed):
+    """Return the test files that changed files affect, or the folder of all tests."""
+    if not SHARED_BY_ALL.isdisjoint(changed):
         return [TESTS]
     files = sorted(TESTS.rglob("*.py"))
     imports = {path: _imported_modules(path) for path in files}
     modules = {_module_name(path) for path in changed if path.suffix == ".py"}
-    while True:  # a helper passes on what it imports
+    while True:  # who imports a helper also depends on the imports of the helper
         helpers = {_module_name(path) for path in files if imports[path] & modules and not _is_test(path)}
         if helpers <= modules:
             break
@@ -62,14 +61,14 @@ def affected_tests(changed: list[Path]) -> list[Path]:
 
 
 def _module_name(path: Path) -> str:
-    """Return the name by which a file is imported, such as ``penstock.sizing.packing`` or ``tests.services``."""
+    """Return the name for importing a file, such as ``penstock.sizing.packing`` or ``tests.services``."""
     parts = path.relative_to(ROOT / "src" if PACKAGE in path.parents else ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 @cache
 def _imported_modules(path: Path) -> set[str]:
-    """Return the modules that a file imports anywhere; of ``from a import b`` both ``a`` and ``a.b``."""
+    """Return the modules that a file imports; for ``from a import b`` both ``a`` and ``a.b``."""
     modules: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -80,7 +79,7 @@ def _imported_modules(path: Path) -> set[str]:
 
 
 def _rooms(path: Path) -> set[str]:
-    """Return the rooms whose tests a changed file affects, whoever imports it."""
+    """Return the rooms whose tests a changed file affects, regardless of imports."""
     top, *_ = path.relative_to(ROOT).parts
     if path.suffix == ".java":
         return JAVA_ROOMS
@@ -105,6 +104,6 @@ def _is_test(path: Path) -> bool:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--base", default="HEAD", help="the commit that the files are compared with (default: HEAD)")
+    parser.add_argument("--base", default="HEAD", help="the commit to compare with (default: HEAD)")
     for test in affected_tests(changed_files(parser.parse_args().base)):
         print(test.relative_to(ROOT))

@@ -1,4 +1,4 @@
-"""Puts the compiled Java classes into a wheel; hatchling runs it, as pyproject.toml says."""
+"""Build hook of hatchling (see pyproject.toml) that adds the compiled Java classes to the wheel."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class JavaClasses(BuildHookInterface):
-    """Compiles the classes with the Spark of SPARK_HOME, or the PySpark beside the build's Python."""
+    """Compiles the classes with the Spark in SPARK_HOME, or the PySpark that the build environment contains."""
 
     def initialize(self, version: Any, build_data: Any) -> None:
-        """Make the jar and add it; without it the classes are compiled when they are first used."""
+        """Add the jar; if it cannot be built, the classes are compiled at run time."""
         if version == "editable":
             return
         java = runpy.run_path(str(Path(self.root, "tools", "java_classes.py")))
@@ -27,6 +27,6 @@ class JavaClasses(BuildHookInterface):
         build_data["force_include"][str(jar)] = f"penstock/spark/java/{jar.name}"
 
     def finalize(self, version: Any, build_data: Any, artifact_path: Any) -> None:
-        """Remove what was made."""
+        """Remove the temporary folder."""
         if version != "editable":
             self.folder.cleanup()

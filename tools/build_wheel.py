@@ -1,4 +1,4 @@
-"""Builds the wheel, with Java classes compiled for the PySpark beside this Python: build_wheel.py FOLDER."""
+"""Build the wheel, with Java classes compiled for the installed PySpark: build_wheel.py FOLDER."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ def build(folder: Path) -> Path:
     subprocess.run([*command, "--wheel-dir", str(folder), str(ROOT)], check=True, env=os.environ | spark)
     wheel = max(folder.glob("penstock-*.whl"), key=lambda file: file.stat().st_mtime)
     if not any(name.endswith(".jar") for name in zipfile.ZipFile(wheel).namelist()):
-        sys.exit(f"{wheel} has no Java classes; `python tools/java_classes.py` says why")
+        sys.exit(f"{wheel} has no Java classes; `python tools/java_classes.py` shows the reason")
     return wheel
 
 

@@ -1,6 +1,6 @@
-"""Makes an archive of the classes that Spark loads, with which the Spark processes of tests start in half the time.
+"""Create an archive of the classes that Spark loads, which halves the start-up time of the tests' Spark processes.
 
-It is a dynamic archive of the JVM (JEP 350). The JVM ignores one of another release of Java or Spark.
+It is a dynamic archive of the JVM (JEP 350). The JVM ignores it if the release of Java or Spark differs.
 """
 
 import json
@@ -12,11 +12,11 @@ from pathlib import Path
 from tests.services import CLASSES, SHORT_LIVED_JAVA
 
 QUERIES = ("1", "3", "13")
-"""Of TPC-H: a scan with an aggregate, joins, an outer join."""
+"""TPC-H queries: a scan with an aggregate, joins, an outer join."""
 
 
 def run_queries(data: Path) -> None:
-    """Run a few queries, on Spark and through Penstock."""
+    """Run the queries on Spark and on Penstock."""
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -33,17 +33,19 @@ def run_queries(data: Path) -> None:
 
 
 def make_archive(data: Path) -> None:
-    """Run the queries in a process of their own, whose JVM leaves the archive when it ends."""
+    """Run the queries in a new process, whose JVM writes the archive at exit."""
     if CLASSES.exists():
         return
-    print(f"Making an archive of Spark's classes: {CLASSES.name}")
+    print(f"Creating an archive of Spark's classes: {CLASSES.name}")
     new = CLASSES.with_suffix(f".{os.getpid()}")
     options = f"{SHORT_LIVED_JAVA} -XX:ArchiveClassesAtExit={new} -Xlog:cds*=off"
     command = [sys.executable, "-m", "tools.class_archive", str(data), "--run"]
-    # The JVM outlives the process, and holds its output until the archive is written.
-    done = subprocess.run(command, check=False, env=os.environ | {"SPARK_SUBMIT_OPTS": options}, capture_output=True)
+    environ = os.environ | {"SPARK_SUBMIT_OPTS": options}
+    # The JVM outlives the Python process, and closes its output only after writing the archive.
+    completed = subprocess.run(command, check=False, env=environ, capture_output=True)
     if not new.exists():
-        print(f"There is no archive; tests run without it, and take longer:\n{done.stderr.decode()}", file=sys.stderr)
+        error = completed.stderr.decode()
+        print(f"The JVM wrote no archive; tests run without it, and take longer:\n{error}", file=sys.stderr)
         return
     new.rename(CLASSES)
 

@@ -1,7 +1,7 @@
-"""Run tests of native execution on other releases of DuckDB than the installed one.
+"""Run tests of native execution on other releases of DuckDB than the installed release.
 
-Each release is installed once, from the package index that pip is set up with, into a folder of its own. It comes first
-in PYTHONPATH, which the Python workers of Spark inherit. Both the driver and a worker must report that release.
+Each release is installed once, from pip's package index, into its own folder. This folder is first in PYTHONPATH, which
+Spark's Python workers inherit. Both the driver and a worker must report that release.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 TESTS = ["tests/native/test_engine_traps.py", "tests/native/test_foreign_files.py"]
-"""What differs between releases is an expression, or how a file is read."""
+"""Releases differ in expressions, and in how they read files."""
 REPORT = """
 import sys
 from pathlib import Path
@@ -28,11 +28,11 @@ print(release(None))
 print(spark.sparkContext.parallelize([0], 1).map(release).first())
 spark.stop()
 """
-"""Prints the release and its folder, as the driver and then as a Python worker has them."""
+"""Program that prints release and folder of DuckDB, in the driver and in a Python worker."""
 
 
 def install(version: str, folder: Path) -> Path:
-    """Return the folder of a release, such as 1.5.0 or 2.0.*, the newest of those that match; install it if needed."""
+    """Return the folder of a release, such as 1.5.0 or the newest 2.0.*; install it if needed."""
     target = folder / version.replace("*", "newest")
     if (target / ".done").exists():
         return target
@@ -53,16 +53,16 @@ def check_release(version: str, home: Path, environ: dict[str, str]) -> str:
     Raises
     ------
     SystemExit
-        If either of them imports another one than that in the folder.
+        If the driver or the worker imports another release.
     """
-    answer = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", REPORT], env=environ, capture_output=True, text=True, check=False, cwd=ROOT
     )
-    lines = answer.stdout.splitlines()
+    lines = completed.stdout.splitlines()
     release = lines[0].split(" ", 1)[0] if lines else ""
-    is_right = f"{release}.".startswith(version.removesuffix("*").rstrip(".") + ".")
-    if lines != [f"{release} {home}"] * 2 or not is_right:
-        raise SystemExit(f"DuckDB {version} in {home} is not what is imported: {lines}\n{answer.stderr[-2000:]}")
+    is_expected = f"{release}.".startswith(version.removesuffix("*").rstrip(".") + ".")
+    if lines != [f"{release} {home}"] * 2 or not is_expected:
+        raise SystemExit(f"DuckDB {version} in {home} is not imported, but: {lines}\n{completed.stderr[-2000:]}")
     return release
 
 
@@ -78,8 +78,8 @@ def run(version: str, folder: Path, arguments: list[str]) -> bool:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, epilog="What follows -- are arguments of pytest.")
-    parser.add_argument("--folder", type=Path, default=ROOT / ".venv" / "duckdb", help="the folder of the releases")
+    parser = argparse.ArgumentParser(description=__doc__, epilog="Arguments after -- are passed to pytest.")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".venv" / "duckdb", help="folder for the releases")
     parser.add_argument("versions", nargs="+", help="such as 1.5.0 or '2.0.*'")
     split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     options = parser.parse_args(sys.argv[1:split])

@@ -1,14 +1,14 @@
-"""Figures in the docs that come from tables in bench/results: `make_docs.py` fills them in.
+"""Figures of the docs that `make_docs.py` fills in from the tables in bench/results.
 
-A figure stands between two comments, which are invisible on the page:
+A figure is between two comments, which are invisible on the page:
 
     <!-- bench: native/tpch-10; geometric mean; times as fast as Spark, AQE; .1f -->7.5<!-- end -->
 
-The first part is a table in ``bench/results``; then rows, a column and a format (``.0%`` shows a share, ``text`` what
-the cell says). Rows are the text of a first cell, or a function over the column: ``min``, ``max``, ``range`` (both, if
-they differ), or ``names below 1``, the first cells of the rows below a limit. ``where`` chooses rows:
-``min where way = Penstock, files & keys = 3,000,000``. ``<!-- bench: native/tpch-10; measured -->`` is the date and the
-commit of the measurement.
+The first part is a table in ``bench/results``, followed by rows, a column and a format (``.0%`` for a percentage,
+``text`` for the unchanged cell). Rows are the text of a first cell, or a function over the column: ``min``, ``max``,
+``range`` (both, if they differ), or ``names below 1``, the first cells of the rows below a limit. ``where`` filters
+rows: ``min where way = Penstock, files & keys = 3,000,000``. ``<!-- bench: native/tpch-10; measured -->`` is the date
+and the commit of the measurement.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "bench" / "results"
 PAGES = [ROOT / "README.md", ROOT / "bench" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-_FIGURE = re.compile(r"<!-- bench: (?P<what>[^>]*?) -->(?P<shown>[^<]*)<!-- end -->")
+_FIGURE = re.compile(r"<!-- bench: (?P<query>[^>]*?) -->(?P<shown>[^<]*)<!-- end -->")
 _TOTALS = ("all", "geometric mean")
 _STATE = re.compile(r"\d{4}-\d\d-\d\d(?:, commit [0-9a-f]+\+?)?")
 _NUMBER = r"\d[\d,. ]*"
 _SECONDS = rf"{_NUMBER}(?:(?:and|to) {_NUMBER})?(?:s|ms|seconds)\b"
-_BARE = re.compile(
+_CLAIM = re.compile(
     rf"{_NUMBER}\**\s*(?:and {_NUMBER}\**\s*)?times (?:as (?:fast|long|many)|faster|slower)|{_NUMBER}x (?:fast|slow)er"
     rf"|{_SECONDS} (?:became|become|instead of|where)\b|\b(?:took|ran in|(?:then )?costs) {_SECONDS}"
 )
-"""Sentences that claim a measured speed."""
+"""Claims of a measured speed."""
 
 
 class Table:
-    """A table of results.
+    """Results of a benchmark.
 
     Parameters
     ----------
     text
-        A page with one table, or several with the same columns.
+        A page with a table, or with several tables of the same columns.
     """
 
     def __init__(self, text: str) -> None:
@@ -50,14 +50,14 @@ class Table:
         self.states = list(dict.fromkeys(_STATE.findall(text.split("\n|", maxsplit=1)[0])))
 
     def cells(self, rows: str, column: str) -> dict[str, str]:
-        """Return the cells of a column by the first cells of their rows, which have to differ.
+        """Return the cells of a column by the first cells of their rows, which must be unique.
 
         Parameters
         ----------
         rows
-            Conditions such as ``way = Spark & keys = 3,000,000``; if empty, all rows but those of totals.
+            Conditions such as ``way = Spark & keys = 3,000,000``; if empty, all rows except totals.
         column
-            The head of the column.
+            The header of the column.
         """
         conditions = [condition.split(" = ", 1) for condition in rows.split(" & ")] if rows else []
         index = self._index(column)
@@ -68,14 +68,14 @@ class Table:
             if all(row[self._index(name)] == value for name, value in conditions)
         }
 
-    def shown(self, rows: str, column: str, shape: str) -> str:
-        """Return the figure that a row, or a function over rows, has in a column."""
+    def figure(self, rows: str, column: str, shape: str) -> str:
+        """Return the formatted figure of a row, or of a function over rows, in a column."""
         function, _, where = rows.partition(" where ")
         if function not in ("min", "max", "range", "only") and not function.startswith("names below "):
             function, where = "only", f"{self.columns[0]} = {rows}"
         cells = self.cells(where, column)
         if not cells or (function == "only" and len(cells) != 1):
-            raise ValueError(f"{len(cells)} rows are {rows!r}")
+            raise ValueError(f"{len(cells)} rows match {rows!r}")
         if shape == "text":
             return next(iter(cells.values()))
         numbers = {name: _number(cell) for name, cell in cells.items()}
@@ -89,16 +89,16 @@ class Table:
 
     def _index(self, column: str) -> int:
         if column not in self.columns:
-            raise ValueError(f"there is no column {column!r}; there are {self.columns}")
+            raise ValueError(f"there is no column {column!r}, only {self.columns}")
         return self.columns.index(column)
 
 
 def _number(text: str) -> float:
-    """Return the first number in a cell: `1596, 19534, 233` are CPU seconds and two sizes."""
-    found = re.match(r"\d+(?:\.\d+)?", text.replace(",", "") if re.fullmatch(r"\d{1,3}(,\d{3})+", text) else text)
-    if found is None:
+    """Return the first number in a cell, such as the CPU seconds of `1596, 19534, 233`."""
+    match = re.match(r"\d+(?:\.\d+)?", text.replace(",", "") if re.fullmatch(r"\d{1,3}(,\d{3})+", text) else text)
+    if match is None:
         raise ValueError(f"{text!r} has no number")
-    return float(found[0])
+    return float(match[0])
 
 
 @cache
@@ -107,32 +107,32 @@ def table(name: str) -> Table:
     return Table((RESULTS / f"{name}.md").read_text())
 
 
-def figure(what: str) -> str:
-    """Return what stands in the docs for ``table; rows; column; format`` or ``table; measured``.
+def figure(query: str) -> str:
+    """Return the text of the docs for ``table; rows; column; format`` or ``table; measured``.
 
     Raises
     ------
     ValueError
         If the table has no such rows, column or date.
     """
-    name, *parts = (part.strip() for part in what.split(";"))
+    name, *parts = (part.strip() for part in query.split(";"))
     if parts == ["measured"]:
         if not table(name).states:
-            raise ValueError(f"{name} does not say when it was measured")
+            raise ValueError(f"{name} has no date of measurement")
         return " and ".join(table(name).states)
     try:
-        return table(name).shown(*parts)
+        return table(name).figure(*parts)
     except ValueError as error:
         raise ValueError(f"bench/results/{name}.md: {error}") from error
 
 
-def filled(text: str) -> str:
-    """Return a page with all of its figures as the tables have them."""
-    return _FIGURE.sub(lambda found: f"<!-- bench: {found['what']} -->{figure(found['what'])}<!-- end -->", text)
+def fill_in(text: str) -> str:
+    """Return a page with all of its figures updated from the tables."""
+    return _FIGURE.sub(lambda match: f"<!-- bench: {match['query']} -->{figure(match['query'])}<!-- end -->", text)
 
 
-def bare_figures(text: str) -> list[str]:
-    """Return the claims of speed on a page whose figures are not filled in from a table."""
+def unsourced_claims(text: str) -> list[str]:
+    """Return the claims of speed on a page that have no figure from a table."""
     prose = re.sub(r"```.*?```", "", _FIGURE.sub("*", text), flags=re.DOTALL)
     prose = "\n".join(line for line in prose.splitlines() if not line.startswith("|"))
-    return [found[0] for found in _BARE.finditer(" ".join(prose.split()))]
+    return [match[0] for match in _CLAIM.finditer(" ".join(prose.split()))]

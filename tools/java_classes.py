@@ -1,9 +1,9 @@
-"""Compiles the package's Java classes with javac: to check the sources, and for the jar that a wheel ships.
+"""Compile the package's Java classes with javac, to check the sources or to build the jar of the wheel.
 
     python tools/java_classes.py                 check the sources; any warning is an error
-    python tools/java_classes.py --jar FOLDER    make FOLDER/penstock-spark4.3.jar, and print its name
+    python tools/java_classes.py --jar FOLDER    create FOLDER/penstock-spark4.3.jar, and print its name
 
-The jars of Spark are those of SPARK_HOME, else of the PySpark that is installed beside this Python.
+Spark's jars are those of SPARK_HOME, or else of the installed PySpark.
 """
 
 import argparse
@@ -19,22 +19,22 @@ from pathlib import Path
 
 SOURCES = Path(__file__).parent.parent / "src" / "penstock" / "spark" / "java"
 OLDEST_JAVA = "17"
-"""The oldest that Spark 4 runs on."""
+"""The oldest Java that Spark 4 supports."""
 
 
 class CannotCompileError(Exception):
-    """There is no compiler, or no Spark to compile with."""
+    """There is no Java compiler, or no Spark to compile against."""
 
 
 def javac() -> str:
     """Return the path of the Java compiler."""
     home = os.environ.get("JAVA_HOME", "")
-    found = shutil.which("javac", path=str(Path(home) / "bin")) if home else None
-    found = found or shutil.which("javac")
-    if found is None:
+    compiler = shutil.which("javac", path=str(Path(home) / "bin")) if home else None
+    compiler = compiler or shutil.which("javac")
+    if compiler is None:
         where = f"neither JAVA_HOME ({home}) nor the PATH has a javac" if home else "the PATH has no javac"
         raise CannotCompileError(f"{where}: it comes with a JDK {OLDEST_JAVA} or newer, not with a JRE")
-    return found
+    return compiler
 
 
 def spark_jars() -> Path:
@@ -47,7 +47,7 @@ def spark_jars() -> Path:
         home = package.submodule_search_locations[0]
     jars = Path(home) / "jars"
     if not any(jars.glob("spark-core_*.jar")):
-        raise CannotCompileError(f"{jars} has no Spark in it")
+        raise CannotCompileError(f"{jars} does not contain Spark")
     return jars
 
 
@@ -58,24 +58,24 @@ def spark_version(jars: Path) -> str:
 
 
 def compile_to(folder: Path, jars: Path) -> str | None:
-    """Compile all classes into a folder; return what javac complains of, None if nothing."""
+    """Compile all classes into a folder; return the messages of javac, or None if there are none."""
     command = [javac(), "--release", OLDEST_JAVA, "-proc:none", "-cp", f"{jars}/*", "-d", str(folder)]
-    # Spark's jars name others that it does not ship, which "path" would complain of.
+    # "path" would warn of jars that Spark's jars refer to and that Spark does not ship.
     command += ["-Xlint:all,-path", "-Werror", *map(str, sorted(SOURCES.glob("*.java")))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return None if done.returncode == 0 else done.stdout + done.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    return None if completed.returncode == 0 else completed.stdout + completed.stderr
 
 
 def make_jar(folder: Path) -> Path:
-    """Make the jar for the Spark that is found, the same bytes each time, and return its path."""
+    """Create the jar, which is reproducible, for the Spark of `spark_jars`; return its path."""
     jars = spark_jars()
     version = spark_version(jars)
     major, minor, *_ = version.split(".")
     jar = folder / f"penstock-spark{major}.{minor}.jar"
     with tempfile.TemporaryDirectory() as classes:
-        complaint = compile_to(Path(classes), jars)
-        if complaint is not None:
-            raise CannotCompileError(f"the classes do not compile with Spark {version}:\n{complaint}")
+        messages = compile_to(Path(classes), jars)
+        if messages is not None:
+            raise CannotCompileError(f"the classes do not compile with Spark {version}:\n{messages}")
         files = {"META-INF/MANIFEST.MF": f"Manifest-Version: 1.0\r\nSpark-Version: {version}\r\n\r\n".encode()}
         for file in sorted(Path(classes).rglob("*.class")):
             files[file.relative_to(classes).as_posix()] = file.read_bytes()
@@ -86,19 +86,19 @@ def make_jar(folder: Path) -> Path:
 
 
 def check() -> int:
-    """Check the sources; where nothing can be compiled that is said, and an error in continuous integration."""
+    """Compile the sources and return the exit code; a missing compiler is an error only in continuous integration."""
     try:
         jars = spark_jars()
         with tempfile.TemporaryDirectory() as classes:
-            complaint = compile_to(Path(classes), jars)
+            messages = compile_to(Path(classes), jars)
     except CannotCompileError as error:
-        print(f"NOT CHECKED: the Java sources were not compiled, as {error}.")
+        print(f"NOT CHECKED: the Java sources could not be compiled: {error}.")
         return 1 if os.environ.get("ALL_CHECKS") == "1" else 0
-    if complaint is not None:
-        print(complaint)
+    if messages is not None:
+        print(messages)
         return 1
     count = len(list(SOURCES.glob("*.java")))
-    print(f"javac takes all {count} Java sources with Spark {spark_version(jars)}, without a warning")
+    print(f"javac compiles all {count} Java sources with Spark {spark_version(jars)} without warnings")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Draws what `make demo` prints, for the README."""
+"""Draw the output of `make demo` as a picture for the README."""
 
 import io
 import os
@@ -11,15 +11,15 @@ from rich.text import Text
 
 TARGET = Path(__file__).parent.parent / "docs" / "images" / "demo.svg"
 
-done = subprocess.run(
+demo = subprocess.run(
     [Path(sys.executable).parent / "penstock", "demo"],
     stdout=subprocess.PIPE,
     text=True,
     check=True,
     env=os.environ | {"FORCE_COLOR": "1"},
 )
-text = Text.from_ansi(done.stdout)
-WIDTH = 150  # a picture that is wider cannot be read
+text = Text.from_ansi(demo.stdout)
+WIDTH = 150  # the text of a wider picture is too small to read
 console = Console(record=True, width=WIDTH, file=io.StringIO())
 console.print(text)
 TARGET.write_text(console.export_svg(title="make demo"))

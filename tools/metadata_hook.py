@@ -1,9 +1,8 @@
-"""Makes the readme and the addresses of a package for an index; hatchling runs it, as pyproject.toml says.
+"""Metadata hook of hatchling (see pyproject.toml) that adapts the README and adds the URLs of a package.
 
-An index shows the README alone: pictures and links need whole addresses. Whoever publishes gives the address of the
-sources in PENSTOCK_URL, such as ``https://example.org/penstock``; files are expected below ``blob/main`` and pictures
-below ``raw/main``, as on GitHub. Without an address, pictures are left out and links become their text, so that nothing
-is broken.
+A package index shows the README alone, so pictures and links need absolute URLs. The publisher sets PENSTOCK_URL to the
+repository, such as ``https://example.org/penstock``; files are below ``blob/main`` and pictures below ``raw/main``, as
+on GitHub. Without PENSTOCK_URL, pictures are removed and links become plain text.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(((?!https?://)[^)]+)\)")
 
 
 def readme_for_index(text: str, home: str | None) -> str:
-    """Return a README whose relative pictures and links work elsewhere."""
+    """Return a README with absolute pictures and links, or without them if `home` is None."""
     if home is None:
         without = (line for line in text.splitlines() if not line.startswith(("![", "| ![")))
         return _LINK.sub(r"\1", _PICTURE.sub("", "\n".join(without)))
@@ -28,18 +27,18 @@ def readme_for_index(text: str, home: str | None) -> str:
 
 
 def addresses(home: str | None) -> dict[str, str]:
-    """Return the addresses of a package."""
+    """Return the URLs of a package by label."""
     if home is None:
         return {}
-    places = {"Documentation": "blob/main/docs/README.md", "Changelog": "blob/main/CHANGELOG.md", "Issues": "issues"}
-    return {"Source": home} | {name: f"{home}/{place}" for name, place in places.items()}
+    paths = {"Documentation": "blob/main/docs/README.md", "Changelog": "blob/main/CHANGELOG.md", "Issues": "issues"}
+    return {"Source": home} | {name: f"{home}/{path}" for name, path in paths.items()}
 
 
 class Addresses(MetadataHookInterface):
-    """Adds the readme and the addresses."""
+    """Adds README and URLs to the metadata."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Add them to a package's metadata."""
+        """Add README and URLs to a package's metadata."""
         home = os.environ.get("PENSTOCK_URL", "").rstrip("/") or None
         text = Path(self.root, "README.md").read_text(encoding="utf-8")
         metadata["readme"] = {"content-type": "text/markdown", "text": readme_for_index(text, home)}

@@ -1,10 +1,10 @@
-"""Runs the examples in PySpark's own documentation, once on plain Spark and once with Penstock enabled, and compares.
+"""Run the examples of PySpark's documentation on plain Spark and with Penstock enabled, and compare.
 
     python tools/pyspark_doctests.py sql.classic.dataframe sql.group        a table, and the examples that differ
-    python tools/pyspark_doctests.py --out FOLDER pandas.frame              what each example printed is kept in FOLDER
+    python tools/pyspark_doctests.py --out FOLDER pandas.frame              write the output of each example to FOLDER
 
-A module is one of the installed PySpark that has a `_test` function. Each runs in processes of its own. Penstock takes
-all queries, also the small ones. An example is compared by whether it passes, and by what it prints.
+A module belongs to the installed PySpark and has a `_test` function. Each module runs in its own processes. Penstock
+executes all queries, even small ones. The comparison covers whether an example passes, and its output.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TextIO
 
 SECONDS_PER_EXAMPLE = 120
-"""A process that needs longer for one example hangs: it is killed, and said to hang there."""
+"""Timeout of a single example, after which its process is killed and reported."""
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -43,9 +43,9 @@ class Recorder(doctest.DocTestRunner):
     Parameters
     ----------
     out
-        Where to.
+        The file for the lines.
     options
-        How strict the comparison with the documentation is, as in `doctest`.
+        The option flags of `doctest` for the comparison with the documentation.
     """
 
     def __init__(self, out: TextIO, options: int) -> None:
@@ -59,14 +59,14 @@ class Recorder(doctest.DocTestRunner):
         self._out.flush()
 
     def report_start(self, out: object, test: doctest.DocTest, example: doctest.Example) -> None:
-        """Say nothing yet."""
+        """Print nothing."""
 
     def report_success(self, out: object, test: doctest.DocTest, example: doctest.Example, got: str) -> None:
-        """Write an example that printed what it should."""
+        """Write an example with the expected output."""
         self._write(True, test, example, got)
 
     def report_failure(self, out: object, test: doctest.DocTest, example: doctest.Example, got: str) -> None:
-        """Write an example that printed something else."""
+        """Write an example with unexpected output."""
         self._write(False, test, example, got)
 
     def report_unexpected_exception(
@@ -77,7 +77,7 @@ class Recorder(doctest.DocTestRunner):
 
 
 def run_examples(module: str, file: Path, every: int, *, enabled: bool) -> None:
-    """Run the examples of every nth docstring of a module in this process; write what they print to a file."""
+    """Run the examples of every nth docstring of a module in this process; write their output to a file."""
     with file.open("w") as out:
 
         def testmod(tested: object, globs: dict, optionflags: int = 0, **_: object) -> doctest.TestResults:
@@ -100,9 +100,9 @@ def run_examples(module: str, file: Path, every: int, *, enabled: bool) -> None:
 
 
 def spark_home(folder: Path) -> Path:
-    """Make a home of Spark that examples may write to, of links to the installed one.
+    """Create a writable SPARK_HOME with links to the installed Spark.
 
-    PySpark's own packages are not linked: workers that start in this folder would take its ``pandas`` for the real one.
+    PySpark's own packages are not linked: workers that start in this folder would import its ``pandas``.
     """
     installed = Path(importlib.util.find_spec("pyspark").origin).parent
     home = folder / "spark"
@@ -114,7 +114,7 @@ def spark_home(folder: Path) -> Path:
 
 
 def run(module: str, out: Path, every: int, *, enabled: bool) -> list[dict]:
-    """Run a module's examples in a process of its own; return what they printed."""
+    """Run a module's examples in a new process; return a record for each example."""
     file = out / f"{module}.{'with' if enabled else 'without'}.jsonl"
     file.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as folder, file.with_suffix(".log").open("w") as log:
@@ -148,17 +148,17 @@ def run(module: str, out: Path, every: int, *, enabled: bool) -> list[dict]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def printed(example: dict) -> str:
-    """Return what an example printed, without the numbers that Spark counts up and without the frames of an error."""
+def normalized_output(example: dict) -> str:
+    """Return the output of an example without Spark's running numbers and without stack frames."""
     lines = [line for line in example["got"].splitlines() if not line.startswith("\tat ")]
     return re.sub(r"0x[0-9a-f]+|tmp\w{8}|#\d+|plan_id=\d+|calling o\d+", "#", "\n".join(lines))
 
 
 def difference(without: dict, with_: dict | None) -> str | None:
-    """Return how an example differs, None if it does not."""
+    """Return how an example differs with Penstock, or None if it does not."""
     if with_ is None:
         return "did not run"
-    before, after = printed(without), printed(with_)
+    before, after = normalized_output(without), normalized_output(with_)
     if without["passed"] == with_["passed"] and before == after:
         return None
     if without["passed"] and not with_["passed"]:
@@ -175,41 +175,42 @@ def difference(without: dict, with_: dict | None) -> str | None:
 
 
 def compare(module: str, out: Path, every: int) -> tuple[str, list[str]]:
-    """Run a module both ways; return its row of the table, and the examples that differ."""
+    """Run a module without and with Penstock; return its row of the table, and the examples that differ."""
     without, with_ = (run(module, out, every, enabled=enabled) for enabled in (False, True))
-    found = {one["where"]: one for one in with_}
+    by_position = {example["where"]: example for example in with_}
     kinds: Counter[str] = Counter()
     lines = []
-    for one in without:
-        other = found.get(one["where"])
-        kind = difference(one, other)
+    for example in without:
+        other = by_position.get(example["where"])
+        kind = difference(example, other)
         if kind is not None:
             kinds[kind] += 1
-            got = "" if other is None else printed(other)
-            lines.append(f"--- {one['where']}: {kind}\n{one['source']}=== without\n{printed(one)}\n=== with\n{got}")
-    failed = [sum(not one["passed"] for one in side) for side in (without, with_)]
-    said = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    return f"| {module} | {len(without)} | {failed[0]} | {failed[1]} | {said} |", lines
+            got = "" if other is None else normalized_output(other)
+            expected = normalized_output(example)
+            lines.append(f"--- {example['where']}: {kind}\n{example['source']}=== without\n{expected}\n=== with\n{got}")
+    failed = [sum(not example["passed"] for example in examples) for examples in (without, with_)]
+    differences = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    return f"| {module} | {len(without)} | {failed[0]} | {failed[1]} | {differences} |", lines
 
 
 def main() -> None:
-    """Compare the modules that are named."""
+    """Compare the modules on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="*", metavar="MODULE")
-    parser.add_argument("--out", type=Path, help="folder for what each example printed")
+    parser.add_argument("--out", type=Path, help="folder for the output of each example")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every Nth docstring of a module")
     for name in ("--child", "--file"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     parser.add_argument("--enabled", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child is not None:
-        run_examples(given.child, Path(given.file), given.every, enabled=given.enabled)
+    arguments = parser.parse_args()
+    if arguments.child is not None:
+        run_examples(arguments.child, Path(arguments.file), arguments.every, enabled=arguments.enabled)
         return
-    out = given.out or Path(tempfile.mkdtemp())
+    out = arguments.out or Path(tempfile.mkdtemp())
     out.mkdir(parents=True, exist_ok=True)
     rows = []
-    for module in given.modules:
-        row, lines = compare(module, out, given.every)
+    for module in arguments.modules:
+        row, lines = compare(module, out, arguments.every)
         rows.append(row)
         print(*lines, sep="\n", flush=True)
     print(

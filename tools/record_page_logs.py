@@ -1,8 +1,7 @@
-"""Records the event logs of real jobs that the tests of the pages show.
+"""Record the event logs of real jobs for the tests of the web pages.
 
-They are TPC-H 5 (twice), 9, 18 and 21, and TPC-DS 64 (twice), at scale 1.
-They are written to tests/web/logs, without a name or a path of this machine. Look at the pages afterwards: the tests
-leave pictures.
+The jobs are TPC-H 5 (twice), 9, 18 and 21, and TPC-DS 64 (twice), at scale 1. Their logs are written to tests/web/logs,
+without host names or paths of this machine. Check the pictures that the tests of the pages write afterwards.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ QUERIES = (
 SHOWN_FOLDER = "/logs/penstock"
 
 
-def neutral(lines: Iterator[str], folder: str) -> Iterator[str]:
-    """Return the lines of a log without what tells of this machine."""
+def anonymize(lines: Iterator[str], folder: str) -> Iterator[str]:
+    """Yield the lines of a log without host names and paths of this machine."""
     for line in lines:
         text = line.replace(folder, SHOWN_FOLDER).replace(str(ROOT), "/home/user")
         text = re.sub(r'"host":"[\w.-]+"', '"host":"driver"', text)
@@ -59,7 +58,7 @@ def main() -> None:
             old.unlink()
         for log in sorted(Path(folder).glob("*.jsonl")):
             with log.open() as lines, gzip.open(LOGS / f"{log.name}.gz", "wt") as written:
-                written.writelines(neutral(lines, folder))
+                written.writelines(anonymize(lines, folder))
 
 
 if __name__ == "__main__":

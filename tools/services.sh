@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the databases, drivers and the browser that the tests start, where it may. What is missing afterwards is
-# named by the tests, which leave it out; with ALL_TEST_SERVICES=1 (as in continuous integration) they fail instead.
+# Installs the databases, drivers and the browser that the tests start, if the user may install packages. Tests of a
+# missing service are skipped; with ALL_TEST_SERVICES=1 (as in continuous integration) they fail instead.
 set -euo pipefail
 packages=()
 need() { [ -e "$1" ] || packages+=("${@:2}"); }
@@ -17,5 +17,5 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   apt-get update -q >/dev/null
   apt-get install -qy --no-install-recommends "${packages[@]}" >/dev/null
 else
-  echo "Not installed, and their tests will be left out: ${packages[*]}" >&2
+  echo "Not installed, so their tests will be skipped: ${packages[*]}" >&2
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the virtual environment, and sees to a Java that Spark can use.
+# Creates the virtual environment, and installs Java if there is none that Spark supports.
 set -euo pipefail
 venv=$1
 python=${PYTHON:-python3}
@@ -12,10 +12,10 @@ java_major() {
 
 if [ "$(java_major)" -lt 17 ]; then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    echo "No Java 17 found: installing openjdk-17-jre-headless"
+    echo "Installing openjdk-17-jre-headless, as there is no Java 17 or newer"
     apt-get update -q >/dev/null && apt-get install -qy --no-install-recommends openjdk-17-jre-headless >/dev/null
   else
-    echo "Spark needs Java 17 or newer, and none was found." >&2
+    echo "Spark needs Java 17 or newer, which is not installed." >&2
     echo "  Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless" >&2
     echo "  Fedora:          sudo dnf install java-17-openjdk-headless" >&2
     echo "  macOS:           brew install openjdk@17" >&2
@@ -28,8 +28,8 @@ fi
   exit 1
 }
 if ! "$python" -m venv "$venv"; then
-  echo "Cannot make a virtual environment; on Debian and Ubuntu: sudo apt-get install python3-venv" >&2
+  echo "Cannot create a virtual environment; on Debian and Ubuntu: sudo apt-get install python3-venv" >&2
   exit 1
 fi
-echo "Installing Penstock and what it needs into $venv (a minute or two)"
+echo "Installing Penstock and its dependencies into $venv (a minute or two)"
 "$venv/bin/pip" install --quiet --disable-pip-version-check --editable '.[delta,demo,dev,iceberg,kafka,web]'

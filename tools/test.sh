@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests that measure time, one after the other, then all others in two processes: most of a small query's time goes
-# into planning it, in one thread, so one process leaves a core idle. Tests that fork come first, so their order is kept.
-# Arguments: Python, what to select, and more for pytest. With TEST_SECONDS, tests are started for so long.
+# Runs the tests that measure time sequentially, then all others in two processes, as a small query spends most of its time
+# on planning in a single thread. Tests that fork come first, so pytest-xdist must not reorder them.
+# Arguments: Python, a marker expression, and further arguments of pytest. TEST_SECONDS limits the time for starting tests.
 set -uo pipefail
 python=$1
 selected=$2
@@ -14,7 +14,7 @@ if [[ -n ${TEST_SECONDS-} ]]; then
 fi
 if [[ $selected != *"not thorough"* ]]; then  # tests that measure time are thorough
   "$python" -m pytest -m "($selected) and alone" "$@"
-  [[ $? -eq 0 || $? -eq 5 ]] || failed=1  # 5: a part of the tests may have none of these
+  [[ $? -eq 0 || $? -eq 5 ]] || failed=1  # 5: no test was selected, which is valid for a part of the tests
 fi
 "$python" -m pytest -m "($selected) and not alone" -n 2 --dist loadfile --no-loadscope-reorder -p tests.durations "$@" || failed=1
 exit $failed

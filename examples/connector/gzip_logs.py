@@ -1,7 +1,4 @@
-"""Logs of a web server: a folder for each day, with compressed files of lines such as ``10.0.0.1 200 5120``.
-
-`GzipLogs` reads them, `GzipLogSink` writes them.
-"""
+"""Source and sink for web server logs: a folder per day, with gzip files of lines such as ``10.0.0.1 200 5120``."""
 
 from __future__ import annotations
 
@@ -26,20 +23,20 @@ if TYPE_CHECKING:
     from penstock.connectors import ScanContext
 
 Files = tuple[str, ...]
-"""A split: the files that one task reads, all of one day."""
+"""A split: files of the same day that a task reads together."""
 _TYPES = {"day": pa.string(), "host": pa.string(), "status": pa.int32(), "bytes": pa.int64()}
 _UNPACKED = 5
-"""How many times larger the lines are than their compressed file."""
+"""Assumed compression ratio."""
 
 
 @dataclass(frozen=True)
 class GzipLogs(SplitSource):
-    """The lines of a folder of logs.
+    """Source of the lines in a folder of logs.
 
     Parameters
     ----------
     folder
-        Has a folder ``day=2026-11-01`` for each day.
+        The folder that contains ``day=2026-11-01`` and so on.
     """
 
     folder: str
@@ -48,15 +45,15 @@ class GzipLogs(SplitSource):
     uses_predicates: ClassVar[bool] = True
 
     def enumerate_splits(self, context: ScanContext) -> list[Files]:
-        """Return the files of the days that matter: as many in a split as a task should read."""
+        """Pack the files of each day that can match into splits of the data volume per task."""
         splits: list[Files] = []
-        for place in sorted(Path(self.folder).glob("day=*")):
-            day = place.name.removeprefix("day=")
-            known = {"day": ColumnStatistics(minimum=day, maximum=day, nulls=0)}
-            if not all(might_match(predicate, known) for predicate in context.predicates):
+        for day_folder in sorted(Path(self.folder).glob("day=*")):
+            day = day_folder.name.removeprefix("day=")
+            statistics = {"day": ColumnStatistics(minimum=day, maximum=day, nulls=0)}
+            if not all(might_match(predicate, statistics) for predicate in context.predicates):
                 continue
-            for path in sorted(place.glob("*.gz")):
-                last = splits[-1] if splits and Path(splits[-1][0]).parent == place else ()
+            for path in sorted(day_folder.glob("*.gz")):
+                last = splits[-1] if splits and Path(splits[-1][0]).parent == day_folder else ()
                 if last and self.split_size((*last, str(path))) <= context.data_volume_per_task:
                     splits[-1] = (*last, str(path))
                 else:
@@ -64,11 +61,11 @@ class GzipLogs(SplitSource):
         return splits
 
     def split_size(self, split: Files) -> int:
-        """Return the bytes of its lines, roughly."""
+        """Estimate the uncompressed bytes."""
         return _UNPACKED * sum(Path(path).stat().st_size for path in split)
 
     def read_split(self, split: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Return a batch for each file."""
+        """Yield a batch for each file."""
         schema = pa.schema([(name, _TYPES[name]) for name in columns])
         for path in split:
             day = Path(path).parent.name.removeprefix("day=")
@@ -85,26 +82,26 @@ class GzipLogs(SplitSource):
 
 @dataclass(frozen=True)
 class GzipLogSink(Sink):
-    """A new folder of logs.
+    """Sink that writes a new folder of logs.
 
     Parameters
     ----------
     folder
-        Is made; must not exist.
+        Must not exist; the sink creates it.
     """
 
     folder: str
     name = "logs"
 
     def open(self, spark: SparkSession) -> SinkJob:  # noqa: ARG002
-        """Refuse a folder that exists."""
+        """Raise an error if the folder exists."""
         if Path(self.folder).exists():
-            raise SinkError(f"the folder {self.folder} exists", hint="give another one, or remove it")
-        return _Writing(Path(self.folder))
+            raise SinkError(f"the folder {self.folder} exists", hint="choose another folder, or remove it")
+        return _GzipLogSinkJob(Path(self.folder))
 
 
-class _Writing(SinkJob):
-    """Writes into a hidden folder beside the target, which the commit renames."""
+class _GzipLogSinkJob(SinkJob):
+    """Write to a hidden folder beside the target, which the commit renames."""
 
     def __init__(self, target: Path) -> None:
         self._target = target

@@ -1,4 +1,4 @@
-"""The connector: first without Spark, then a job that writes logs and reads them."""
+"""Tests of the connector without Spark, and with jobs that write and read logs."""
 
 from __future__ import annotations
 
@@ -38,20 +38,22 @@ def folder(tmp_path: Path) -> Path:
 def test_every_line_is_read_once(folder: Path) -> None:
     read = read_splits(GzipLogs(str(folder)))
     assert sorted(read.rows) == ROWS
-    assert len(read.splits) == len(DAYS)  # all files of a day are a small split
+    assert len(read.splits) == len(DAYS)  # all files of a day fit into a split
 
 
 @pytest.mark.parametrize(
     ("volume", "parallelism", "splits", "tasks"),
     [(1, 100, 8, 8), (1, 3, 8, 3), (1 << 20, 3, 3, 3), (1 << 20, 2, 3, 2)],
 )
-def test_splits_and_tasks(folder: Path, volume: int, parallelism: int, splits: int, tasks: int) -> None:
+def test_splits_follow_data_volume_and_parallelism(
+    folder: Path, volume: int, parallelism: int, splits: int, tasks: int
+) -> None:
     read = read_splits(GzipLogs(str(folder)), volume=volume, parallelism=parallelism)
     assert (len(read.splits), len(read.tasks)) == (splits, tasks)
     assert sorted(read.rows) == ROWS
 
 
-def test_columns_in_the_order_of_the_job(folder: Path) -> None:
+def test_columns_have_the_order_of_the_job(folder: Path) -> None:
     read = read_splits(GzipLogs(str(folder)), columns=["bytes", "day"])
     assert sorted(read.rows) == sorted((size, day) for day, _, _, size in ROWS)
 
@@ -66,14 +68,14 @@ def test_columns_in_the_order_of_the_job(folder: Path) -> None:
         (Predicate("is null", "day"), []),
     ],
 )
-def test_days_that_cannot_match_are_left_out(folder: Path, predicate: Predicate, days: list[str]) -> None:
+def test_days_that_cannot_match_are_skipped(folder: Path, predicate: Predicate, days: list[str]) -> None:
     read = read_splits(GzipLogs(str(folder)), predicates=[predicate])
     assert sorted({row[0] for row in read.rows}) == days
 
 
 @pytest.fixture(scope="module")
 def env() -> Iterator[Environment]:
-    # Such a small query would be handed to Spark whole.
+    # With the default threshold, Spark would run such small queries.
     env = Environment(progress=False, config={"execution.batch.adaptive.whole-query-threshold": 0})
     yield env
     env.spark.stop()
@@ -84,7 +86,7 @@ def test_a_job_writes_logs_and_reads_them(env: Environment, folder: Path, tmp_pa
     logs = env.read(GzipLogs(str(folder)))
     env.write(logs.where("day > '2026-11-01'"), GzipLogSink(str(target)))
     (source, *_) = env.execute("copy").vertices
-    assert source.tasks == len(DAYS) - 1  # one of three days was not even opened
+    assert source.tasks == len(DAYS) - 1  # the files of the first day are not opened
     copied = env.collect(env.read(GzipLogs(str(target))))
     assert sorted(map(tuple, copied)) == [row for row in ROWS if row[0] > "2026-11-01"]
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
@@ -93,7 +95,7 @@ def test_a_job_writes_logs_and_reads_them(env: Environment, folder: Path, tmp_pa
         env.execute()
 
 
-def test_a_job_that_fails_leaves_nothing(env: Environment, folder: Path, tmp_path: Path) -> None:
+def test_a_failed_job_leaves_no_files(env: Environment, folder: Path, tmp_path: Path) -> None:
     logs = env.read(GzipLogs(str(folder)))
     broken = logs.withColumn(
         "status", F.when(F.col("day") > "2026-11-02", F.raise_error(F.lit("no")).cast("int")).otherwise(1)

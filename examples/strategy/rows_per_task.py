@@ -1,7 +1,7 @@
-"""A strategy for work that costs by the row: a step gets no more tasks than its rows are worth.
+"""Strategy for operators whose cost depends on the number of rows: it limits their tasks.
 
-Penstock counts bytes. A model that is asked once for each row takes as long for a short row as for a long one, and
-each of its tasks takes seconds to start.
+Penstock sizes tasks by bytes. But a model that is called for each row takes as long for a short row as for a long row,
+and each of its tasks takes seconds to start.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from penstock.optimizer import OperatorsFinished, StrategyContext, StreamGraphOp
 
 
 class RowsPerTask(StreamGraphOptimizationStrategy):
-    """Gives no task fewer than a number of rows.
+    """Limit the parallelism of operators, so that each task gets enough rows.
 
     Parameters
     ----------
     rows
-        As many rows are worth a task.
+        The number of rows that is worth a task.
     """
 
     def __init__(self, rows: int) -> None:
@@ -30,15 +30,15 @@ class RowsPerTask(StreamGraphOptimizationStrategy):
         for node_id, result in finished.results.items():
             if result.rows is None:
                 continue
-            most = max(1, math.ceil(result.rows / self._rows))
+            limit = max(1, math.ceil(result.rows / self._rows))
             for edge in context.stream_graph.out_edges(node_id):
                 node = context.stream_graph.node(edge.target_id)
                 if edge.is_forward or len(context.stream_graph.in_edges(node.id)) > 1:
-                    continue  # a join reads more than these rows
-                if node.max_parallelism is not None and node.max_parallelism <= most:
+                    continue  # a join also reads other rows
+                if node.max_parallelism is not None and node.max_parallelism <= limit:
                     continue
-                request = StreamNodeUpdateRequest(node.id, max_parallelism=most)
-                reason = f"{result.rows} rows come, and {self._rows} are worth a task"
+                request = StreamNodeUpdateRequest(node.id, max_parallelism=limit)
+                reason = f"the input has {result.rows} rows, and a task is worth {self._rows} rows"
                 kind = DecisionKind.VERTEX_PARALLELISM
-                changed |= context.change([request], kind, node, most, reason, rows=result.rows)
+                changed |= context.change([request], kind, node, limit, reason, rows=result.rows)
         return changed

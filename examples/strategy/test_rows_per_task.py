@@ -1,4 +1,4 @@
-"""The strategy on paper: no Spark is started."""
+"""Tests of the strategy on simulated jobs, without Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.testing import StrategyHarness, measured
     ("rows", "expected"),
     [(0, 1), (1, 1), (1_000, 1), (1_001, 2), (25_000, 25), (None, None)],
 )
-def test_a_step_gets_as_many_tasks_as_its_rows_are_worth(rows: int | None, expected: int | None) -> None:
+def test_the_number_of_rows_limits_the_tasks(rows: int | None, expected: int | None) -> None:
     job = StrategyHarness([RowsPerTask(1_000)], "1 #> 2\n2 -> 3")
     job.finish(1, measured(500, rows=rows))
     assert job.graph.node(2).max_parallelism == expected
@@ -25,11 +25,11 @@ def test_the_reason_is_recorded() -> None:
     job.finish(1, measured(500, rows=2_500))
     assert job.chosen(DecisionKind.VERTEX_PARALLELISM) == ["3"]
     (decision,) = job.decisions
-    assert decision.reason == "2500 rows come, and 1000 are worth a task"
+    assert decision.reason == "the input has 2500 rows, and a task is worth 1000 rows"
     assert decision.figures == {"rows": 2_500}
 
 
-def test_a_join_is_left_alone() -> None:
+def test_joins_are_not_limited() -> None:
     job = StrategyHarness([RowsPerTask(1_000)], "1 #> 3\n2 #> 3", {3: JoinOperator(JoinType.INNER)})
     job.finish(1, measured(1, rows=10))
     job.finish(2, measured(1, rows=10))

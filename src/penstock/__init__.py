@@ -26,7 +26,7 @@ __all__ = [
     "with_parallelism",
 ]
 
-_HOMES = {
+_MODULES = {
     "Environment": "penstock.environment",
     "disable": "penstock.extension",
     "enable": "penstock.extension",
@@ -35,30 +35,30 @@ _HOMES = {
     "rescale": "penstock.rebalance.operator",
     "with_parallelism": "penstock.functions",
 }
-"""Where the names are, which are imported when they are asked for: `penstock --help` must not wait for PySpark."""
+"""The modules of public names, imported on first access so that `penstock --help` does not import PySpark."""
 
 mask_logs()
 
-# A package is bound to its name when it is first imported, and never again. So `rebalance` stays the function's.
+# Importing a subpackage binds its name here, but only the first time. After this, `rebalance` is the function.
 import_module("penstock.rebalance")
 globals().pop("rebalance")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
-        return found
-    room = f"{__name__}.{name}"
+    if name in _MODULES:
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return value
+    module = f"{__name__}.{name}"
     try:
-        return import_module(room)
+        return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != room:
+        if error.name != module:
             raise
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
 
 
 def load_ipython_extension(ipython: object) -> None:
-    """Serve the active Spark session, or an embedded one, for ``%load_ext penstock``."""
+    """Enable Penstock for the active Spark session, or an embedded one; called by ``%load_ext penstock``."""
     from penstock.extension import enable
 
     del ipython
@@ -66,7 +66,7 @@ def load_ipython_extension(ipython: object) -> None:
 
 
 def unload_ipython_extension(ipython: object) -> None:
-    """Let Spark run the queries of the active session again, for ``%unload_ext penstock``."""
+    """Disable Penstock for the active session; called by ``%unload_ext penstock``."""
     from penstock.extension import disable
 
     del ipython

@@ -1,4 +1,4 @@
-"""`python -m penstock`: the command, or a program as `penstock run` runs it."""
+"""`python -m penstock`: runs a command, or a Python program as `penstock run` does."""
 
 import sys
 

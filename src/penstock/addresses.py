@@ -1,4 +1,4 @@
-"""Network addresses: which of them only this machine can reach."""
+"""Classification of network addresses."""
 
 from __future__ import annotations
 

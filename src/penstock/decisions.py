@@ -1,4 +1,4 @@
-"""What was chosen, from which figures, and why: one record for the log, `explain`, the API and the page."""
+"""Decisions of a job: what was chosen, from which figures and why, for the log, `explain`, the API and the page."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.masking import mask
+from penstock.recorded_decisions import RecordedDecision, displayed_decisions
 from penstock.tables import html_of_text
-from penstock.told import ToldDecision, together
 from penstock.units import show_count
 
 if TYPE_CHECKING:
@@ -46,11 +46,15 @@ class DecisionKind(StrEnum):
     CANCEL = "cancel"
 
 
-def plain(name: str) -> str:
-    """Return the name of an operator or of a chain of them without what only Penstock's graph has."""
+def display_name(name: str) -> str:
+    """Return the name of an operator, or of a chain of operators, without the terms of the stream graph.
+
+    >>> display_name("Source: orders -> Calc -> Sink: out")
+    'orders → write to out'
+    """
     parts = [part for part in name.split(" -> ") if part not in {"Calc", "Project"}] or [name]
-    shown = [f"write to {one.removeprefix('Sink: ')}" if one.startswith("Sink: ") else one for one in parts]
-    return " → ".join(one.removeprefix("Source: ") for one in shown)
+    texts = [f"write to {part.removeprefix('Sink: ')}" if part.startswith("Sink: ") else part for part in parts]
+    return " → ".join(text.removeprefix("Source: ") for text in texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,77 +68,77 @@ class NodeRef:
         return f"{self.id} {self.name}"
 
     @property
-    def called(self) -> str:
-        """What people call it."""
-        return plain(self.name)
+    def display_name(self) -> str:
+        """The name that users see."""
+        return display_name(self.name)
 
     @property
     def node_ids(self) -> tuple[int, ...]:
-        """The operators it stands for."""
+        """The ids of the operators it refers to."""
         return (self.id,)
 
 
 @dataclass(frozen=True, slots=True)
 class VertexRef:
-    """A job vertex, or one task of it."""
+    """A job vertex, or a task of it."""
 
     id: str
     name: str
     node_ids: tuple[int, ...]
-    """Its operators."""
+    """The ids of its operators in the stream graph."""
     task: int | None = None
 
     def __str__(self) -> str:
         return f"{self.id} {self.name}" + ("" if self.task is None else f", task {self.task}")
 
     @property
-    def called(self) -> str:
-        """What people call it."""
-        return plain(self.name) + ("" if self.task is None else f", task {self.task}")
+    def display_name(self) -> str:
+        """The name that users see."""
+        return display_name(self.name) + ("" if self.task is None else f", task {self.task}")
 
 
 @dataclass(frozen=True, slots=True)
 class NameRef:
-    """What has nothing but a name: a table, a strategy, the job itself."""
+    """A subject that has only a name: a table, a strategy, the job itself."""
 
     name: str
     node_ids: tuple[int, ...] = ()
-    """The operator of that name, if there is only one."""
+    """The id of the operator with that name; empty if it is not unique."""
 
     def __str__(self) -> str:
         return self.name
 
     @property
-    def called(self) -> str:
-        """What people call it."""
-        return plain(self.name)
+    def display_name(self) -> str:
+        """The name that users see."""
+        return display_name(self.name)
 
 
 Subject = NodeRef | VertexRef | NameRef
-"""What a decision is about; `str` is how records call it."""
+"""What a decision is about; `str` gives its name in records."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A decision in the words of someone who knows the query and Spark, but not Penstock.
+class Explanation:
+    """A decision explained to a user who knows the query and Spark, but not Penstock.
 
     Parameters
     ----------
     sentence
-        One sentence without a full stop, with tables and keys instead of operators and sides.
+        A sentence without a full stop that names tables and keys instead of operators and sides.
     option
-        The key of the option that changes it, None if there is none.
+        The key of the option that changes the decision, or None.
     estimate
-        What it was made from if that was not measured; what came is added later.
+        The estimate that the decision is based on, None if its figures were measured.
     not_shuffled
-        The bytes that are not shuffled because of it, as far as they are known, or None.
+        About how many bytes the decision saved from being shuffled, None if it saves none or that is unknown.
     tables
-        The tables it is about.
+        The tables that the decision is about.
     is_shown
-        Whether it tells a reader something. All decisions are recorded.
-    place
-        How the sentence begins if it names one place of the query, such as "orders join customer on o_custkey". What
-        is decided alike at several places is told once.
+        Whether users see it. All decisions are recorded.
+    location
+        The start of the sentence if that names a location in the query, such as "orders join customer on o_custkey".
+        Equal decisions at several locations are merged.
     """
 
     sentence: str
@@ -143,12 +147,12 @@ class Told:
     not_shuffled: int | None = None
     tables: tuple[str, ...] = ()
     is_shown: bool = True
-    place: str = ""
+    location: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is to be decided; `DecisionLog.record` makes a decision of it.
+    """A choice that is not recorded yet; `DecisionLog.record` turns it into a decision.
 
     Parameters
     ----------
@@ -157,13 +161,13 @@ class Choice:
     subject
         The vertex, operator or table.
     chosen
-        The number or word that was chosen.
+        The number or alternative that was chosen.
     reason
-        One sentence.
+        The reason, as a sentence.
     figures
-        The numbers it was made from; bytes unless the name says otherwise.
-    told
-        How people are told of it; None where `chosen` and `reason` say it well enough.
+        The numbers it is based on, in bytes unless the name says otherwise.
+    explanation
+        The explanation for users; None if `chosen` and `reason` explain it well enough.
     """
 
     kind: DecisionKind
@@ -171,32 +175,30 @@ class Choice:
     chosen: int | str
     reason: str
     figures: Mapping[str, int | float | str] = field(default_factory=dict)
-    told: Told | None = None
+    explanation: Explanation | None = None
 
     @property
-    def words(self) -> Told:
-        """How people are told of it."""
-        if self.told is not None:
-            return self.told
+    def displayed(self) -> Explanation:
+        """The explanation that users see; derived from `chosen` and `reason` if there is none."""
+        if self.explanation is not None:
+            return self.explanation
         chosen = show_count(self.chosen, "task") if isinstance(self.chosen, int) else self.chosen
-        return Told(f"{self.subject.called}: {chosen}, as {self.reason}")
+        return Explanation(f"{self.subject.display_name}: {chosen}, as {self.reason}")
 
     def __str__(self) -> str:
-        return self.words.sentence
+        return self.displayed.sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Choice):
-    """A choice that was recorded.
+    """A recorded choice.
 
     Parameters
     ----------
-    kind, subject, chosen, reason, figures, told
-        As in `Choice`.
     id
         Its number among the decisions of its job, from 0.
     outcome
-        What came of it, such as the tasks that ran; filled in later.
+        What resulted from it, such as the number of tasks that ran; filled in later.
     at
         Seconds since the epoch.
     """
@@ -207,12 +209,12 @@ class Decision(Choice):
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The operators it is about, by their ids in the stream graph; it belongs to the vertex that has them."""
+        """The ids, in the stream graph, of the operators it is about; their vertex displays the decision."""
         return self.subject.node_ids
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain values for JSON."""
-        words = self.words
+        displayed = self.displayed
         return {
             "kind": self.kind,
             "subject": str(self.subject),
@@ -222,34 +224,28 @@ class Decision(Choice):
             "outcome": dict(self.outcome),
             "at": self.at,
             "nodes": self.nodes,
-            "sentence": words.sentence,
-            "place": words.place,
-            "option": words.option,
-            "shown": words.is_shown,
-            "estimate": None if words.estimate is None else words.estimate.as_dict(),
-            "not_shuffled": words.not_shuffled,
-            "tables": list(words.tables),
+            "sentence": displayed.sentence,
+            "place": displayed.location,
+            "option": displayed.option,
+            "shown": displayed.is_shown,
+            "estimate": None if displayed.estimate is None else displayed.estimate.as_dict(),
+            "not_shuffled": displayed.not_shuffled,
+            "tables": list(displayed.tables),
         }
 
 
 class DecisionListener(Protocol):
-    """Hears of decisions when they are made; it must neither wait nor raise."""
+    """Listener that is notified of decisions as they are recorded; it must neither block nor raise."""
 
-    def on_decision_made(self, decision: Decision) -> None:
-        """Take a new decision."""
+    def on_decision_recorded(self, decision: Decision) -> None:
+        """Handle a new decision."""
 
     def on_decision_settled(self, decision: Decision) -> None:
-        """Take a decision whose outcome is known better now."""
+        """Handle a decision whose outcome was updated."""
 
 
 class DecisionLog:
-    """The decisions of one job, in order. Safe to use from several threads.
-
-    Parameters
-    ----------
-    listener
-        Hears of each of them, in order.
-    """
+    """The decisions of a job, in order; thread-safe. The listener is notified of each."""
 
     def __init__(self, listener: DecisionListener | None = None) -> None:
         self._decisions: list[Decision] = []
@@ -264,18 +260,18 @@ class DecisionLog:
         return len(self._decisions)
 
     @property
-    def told(self) -> list[ToldDecision]:
-        """All of them in the words of people."""
-        return [ToldDecision.of(decision.id, decision.as_dict()) for decision in self]
+    def records(self) -> list[RecordedDecision]:
+        """All decisions in the form in which they are displayed."""
+        return [RecordedDecision.from_dict(decision.id, decision.as_dict()) for decision in self]
 
     def __str__(self) -> str:
-        return "\n".join(f"- {one.text}" for one in together(self.told))
+        return "\n".join(f"- {decision.text}" for decision in displayed_decisions(self.records))
 
     def _repr_html_(self) -> str:
         return html_of_text(str(self))
 
     def record(self, choice: Choice) -> Decision:
-        """Make a decision of a choice, and write it to the log ``penstock``."""
+        """Record a choice as a decision, and write it to the log ``penstock``."""
         with self._lock:
             decision = Decision(
                 choice.kind,
@@ -283,31 +279,35 @@ class DecisionLog:
                 choice.chosen,
                 choice.reason,
                 choice.figures,
-                choice.told,
+                choice.explanation,
                 id=len(self._decisions),
             )
             self._decisions.append(decision)
             for node_id in decision.nodes:
                 self._by_node.setdefault(node_id, []).append(decision.id)
             if self._listener is not None:
-                self._listener.on_decision_made(decision)
+                self._listener.on_decision_recorded(decision)
         log.info("%s", mask(str(decision)))
         return decision
 
     def settle(self, decision_id: int, **outcome: float | str | None) -> None:
-        """Add what came of a decision; what is not known is left out."""
-        known = {name: value for name, value in outcome.items() if value is not None}
+        """Add values to the outcome of a decision, without those that are None."""
+        added = {name: value for name, value in outcome.items() if value is not None}
         with self._lock:
             before = self._decisions[decision_id]
-            self._replace(replace(before, outcome={**before.outcome, **known}))
+            self._replace(replace(before, outcome={**before.outcome, **added}))
 
-    def compare(self, decision_id: int, came: float | None, *, is_least: bool = False) -> None:
-        """Add what came to the estimate of a decision, or the least that came, if it has one and that is known."""
+    def compare(self, decision_id: int, actual: float | None, *, is_least: bool = False) -> None:
+        """Add the actual value to the estimate of a decision; no effect without an estimate or if the value is None.
+
+        `is_least` says that the actual value may be larger than what was measured.
+        """
         with self._lock:
             before = self._decisions[decision_id]
-            if came is not None and before.told is not None and before.told.estimate is not None:
-                told = replace(before.told, estimate=before.told.estimate.settled(came, is_least=is_least))
-                self._replace(replace(before, told=told))
+            explanation = before.explanation
+            if actual is not None and explanation is not None and explanation.estimate is not None:
+                estimate = explanation.estimate.with_actual(actual, is_least=is_least)
+                self._replace(replace(before, explanation=replace(explanation, estimate=estimate)))
 
     def _replace(self, decision: Decision) -> None:
         if decision != self._decisions[decision.id]:
@@ -316,36 +316,30 @@ class DecisionLog:
                 self._listener.on_decision_settled(decision)
 
     def of(self, nodes: Iterable[int], kind: DecisionKind | None = None) -> list[Decision]:
-        """Return the decisions about any of some operators, in order."""
+        """Return the decisions about any of the operators `nodes`, in order; of any kind if `kind` is None."""
         with self._lock:
             ids = sorted({decision_id for node_id in nodes for decision_id in self._by_node.get(node_id, ())})
-            found = [self._decisions[decision_id] for decision_id in ids]
-        return [decision for decision in found if kind in (None, decision.kind)]
+            decisions = [self._decisions[decision_id] for decision_id in ids]
+        return [decision for decision in decisions if kind in (None, decision.kind)]
 
-    def came_otherwise(
+    def record_fallback(
         self,
         kind: DecisionKind,
         subject: NodeRef,
         instead: str,
         because: str,
-        which: Callable[[Decision], bool] | None = None,
+        applies_to: Callable[[Decision], bool] | None = None,
     ) -> None:
-        """Settle what was decided about an operator with what was really done, and why.
+        """Settle the decisions about an operator that could not be carried out, with what was done instead.
 
-        Parameters
-        ----------
-        kind, subject
-            What it is about.
-        instead
-            What was done.
-        because
-            Why, half a sentence.
-        which
-            Which of the decisions are meant, None for all. Where there is none, what was done is recorded as one.
+        `because` is the reason, as a clause. `applies_to` selects among the decisions of the kind, None for all. If
+        there is none, the fallback is recorded as a decision of its own.
         """
-        meant = [decision for decision in self.of(subject.node_ids, kind) if which is None or which(decision)]
-        for decision in meant:
+        replaced = [
+            decision for decision in self.of(subject.node_ids, kind) if applies_to is None or applies_to(decision)
+        ]
+        for decision in replaced:
             self.settle(decision.id, instead=instead, because=because)
             log.info("%s", mask(f"{decision}. Instead: {instead}, because {because}"))
-        if not meant:
+        if not replaced:
             self.record(Choice(kind, subject, instead, because))

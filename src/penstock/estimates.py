@@ -1,4 +1,4 @@
-"""What was foreseen against what came."""
+"""Estimates that decisions are based on, compared with the actual values."""
 
 from __future__ import annotations
 
@@ -11,25 +11,29 @@ from penstock.units import show_bytes, show_count
 MISS = 2.0
 """An estimate that is wrong by this factor is a miss.
 
-Below it nothing would have been decided otherwise: a task may read twice the volume, or half of it, and runs about as
-well, and Spark's own sizes of compressed columns are off by as much.
+A smaller error would not have changed the decision: a task that reads twice or half the volume runs about as well, and
+Spark's own sizes of compressed columns are off by as much.
 """
-_SMALL = {"bytes": 4 << 20, "rows": 1000, "fraction": 0.05}
-"""What lies below fits one task and decides nothing: an estimate is no miss if all of it does."""
+_NEGLIGIBLE = {"bytes": 4 << 20, "rows": 1000, "fraction": 0.05}
+"""Values up to this fit one task and do not affect decisions: no miss if estimate and actual value are both below."""
 
 _LARGE = 10
-"""Nobody needs a decimal place of a larger factor."""
+"""Larger factors are shown without decimal places."""
 
 
 class Unit(StrEnum):
-    """What an estimate counts."""
+    """The unit of an estimate."""
 
     BYTES = "bytes"
     ROWS = "rows"
     FRACTION = "fraction"
 
     def show(self, number: float) -> str:
-        """Return a number as people read it."""
+        """Return a number of this unit as text for users.
+
+        >>> Unit.FRACTION.show(0.125), Unit.BYTES.show(3 << 20)
+        ('12.5%', '3.0 MiB')
+        """
         match self:
             case Unit.BYTES:
                 return show_bytes(number)
@@ -41,77 +45,80 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure that a decision was made from before it could be measured.
+    """A figure that a decision was based on before it could be measured.
 
     Parameters
     ----------
     what
-        What it is about, such as ``bytes read from orders``.
+        What is estimated, such as ``bytes read from orders``.
     unit
-        What it counts.
-    foreseen
+        Its unit.
+    estimated
         The estimate.
-    came
-        What was measured later, None while that is not known.
+    actual
+        The value that was measured later, None if unknown.
     is_most
-        Whether it only said that there is no more than that: then less is no miss.
+        Whether the estimate is an upper bound: then a smaller actual value is not a miss.
     limit
-        What it was compared with for the decision, if it was: what comes on the other side of it is a miss.
+        The limit that the decision compared the estimate with, or None. An actual value on its other side is a miss.
     is_least
-        Whether only that much of what came could be measured: there may have been more.
+        Whether only a lower bound of the actual value could be measured.
     """
 
     what: str
     unit: Unit
-    foreseen: float
-    came: float | None = None
+    estimated: float
+    actual: float | None = None
     is_most: bool = False
     limit: float | None = None
     is_least: bool = False
 
-    def settled(self, came: float, *, is_least: bool = False) -> Estimate:
-        """Return the estimate with what came, or with the least that came."""
-        return replace(self, came=came, is_least=is_least)
+    def with_actual(self, actual: float, *, is_least: bool = False) -> Estimate:
+        """Return the estimate with the actual value, or with a lower bound of it."""
+        return replace(self, actual=actual, is_least=is_least)
 
     @property
     def missed_by(self) -> float | None:
-        """The factor by which it was wrong; None if it was right or nobody knows."""
-        if self.came is None or max(self.foreseen, self.came) <= _SMALL[self.unit]:
+        """The factor by which the estimate was wrong; None if it was not a miss or the actual value is unknown.
+
+        >>> Estimate("rows of orders", Unit.ROWS, 2000, 5000).missed_by
+        2.5
+        """
+        if self.actual is None or max(self.estimated, self.actual) <= _NEGLIGIBLE[self.unit]:
             return None
-        if self.is_most and self.came <= self.foreseen:
+        if self.is_most and self.actual <= self.estimated:
             return None
-        low, high = sorted((self.foreseen, self.came))
+        low, high = sorted((self.estimated, self.actual))
         factor = high / max(low, 0.001 if self.unit is Unit.FRACTION else 1)
-        if factor < MISS and not self._crossed(self.came):
+        if factor < MISS and not self._crosses_limit(self.actual):
             return None
         return round(factor, 1 if factor < _LARGE else None)
 
-    def _crossed(self, came: float) -> bool:
-        """Whether the decision would have been another one, had it been known."""
-        return self.limit is not None and (self.foreseen <= self.limit) != (came <= self.limit)
+    def _crosses_limit(self, actual: float) -> bool:
+        return self.limit is not None and (self.estimated <= self.limit) != (actual <= self.limit)
 
     def __str__(self) -> str:
         most = "at most " if self.is_most else ""
         least = "at least " if self.is_least else ""
-        came = "" if self.came is None else f", {least}{self.unit.show(self.came)} came"
-        return f"{most}{self.unit.show(self.foreseen)} foreseen{came}{self._miss}"
+        actual = "" if self.actual is None else f", {least}{self.unit.show(self.actual)} actual"
+        return f"{most}{self.unit.show(self.estimated)} estimated{actual}{self._miss_text}"
 
     @property
-    def _miss(self) -> str:
+    def _miss_text(self) -> str:
         factor = self.missed_by
-        if factor is None or self.came is None:
+        if factor is None or self.actual is None:
             return ""
-        if not self.came or not self.foreseen:  # of nothing there is no multiple
+        if not self.actual or not self.estimated:  # zero has no meaningful factor
             return " (missed)"
-        return f" (missed: {factor:,} times {'less' if self.came < self.foreseen else 'more'})"
+        return f" (missed: {factor:,} times {'less' if self.actual < self.estimated else 'more'})"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
             "what": self.what,
             "unit": self.unit.value,
-            "foreseen": self.foreseen,
-            "came": self.came,
+            "foreseen": self.estimated,
+            "came": self.actual,
             "missed_by": self.missed_by,
             "is_least": self.is_least,
             "text": str(self),

@@ -1,4 +1,4 @@
-"""A dry run: the plan as a tree, what sources answer, and what will be decided once data is measured."""
+"""Explanation of a plan without running it: the operators as a tree, and the decisions that need no measured data."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.decisions import DecisionKind, DecisionLog
-from penstock.execution.results import NothingWritten
+from penstock.execution.results import NoResults
 from penstock.graph import AdaptiveGraphManager
-from penstock.graph.naming import column_names, readable
-from penstock.graph.wording import edge_words, node_name
+from penstock.graph.column_names import column_names, readable
+from penstock.graph.labels import edge_label, node_name
 from penstock.masking import mask
 from penstock.optimizer.optimizer import StreamGraphOptimizer
+from penstock.recorded_decisions import displayed_decisions
 from penstock.scheduler.deciders.vertex import VertexDecider
 from penstock.scheduler.resources import resources_of
 from penstock.spark import jobs
 from penstock.spark.dataframes import executed_plan_text
 from penstock.tables import html_of_text
-from penstock.told import together
 from penstock.units import show_count
 
 if TYPE_CHECKING:
@@ -38,37 +38,28 @@ _TITLE = f"Plan before it runs. A step reads what is indented below it. A number
 
 @dataclass(frozen=True, slots=True)
 class ExplainedInput:
-    """An input of a node in a dry run.
+    """An input of an explained node; `source` is the id of the node that it reads.
 
-    Parameters
-    ----------
-    source
-        The node whose rows it gets.
-    partitioner, words
-        How they are distributed: as the graph has it, and in words; these are empty where rows stay in their task.
+    `label` describes the partitioner for users, and is empty if rows stay in their task.
     """
 
     source: int
     partitioner: str
-    words: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedNode:
-    """A node of the graph in a dry run.
+    """An explained node of the graph.
 
     Parameters
     ----------
-    id, kind, name, description
-        As in the stream graph.
     label
-        What people call it, empty if it is not worth a word.
+        The label for users, empty if users need not see the node.
     parallelism
-        What is known of it now, None for what is decided later.
+        The number of tasks, None if it is decided later.
     reason
-        Why that number, or when it is decided.
-    inputs
-        Its inputs.
+        The reason for that number, or when it is decided.
     """
 
     id: int
@@ -82,18 +73,18 @@ class ExplainedNode:
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """What `Environment.explain` returns; `str` makes a text of it, `as_dict` plain values."""
+class ExplainedPlan:
+    """The result of `Environment.explain`; `str` returns a text, `as_dict` plain values."""
 
     nodes: tuple[ExplainedNode, ...]
     decisions: DecisionLog
     planned: tuple[Choice, ...] = ()
     spark_plan: str | None = None
-    """Spark's own plans, of queries that are handed to Spark whole; there are no nodes then."""
+    """Spark's plans of queries that Spark runs unchanged; then there are no nodes."""
 
     @classmethod
-    def of_whole(cls, whole: WholeQuery, queries: Sequence[DataFrame]) -> Explanation:
-        """Tell why queries are handed to Spark whole, and how Spark plans them."""
+    def of_whole(cls, whole: WholeQuery, queries: Sequence[DataFrame]) -> ExplainedPlan:
+        """Return the explanation of queries that Spark runs unchanged."""
         decisions = DecisionLog()
         decisions.record(whole.decision("the query"))
         return cls((), decisions, spark_plan="\n".join(map(executed_plan_text, queries)))
@@ -101,23 +92,23 @@ class Explanation:
     @classmethod
     def of(
         cls, bridge: Bridge, config: Configuration, plan: JobPlan, strategies: Sequence[StreamGraphOptimizationStrategy]
-    ) -> Explanation:
-        """Ask the sources of a plan, and decide what can be decided without running anything."""
+    ) -> ExplainedPlan:
+        """Return the explanation of a plan, with the decisions that only need its sources to be queried."""
         decisions = DecisionLog()
         optimizer = StreamGraphOptimizer(strategies, config, resources_of(bridge, config), decisions)
         manager = AdaptiveGraphManager(plan.graph, optimizer.initialize)
-        cores, nothing = jobs.cluster_cores(bridge), NothingWritten()
+        cores, nothing = jobs.cluster_cores(bridge), NoResults()
         decider = VertexDecider(plan, config, cores, plan, nothing, nothing, decisions)
-        known: dict[int, tuple[int | None, str]] = {}
-        with jobs.SparkThreads(1, "penstock-explain", bridge) as askers:
+        decided: dict[int, tuple[int | None, str]] = {}
+        with jobs.SparkThreads(1, "penstock-explain", bridge) as executor:
             for vertex in manager.job_graph:
                 inferred = {
-                    node_id: decider.ask(vertex, node_id, askers).result()
+                    node_id: decider.infer_parallelism(vertex, node_id, executor).result()
                     for node_id in vertex.node_ids
                     if node_id in plan.sources
                 }
-                decided = decider.decide(vertex, inferred)
-                known |= dict.fromkeys(vertex.node_ids, (decided.parallelism, decided.reason))
+                decision = decider.decide(vertex, inferred)
+                decided |= dict.fromkeys(vertex.node_ids, (decision.parallelism, decision.reason))
         names = column_names(plan.graph)
         nodes = tuple(
             ExplainedNode(
@@ -126,13 +117,13 @@ class Explanation:
                 node.name,
                 node_name(plan.graph, node, names),
                 mask(node.description),
-                *known.get(
+                *decided.get(
                     node.id,
-                    (node.parallelism, "given by the user" if node.parallelism is not None else LATER),
+                    (node.parallelism, "set by the user" if node.parallelism is not None else LATER),
                 ),
                 tuple(
                     ExplainedInput(
-                        edge.source_id, readable(str(edge.partitioner), names), edge_words(edge.partitioner, names)
+                        edge.source_id, readable(str(edge.partitioner), names), edge_label(edge.partitioner, names)
                     )
                     for edge in plan.graph.in_edges(node.id)
                 ),
@@ -153,19 +144,19 @@ class Explanation:
                     "description": node.description,
                     "parallelism": node.parallelism,
                     "reason": node.reason,
-                    "inputs": [{"source": one.source, "partitioner": one.partitioner} for one in node.inputs],
+                    "inputs": [{"source": edge.source, "partitioner": edge.partitioner} for edge in node.inputs],
                 }
                 for node in self.nodes
             ],
             "decisions": [decision.as_dict() for decision in self.decisions],
             "notes": [
                 {
-                    "subject": str(one.subject),
-                    "chosen": one.chosen,
-                    "reason": one.reason,
-                    "sentence": one.words.sentence,
+                    "subject": str(choice.subject),
+                    "chosen": choice.chosen,
+                    "reason": choice.reason,
+                    "sentence": choice.displayed.sentence,
                 }
-                for one in self.planned
+                for choice in self.planned
             ],
             "spark_plan": self.spark_plan,
         }
@@ -175,37 +166,37 @@ class Explanation:
 
     def __str__(self) -> str:
         if self.spark_plan is not None:
-            told = [decision.text for decision in together(self.decisions.told)]
-            return "\n".join([*told, "Spark's plan", *(f"  {line}" for line in self.spark_plan.splitlines())])
+            texts = [decision.text for decision in displayed_decisions(self.decisions.records)]
+            return "\n".join([*texts, "Spark's plan", *(f"  {line}" for line in self.spark_plan.splitlines())])
         lines = [_TITLE, *self._tree()]
         first = [decision for decision in self.decisions if decision.kind is DecisionKind.BUILD_SIDE_FIRST]
         if first:
-            lines += ["Read first", *(f"- {one}" for one in first)]
+            lines += ["Read first", *(f"- {decision}" for decision in first)]
         if self.planned:
-            lines += ["Planned", *(f"- {one}" for one in self.planned)]
+            lines += ["Planned", *(f"- {choice}" for choice in self.planned)]
         return "\n".join(lines)
 
     def _tree(self) -> Iterator[str]:
-        """Return a line for each step, from the results down to the sources; what is read twice stands once."""
+        """Yield a line for each step, from the results down to the sources; shared steps are printed once."""
         by_id = {node.id: node for node in self.nodes}
-        read = {one.source for node in self.nodes for one in node.inputs}
+        read = {edge.source for node in self.nodes for edge in node.inputs}
         seen: set[int] = set()
         todo = [(by_id[node.id], 1, "") for node in reversed(self.nodes) if node.id not in read]
         while todo:
-            node, depth, how = todo.pop(0)
-            again = node.id in seen
+            node, depth, distribution = todo.pop(0)
+            is_repeated = node.id in seen
             seen.add(node.id)
             below = depth
             if node.label:
                 below += 1
                 yield (
                     "  " * depth
-                    + (f"{how}: " if how else "")
-                    + (f"{node.label} (see above)" if again else f"{node.label}{self._tasks(node)}")
+                    + (f"{distribution}: " if distribution else "")
+                    + (f"{node.label} (see above)" if is_repeated else f"{node.label}{self._tasks(node)}")
                 )
-                how = ""
-            if not again:
-                todo[:0] = [(by_id[one.source], below, one.words or how) for one in node.inputs]
+                distribution = ""
+            if not is_repeated:
+                todo[:0] = [(by_id[edge.source], below, edge.label or distribution) for edge in node.inputs]
 
     def _tasks(self, node: ExplainedNode) -> str:
         if node.parallelism is None:

@@ -17,19 +17,17 @@ if TYPE_CHECKING:
 def with_parallelism(
     df: DataFrame, parallelism: int | None = None, *, max_parallelism: int | None = None, name: str = ""
 ) -> DataFrame:
-    """Return a DataFrame whose last operator runs with a given number of tasks, or a bounded one.
-
-    It overrides every option.
+    """Return a DataFrame whose last operator runs with a fixed or bounded number of tasks; it overrides all options.
 
     Parameters
     ----------
     df
         Any DataFrame.
     parallelism
-        The number of tasks, at least 1; None for as many as the job decides.
+        The number of tasks, at least 1; None to let the job decide.
     max_parallelism
-        The most tasks that may be decided, at least 1; for a service, say, that takes so many callers. None for as many
-        as the options allow.
+        The maximum number of tasks, at least 1, for example to limit the callers of a service. None to use the limits
+        of the options.
     name
         A name for the operator in plans and messages.
 
@@ -41,21 +39,21 @@ def with_parallelism(
     Raises
     ------
     SourceError
-        If a number is not a whole one of at least 1, if `parallelism` is more than `max_parallelism`, or neither is
-        given.
+        If a number is not a whole number of at least 1, `parallelism` is more than `max_parallelism`, or both are
+        None.
 
     Notes
     -----
-    An exchange gets this many tasks. A scan of files gets this many splits, as far as the files allow. Operators whose
-    tasks cannot be set (a union, cached data, rows in memory) get an additional exchange. A bound holds for all that
-    runs in the same tasks: what is chained to the operator, too.
+    An exchange gets this number of tasks. A scan of files gets this number of splits if the files can be split that
+    far. Operators whose tasks cannot be set (a union, cached data, rows in memory) get an additional exchange. A
+    maximum also applies to the operators that are chained to this operator.
     """
     check_data_frame(df, "with_parallelism")
     check_text(name, "with_parallelism", "a name, which is a text")
     number = None if parallelism is None else checked_parallelism(parallelism, "with_parallelism")
-    most = None if max_parallelism is None else checked_parallelism(max_parallelism, "with_parallelism")
-    if most is None:
+    maximum = None if max_parallelism is None else checked_parallelism(max_parallelism, "with_parallelism")
+    if maximum is None:
         number = checked_parallelism(parallelism, "with_parallelism")
-    elif number is not None and number > most:
-        raise SourceError.beyond_maximum(number, most, "with_parallelism")
-    return with_hint(df, PlanHint(number, name, max_parallelism=most, location=callers_line()))
+    elif number is not None and number > maximum:
+        raise SourceError.beyond_maximum(number, maximum, "with_parallelism")
+    return with_hint(df, PlanHint(number, name, max_parallelism=maximum, location=callers_line()))

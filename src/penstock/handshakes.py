@@ -1,4 +1,4 @@
-"""A limit on the connections whose other end has not yet proven to know the secret of a server."""
+"""Limit on the connections to a server that are not authenticated yet."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 LIMIT = 512
-"""The most unproven connections of a server at a time."""
+"""The maximum number of unauthenticated connections of a server."""
 SECONDS = 10.0
-"""How long a handshake may take."""
+"""The timeout of a handshake."""
 
 
 class Handshakes:
-    """The unproven connections of one server.
+    """The unauthenticated connections of a server.
 
-    If there are too many, the oldest is closed. The handshake of a task takes one round trip, so a stranger who opens
-    many connections keeps no task out.
+    If there are too many, the oldest is closed. As the handshake of a task takes a single round trip, an attacker that
+    opens many connections cannot keep tasks from connecting.
     """
 
     def __init__(self) -> None:
@@ -27,13 +27,7 @@ class Handshakes:
 
     @asynccontextmanager
     async def limited(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
-        """Count a connection as unproven during the block.
-
-        Raises
-        ------
-        TimeoutError
-            If the block takes too long.
-        """
+        """Track a connection as unauthenticated during the block; raise `TimeoutError` after `SECONDS`."""
         if len(self._writers) >= LIMIT:
             oldest = next(iter(self._writers))
             del self._writers[oldest]

@@ -33,7 +33,7 @@ def hash_long(value: int, seed: int = SEED) -> int:
 
 
 def hash_bytes(value: bytes, seed: int = SEED) -> int:
-    """Return the hash of bytes, signed; those beyond the last whole word count as a signed word each."""
+    """Return the hash of bytes, signed; each byte after the last whole word is hashed as a signed word."""
     whole = len(value) & ~3
     h = seed
     for (word,) in struct.iter_unpack("<i", value[:whole]):
@@ -44,21 +44,21 @@ def hash_bytes(value: bytes, seed: int = SEED) -> int:
 
 
 def hash_value(value: Any, type_name: str, seed: int = SEED) -> int:
-    """Return the hash of one value.
+    """Return the hash of a value.
 
     Parameters
     ----------
     value
-        The value as PySpark gives it; None leaves the seed as it is.
+        The value as a PySpark object; None leaves the seed unchanged.
     type_name
-        The name Spark prints for its type: ``bigint``, ``decimal(10,2)``, ``string`` ...
+        The name of its type in Spark: ``bigint``, ``decimal(10,2)``, ``string`` ...
     seed
         The seed, or the hash of the values before it.
 
     Raises
     ------
     ValueError
-        If values of that type are not hashed here.
+        If the type is not supported.
     """
     if value is None:
         return seed
@@ -67,14 +67,14 @@ def hash_value(value: Any, type_name: str, seed: int = SEED) -> int:
         return _hash_decimal(value, type_name, seed)
     hashed = _BY_TYPE.get(name)
     if hashed is None:
-        message = f"values of type {type_name} are not hashed here"
+        message = f"values of type {type_name} cannot be hashed"
         raise ValueError(message)
-    function, prepared = hashed
-    return function(prepared(value), seed)
+    function, convert = hashed
+    return function(convert(value), seed)
 
 
 def hash_row(values: Sequence[Any], types: Sequence[str], seed: int = SEED) -> int:
-    """Return the hash of several values, each the seed of the next."""
+    """Return the hash of several values; the hash of each is the seed of the next."""
     for value, type_name in zip(values, types, strict=True):
         seed = hash_value(value, type_name, seed)
     return seed
@@ -85,7 +85,7 @@ def _hash_decimal(value: decimal.Decimal, type_name: str, seed: int) -> int:
     unscaled = int(value.scaleb(scale, decimal.Context(prec=2 * precision)))
     if precision <= _LONG_DECIMAL_DIGITS:
         return hash_long(unscaled, seed)
-    # Java's BigInteger.toByteArray: big-endian two's complement, as short as it can be with its sign.
+    # As Java's BigInteger.toByteArray: the shortest big-endian two's complement.
     bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
     return hash_bytes(unscaled.to_bytes(bits // 8 + 1, "big", signed=True), seed)
 
@@ -112,9 +112,9 @@ def _finished(h: int, length: int) -> int:
     return h - (1 << 32) if h >> 31 else h
 
 
-def _same_bits(given: str, wanted: str) -> Callable[[float], int]:
-    # Adding zero makes one zero of two.
-    return lambda value: struct.unpack(wanted, struct.pack(given, value + 0.0))[0]
+def _reinterpret(float_format: str, int_format: str) -> Callable[[float], int]:
+    # Adding zero turns -0.0 into 0.0.
+    return lambda value: struct.unpack(int_format, struct.pack(float_format, value + 0.0))[0]
 
 
 _BY_TYPE: dict[str, tuple[Callable[[Any, int], int], Callable[[Any], Any]]] = {
@@ -126,8 +126,8 @@ _BY_TYPE: dict[str, tuple[Callable[[Any, int], int], Callable[[Any], Any]]] = {
     "bigint": (hash_long, int),
     "timestamp": (hash_long, _microseconds),
     "timestamp_ntz": (hash_long, _microseconds),
-    "float": (hash_int, _same_bits("<f", "<i")),
-    "double": (hash_long, _same_bits("<d", "<q")),
+    "float": (hash_int, _reinterpret("<f", "<i")),
+    "double": (hash_long, _reinterpret("<d", "<q")),
     "string": (hash_bytes, str.encode),
     "binary": (hash_bytes, bytes),
 }

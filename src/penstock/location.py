@@ -1,4 +1,4 @@
-"""Where in the user's code something was asked for."""
+"""Lines of the user's code, for errors and names of jobs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _OWN = str(Path(__file__).parent)
-_BETWEEN = {"<string>", contextlib.__file__, threading.__file__}
-"""Files of functions that Python puts between: the constructor of a dataclass, a ``with``, the start of a thread."""
+_INTERMEDIATE = {"<string>", contextlib.__file__, threading.__file__}
+"""Files of Python's own frames between Penstock and the user: dataclass constructors, ``with``, thread starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,16 @@ class SourceLine:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is a line of Penstock, which says nothing to the user."""
+        """Whether it is a line of Penstock itself."""
         return self.file.startswith(_OWN)
 
 
 def callers_line() -> SourceLine | None:
-    """Return the innermost line of the stack that is not Penstock's own."""
-    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to look at a caller without building a stack
+    """Return the innermost line of the stack outside Penstock, None if there is none."""
+    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to get a caller without building a stack
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_OWN) and file not in _BETWEEN:
+        if not file.startswith(_OWN) and file not in _INTERMEDIATE:
             return SourceLine(file, frame.f_lineno)
         if frame.f_back is None:
             break

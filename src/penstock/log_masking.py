@@ -41,14 +41,11 @@ def mask_logs() -> None:
 def mask_record(record: logging.LogRecord) -> bool:
     """Mask the secrets in a log record, also those in its traceback; a record without secrets stays unchanged.
 
-    Returns
-    -------
-    bool
-        Always True: no record is dropped.
+    The result is always True, so that no record is dropped.
     """
     try:
         message = masked = record.getMessage()
-    except Exception:  # noqa: BLE001 - logging must not raise, and its own report of this shows the arguments
+    except Exception:  # noqa: BLE001 - logging must not raise, and the default error report of logging contains the arguments
         message, masked = "", f"{record.msg} (the arguments cannot be formatted)"
     masked = mask(masked)
     if record.exc_info:

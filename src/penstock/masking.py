@@ -1,4 +1,4 @@
-"""Secrets in options, URLs and messages, made unreadable wherever they would be shown or kept."""
+"""Masking of secrets in options, URLs and messages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 MASK = "******"
-_TELLING = (
+_SENSITIVE_NAMES = (
     r"password|passwd|passphrase|passcode|pwd|secret|token|credential|authorization|cookie|cipher|signature"
     r"|connection[._-]?string|key[._-]pem|sessionid"
     r"|(?:access|account|api|shared|sas|private|encryption|signing|service[._-]account)[._-]?key"
 )
-_LAST_WORD = r"(?:(?<![a-z0-9])(?:sas|sig|pw|jwt)|(?<!by)(?<!com)pass)(?![\w.-])"
-"""Short names of secrets, which mean that only at the end of a name: not in ``pass_id``."""
-_SECRET_KEY = re.compile(rf"{_TELLING}|{_LAST_WORD}|private|(?:^|[._-])sas(?:[._-]|$)", re.IGNORECASE)
+_SENSITIVE_ENDINGS = r"(?:(?<![a-z0-9])(?:sas|sig|pw|jwt)|(?<!by)(?<!com)pass)(?![\w.-])"
+"""Short names of secrets, which are matched at the end of a name only: not in ``pass_id``."""
+_SECRET_KEY = re.compile(rf"{_SENSITIVE_NAMES}|{_SENSITIVE_ENDINGS}|private|(?:^|[._-])sas(?:[._-]|$)", re.IGNORECASE)
 _PLAIN_KEY = re.compile(
     "(?:"
     "access[._-]delegation|acks|addressing|algorithm|anonymous|arn|attempts|audience|behavior|bucket|bytes|ca"
@@ -31,7 +31,7 @@ _PLAIN_KEY = re.compile(
     ")$",
     re.IGNORECASE,
 )
-"""How the names of properties end that hold no secret, in the words of the clients that are known."""
+"""Endings of names of properties without secrets, from the clients of supported systems."""
 _FLAGS = {"", "true", "false"}
 _LOGIN = re.compile(
     r"(?<=://)(?P<user>[^\s/@:]*):(?:[^\s/?#]+|(?!\d+[/?#])[^\s@?#\"'<>]{1,256})(?=@)"
@@ -41,7 +41,7 @@ _LOGIN = re.compile(
 """The user and the password of a URL. A password may have a slash, as secret keys of S3 do; a port has only digits."""
 _LONG_USER = re.compile(r"(?<=://)[\w.~%+-]{20,}(?=@[\w.-]+(?:[:/]|$))")
 """A token in the position of the user, as for repositories of source code."""
-_SECRET_NAME = rf"(?=[\w.-]*?(?:{_TELLING}|{_LAST_WORD}))[\w.-]+"
+_SECRET_NAME = rf"(?=[\w.-]*?(?:{_SENSITIVE_NAMES}|{_SENSITIVE_ENDINGS}))[\w.-]+"
 _ASSIGNED = re.compile(
     rf"(?<![\w.-])(?P<key>{_SECRET_NAME})(?P<between>\\*[\"']?\s*(?:->|[=:]|%3[ad])\s*|[\"']\s*,\s*(?=[\"']))"
     r"(?:(?P<quote>\\*[\"'])(?:(?!(?P=quote))(?:\\.|[^\\\n]))+(?P=quote)"
@@ -50,64 +50,64 @@ _ASSIGNED = re.compile(
     r"(?:[&;]+(?![\w.-]+(?: [\w.-]+)*\s*=)[^\s&;,\"'<>)}]+)*)",
     re.IGNORECASE,
 )
-"""A word and a value behind it, which ends with its quote or brace if it begins with one, else before the next word."""
+"""A name and its value, which ends with its quote or brace if it starts with such, else before the next word."""
 _FLAG = re.compile(rf"(?<![\w.-])(?P<flag>--?{_SECRET_NAME}\s+)(?!-)[^\s\"']+", re.IGNORECASE)
 """An option of a command line with its value."""
 _HEADER = re.compile(
     r"(?<![\w-])(?P<header>(?:set-cookie2?|cookie|(?:proxy-)?authorization)\s*:\s*)[^\s\"'][^\r\n]*", re.IGNORECASE
 )
-"""A header of a request, whose value may have blanks and several parts."""
+"""A header of a request, whose value may have spaces and several parts."""
 _BARE = re.compile(
     r"(?<![\w.-])eyJ[\w-]{8,}\.[\w-]+\.[\w-]*|(?<=\bbearer )[\w.~+/=-]{16,}"
     r"|(?<=PRIVATE KEY-----)(?:(?!-----)[\s\S]){1,20000}",
     re.IGNORECASE,
 )
-"""Secrets that are known by their form: web tokens, and keys in PEM."""
+"""Secrets that are recognised by their form: web tokens, and keys in PEM."""
 _LITERAL = re.compile(r"'(?:\\.|''|[^'\\])*(?:'|$)|\"(?:\\.|\"\"|[^\"\\])*(?:\"|$)", re.DOTALL)
-"""A text in SQL; one that was cut off has no end."""
+"""A string literal in SQL, which may be truncated."""
 _NAMED = re.compile(
     rf"(?P<name>(?:(?<=[\"'`]){_SECRET_NAME}[\"'`]|(?<![\"'`\w.-]){_SECRET_NAME})"
     rf"\s*+(?:[=:,<>!]{{1,3}}|like\b|in\s*+\()?+\s*+)(?:{_LITERAL.pattern})",
     re.IGNORECASE | re.DOTALL,
 )
-"""The same in SQL, where a blank or a comma may be all that is between them."""
+"""A name and its value in SQL, possibly separated by a space or a comma only."""
 _TAKES_KEY = re.compile(r"\b(?:try_)?aes_?(?:en|de)crypt\b", re.IGNORECASE)
 _BYTES = re.compile(r"\b0x[0-9a-f]+", re.IGNORECASE)
-_MAKES_BYTES = re.compile(r"\b(?:cast|unhex|unbase64|encode|to_binary)\(", re.IGNORECASE)
-"""How the plan of a call of such a function shows a key: its bytes, or of what they are made."""
-_LONGEST = 2000
-"""Characters of an argument that are looked at, so that deep plans take no time."""
-_OF_COLUMNS = re.compile(r"(?:\w+#\d+L?| as \w+|\w+\(|\)|,|utf-\d+\w*|us-ascii|iso-8859-1|\s)*", re.IGNORECASE)
-"""What is made of columns alone."""
-_LETTERS = ("-----BEGIN", "{")
-"""How keys and accounts begin that are written out."""
+_TO_BYTES = re.compile(r"\b(?:cast|unhex|unbase64|encode|to_binary)\(", re.IGNORECASE)
+"""Calls in plans whose argument may be a key as text."""
+_MAX_ARGUMENT = 2000
+"""Characters of an argument that are examined, to bound the time for deep plans."""
+_ONLY_COLUMNS = re.compile(r"(?:\w+#\d+L?| as \w+|\w+\(|\)|,|utf-\d+\w*|us-ascii|iso-8859-1|\s)*", re.IGNORECASE)
+"""An expression of columns without literals."""
+_KEY_PREFIXES = ("-----BEGIN", "{")
+"""Prefixes of values that are keys or account files."""
 
 
 def mask_value(key: str, value: object) -> str:
-    """Return an option's value, or the mask where its key tells that it is a secret."""
+    """Return the value of an option, masked if its key is that of a secret."""
     return MASK if is_secret(key) else mask(str(value))
 
 
 def repr_without_secrets(instance: DataclassInstance) -> str:
-    """Return what a dataclass shows of an instance, without secrets; to be its ``__repr__``."""
-    shown = (f"{one.name}={mask(repr(getattr(instance, one.name)))}" for one in fields(instance) if one.repr)
-    return f"{type(instance).__qualname__}({', '.join(shown)})"
+    """Return the repr of a dataclass instance without secrets, for use as its ``__repr__``."""
+    values = (f"{field.name}={mask(repr(getattr(instance, field.name)))}" for field in fields(instance) if field.repr)
+    return f"{type(instance).__qualname__}({', '.join(values)})"
 
 
 def is_secret(key: str) -> bool:
-    """Whether the name of an option tells that its value is a secret."""
+    """Whether the key of an option is that of a secret."""
     return _SECRET_KEY.search(key) is not None
 
 
-def may_be_kept(key: str, value: str) -> bool:
-    """Whether a property of a client may be kept in a file: one whose name is not known may be a secret."""
-    if is_secret(key) or value.lstrip().startswith(_LETTERS) or mask(value) != value:
+def can_be_stored(key: str, value: str) -> bool:
+    """Whether a property of a client can be stored in a file; properties with unknown names may be secrets."""
+    if is_secret(key) or value.lstrip().startswith(_KEY_PREFIXES) or mask(value) != value:
         return False
     return _PLAIN_KEY.search(key) is not None or value.lower() in _FLAGS
 
 
 def mask(text: str) -> str:
-    """Return a text without the passwords in its URLs, assignments, headers, command lines and calls in plans."""
+    """Return a text with masked passwords in URLs, assignments, headers, command lines and calls in plans."""
     if _TAKES_KEY.search(text):
         text = _without_keys(text)
     text = _HEADER.sub(rf"\g<header>{MASK}", mask_logins(text))
@@ -116,36 +116,30 @@ def mask(text: str) -> str:
 
 
 def _without_keys(text: str) -> str:
-    """Return the plan of a function that takes a key, without bytes, and without what bytes are made of but columns.
+    """Return the text of a plan with functions that take a key, with binary literals and their sources masked.
 
-    Of an argument that is too long, or that was cut off, nothing is shown, nor of what follows.
+    An argument that is too long or truncated is masked with everything after it.
     """
-    shown, end = [], 0
+    parts, end = [], 0
     text = _BYTES.sub(MASK, text)
-    for call in _MAKES_BYTES.finditer(text):
+    for call in _TO_BYTES.finditer(text):
         begin = call.end()
-        if begin < end:  # within an argument that is masked
+        if begin < end:  # inside a masked argument
             continue
         depth, close = 1, begin
-        while depth and close < min(len(text), begin + _LONGEST):
+        while depth and close < min(len(text), begin + _MAX_ARGUMENT):
             depth += {"(": 1, ")": -1}.get(text[close], 0)
             close += 1
         inner = text[begin:] if depth else text[begin : close - 1]
         is_other_cast = call[0].lower() == "cast(" and " as binary" not in inner
-        if depth or not (is_other_cast or _OF_COLUMNS.fullmatch(inner)):
-            shown += [text[end:begin], MASK, " as binary" if inner.endswith(" as binary") else ""]
+        if depth or not (is_other_cast or _ONLY_COLUMNS.fullmatch(inner)):
+            parts += [text[end:begin], MASK, " as binary" if inner.endswith(" as binary") else ""]
             end = begin + len(inner)
-    return "".join([*shown, text[end:]])
+    return "".join([*parts, text[end:]])
 
 
 def mask_logins(text: str, hidden: str = MASK) -> str:
-    """Return a text without the passwords, and the tokens instead of users, in its URLs.
-
-    Parameters
-    ----------
-    hidden
-        What stands for them.
-    """
+    """Return a text whose URLs have `hidden` in place of passwords, and of tokens that stand for users."""
     return _LONG_USER.sub(hidden, _LOGIN.sub(partial(_without_password, hidden), text))
 
 
@@ -155,9 +149,9 @@ def _without_password(hidden: str, login: re.Match[str]) -> str:
 
 
 def mask_sql(text: str) -> str:
-    """Return an SQL text without the passwords in it, where between name and value may be but a blank or a comma.
+    """Return an SQL text with masked passwords.
 
-    If it calls a function that takes a key, no text in quotes is shown.
+    If it calls a function that takes a key, all string literals are masked.
     """
     if _TAKES_KEY.search(text):
         return mask(_LITERAL.sub(f"'{MASK}'", text))

@@ -1,4 +1,4 @@
-"""Lets jobs be seen: recorded in a folder of event logs, and served by the API and the page."""
+"""Observation of jobs: event logs, metrics, the API and the page."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ log = logging.getLogger("penstock.metrics")
 
 _LOCK = threading.Lock()
 _SERVERS: list[WebServer] = []
-"""The server of this process, once one was asked for."""
+"""The server of this process, if it was started."""
 
 
 def log_folder(bridge: Bridge | None, path: str) -> LogFolder:
-    """Return a folder of event logs, on this machine or on a file system of Hadoop."""
+    """Return a folder of event logs, local or on a Hadoop file system."""
     scheme = urlsplit(path).scheme
     if bridge is None or scheme in {"", "file"}:
         return LocalFolder(path)
@@ -43,21 +43,12 @@ def log_folder(bridge: Bridge | None, path: str) -> LogFolder:
 
 
 class Observer:
-    """Watches the jobs of an environment, as its options say.
-
-    Parameters
-    ----------
-    bridge
-        The bridge of the environment's session.
-    config
-        Its options.
-    ui
-        Whether to serve the page; None for what the option says.
+    """Observer of the jobs of an environment, configured by its options; `ui` overrides ``rest.enabled`` unless None.
 
     Raises
     ------
     WebError
-        If the page cannot be served as asked.
+        If the page cannot be served as configured.
     """
 
     def __init__(self, bridge: Bridge, config: Configuration, ui: bool | None) -> None:  # noqa: FBT001
@@ -72,13 +63,13 @@ class Observer:
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody wants to know of jobs."""
+        """Whether jobs are recorded."""
         return self._logs is not None or self.server is not None
 
     def watch(self, job: Job) -> None:
-        """Record a job that is about to start, if anybody wants to know of it, and count what it does."""
-        scraped = _SERVERS[0].metrics if _SERVERS else None  # of the process: this job may have no page
-        meters = [one for one in (scraped, _open_telemetry()) if one is not None]
+        """Record a job that is about to start, if recording is on, and collect its metrics."""
+        scraped = _SERVERS[0].metrics if _SERVERS else None  # metrics are per process, also for jobs without a page
+        meters = [meter for meter in (scraped, _open_telemetry()) if meter is not None]
         if meters:
             job.watch(JobMetrics(meters, job.started))
         if not self.is_on:
@@ -98,36 +89,36 @@ class Observer:
         job.watch(recorder)
 
     def _event_log(self, record: JobRecord) -> EventLog | None:
-        """Return the event log of a job; None if there is none, or if it cannot be made: the job runs all the same."""
+        """Return the event log of a job; None if logs are off, or with a warning if the log cannot be created."""
         if self._logs is None:
             return None
         try:
             return EventLog(self._logs.create(log_name(record)), record.id)
-        except Exception as error:  # noqa: BLE001 - file systems of Hadoop raise errors of their own
-            log.warning("job %s has no event log, and runs without: %s", record.id, first_line(error))
+        except Exception as error:  # noqa: BLE001 - Hadoop file systems raise errors of their own
+            log.warning("job %s runs without an event log: %s", record.id, first_line(error))
             return None
 
 
 def page_address() -> str | None:
-    """Return the address of this process's page, with the token that cancelling needs; None if it serves none."""
+    """Return the address of this process's page with the token for cancelling, None if no page is served."""
     return _SERVERS[0].url_with_token if _SERVERS else None
 
 
 def record_of(job: Job) -> JobRecord:
-    """Return what is known of a job now, whether it is watched or not."""
+    """Return the current record of a job, whether it is recorded or not."""
     recorder = JobRecorder(job)
     recorder.on_events(job.events)
     return recorder.record
 
 
 def _open_telemetry() -> Meter | None:
-    """Return the meter of OpenTelemetry, None where nobody uses that in this process."""
+    """Return the meter of OpenTelemetry, None if the program does not use OpenTelemetry."""
     return _open_telemetry_meter() if "opentelemetry.metrics" in sys.modules else None
 
 
-@cache  # OpenTelemetry warns of an instrument that is made twice
+@cache  # OpenTelemetry warns about instruments that are created twice
 def _open_telemetry_meter() -> Meter | None:
-    """Return the meter, None if it cannot be made: an old interface, or a provider that refuses; no job should fail."""
+    """Return the meter, None if it cannot be created (an old API, a provider that fails): jobs must not fail."""
     try:
         from penstock.metrics.opentelemetry import OpenTelemetryMeter
 

@@ -1,4 +1,4 @@
-"""What a user said about one place of a DataFrame's plan; the plan itself carries only a number."""
+"""Settings of the user for a position in a DataFrame's plan; the plan itself carries only a number."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """How rows are distributed, and to what.
+    """An exchange that the user requested, with the function that consumes its rows.
 
     Parameters
     ----------
     adaptive, max_traverse_size
-        What the call said, None where it left that to the options.
+        The arguments of the call, None to use the options.
     pointwise
-        Whether it is a rescale.
+        Whether it is a rescale instead of a rebalance.
     function, schema
-        What consumes the rows, and what it gives; None of rows that are passed on as they are.
+        The function that consumes the rows, and the schema of its result; None if rows are passed on unchanged.
     is_pandas
-        Whether the function is one of pandas DataFrames.
+        Whether the function takes pandas DataFrames.
     origin
-        The function in Spark's plan, if it was found there.
+        The operator of the function in Spark's plan, if the exchange was derived from it.
     """
 
     adaptive: bool | None = None
@@ -53,10 +53,9 @@ class Exchange:
             raise RebalanceError.bad_traverse_size(size)
 
     def resolved(self, config: Configuration, channels: int | None) -> tuple[bool, int]:
-        """Return whether it is adaptive, and how many channels are compared: the call wins over the options.
+        """Return whether it is adaptive, and how many channels are compared; the call overrides the options.
 
-        A call with nothing but a traverse size switches its exchange on. Where there is only one channel to send rows
-        to, there is nothing to adapt.
+        A call with only a traverse size is adaptive. An exchange with a single channel is not.
         """
         adaptive = self.adaptive
         if adaptive is None:
@@ -66,22 +65,16 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class PlanHint:
-    """What was said.
+    """The settings of the user for a position in a plan; what is not set is None.
 
     Parameters
     ----------
-    parallelism
-        The number of tasks of the operator, or None.
     name
-        Its name in plans and messages, or an empty text.
+        The name of the operator in plans and messages, or an empty string.
     source
-        The source behind a leaf, or None.
+        The source of a leaf.
     static
-        The parallelism that a provider of the source has fixed, or None.
-    exchange
-        How rows are distributed at this place, or None.
-    max_parallelism
-        The most tasks of the operator, or None.
+        The parallelism set by the provider of the source.
     location
         The user's line.
     """
@@ -95,10 +88,10 @@ class PlanHint:
     location: SourceLine | None = None
 
     def above(self, inner: PlanHint) -> PlanHint:
-        """Return the hint with what another hint for the same tasks says; where both say something, this one holds."""
-        most = least(self.max_parallelism, inner.max_parallelism)
+        """Return the hint merged with another hint for the same tasks; this hint takes precedence."""
+        maximum = least(self.max_parallelism, inner.max_parallelism)
         number = self.parallelism or inner.parallelism
-        if self.parallelism is None and number is not None and most is not None and number > most:
+        if self.parallelism is None and number is not None and maximum is not None and number > maximum:
             number = None
         return replace(
             self,
@@ -106,23 +99,23 @@ class PlanHint:
             name=self.name or inner.name,
             source=self.source or inner.source,
             static=self.static or inner.static,
-            max_parallelism=most,
+            max_parallelism=maximum,
         )
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Stage:
-    """A function in a plan that is one stage with the exchange before it.
+    """A function in a plan that runs in the same stage as the exchange before it.
 
     Parameters
     ----------
     hint
-        What the user said there, and what the options said where that was left to them.
+        The settings of the user there, completed by the options.
     reports
-        Returns what its tasks have told of themselves so far.
+        Returns the reports of its tasks so far.
     with_options
-        Returns the stage over given rows as other options want it, None where these ones do; None of one that was made
-        for a job.
+        Returns a function that builds the stage for other options, None if they do not change it. None for a stage that
+        was built for a job.
     """
 
     hint: PlanHint
@@ -131,17 +124,14 @@ class Stage:
 
 
 def least(*bounds: int | None) -> int | None:
-    """Return the smallest of the bounds that there are."""
+    """Return the smallest of the bounds that are not None, or None."""
     return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def with_hint(df: DataFrame, hint: PlanHint, partitions: int | None = None) -> DataFrame:
-    """Return a DataFrame whose plan carries a hint at this place; it is kept as long as a plan has it.
+    """Return a DataFrame whose plan carries a hint at its top; the hint lives as long as a plan with it.
 
-    Parameters
-    ----------
-    partitions
-        The number of partitions in plain Spark; None for as many as Spark makes of 64 MiB.
+    `partitions` is the number of partitions in plain Spark; None for partitions of about 64 MiB.
     """
     below = dataframes.hint_below(df) if hint.exchange is None else None
     if isinstance(below, PlanHint) and below.exchange is None:
@@ -150,33 +140,28 @@ def with_hint(df: DataFrame, hint: PlanHint, partitions: int | None = None) -> D
 
 
 def lookup(number: int) -> PlanHint:
-    """Return a hint.
-
-    Raises
-    ------
-    PenstockError
-        If it was made in another process.
-    """
-    found = dataframes.hint_at(number)
-    if not isinstance(found, PlanHint):
-        raise PenstockError("a plan carries a hint of another process", hint="make the DataFrame again in this one")
-    return found
+    """Return the hint of a number; raise `PenstockError` if it was created in another process."""
+    hint = dataframes.hint_at(number)
+    if not isinstance(hint, PlanHint):
+        message = "a plan carries a hint of another process"
+        raise PenstockError(message, hint="create the DataFrame again in this process")
+    return hint
 
 
 def register_stage(df: DataFrame, stage: Stage) -> None:
-    """Keep what the function of a ``DataFrame.mapInArrow`` that was just called was made for."""
-    barrier.keep_with_function(df, stage)
+    """Associate the function of the latest ``DataFrame.mapInArrow`` call with a stage."""
+    barrier.attach_to_function(df, stage)
 
 
 def stage_of(function_id: int) -> Stage | None:
-    """Return what a function in a plan was made for, None of a function that is the user's own."""
-    found = barrier.kept_with_function(function_id)
-    return found if isinstance(found, Stage) else None
+    """Return the stage of a function in a plan, None for a function of the user."""
+    stage = barrier.attached_to_function(function_id)
+    return stage if isinstance(stage, Stage) else None
 
 
 def has_exchanges(plan: LogicalPlan) -> bool:
-    """Whether a plan that is not optimised yet may distribute rows by `penstock.rebalance` or `penstock.rescale`."""
-    if barrier.keeps_any():
+    """Whether an analyzed plan may contain exchanges of `penstock.rebalance` or `penstock.rescale`."""
+    if barrier.has_attachments():
         return True
     numbers, _ = dataframes.hints_and_options(plan)
     return any(lookup(number).exchange is not None for number in numbers)

@@ -1,11 +1,11 @@
-"""What a job did, as plain values; and what one of the past did, as a table."""
+"""Reports of jobs: a job as plain values, and a recorded job as a table."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.history.record import known, run_times
-from penstock.history.told import told
+from penstock.history.decisions import recorded_decisions
+from penstock.history.record import figure_or_none, run_times
 from penstock.tables import VertexRow, vertices_table
 
 if TYPE_CHECKING:
@@ -31,37 +31,37 @@ def job_as_dict(job: Job) -> dict[str, Any]:
     }
 
 
-def _vertex_as_dict(one: VertexSnapshot) -> dict[str, Any]:
+def _vertex_as_dict(snapshot: VertexSnapshot) -> dict[str, Any]:
     return {
-        "id": one.vertex.id,
-        "name": one.vertex.name,
-        "state": one.state.value,
-        "parallelism": one.parallelism,
-        "reason": one.reason,
-        "tasks": one.tasks,
-        "bytes-in": one.bytes_in,
-        "bytes-out": one.bytes_out,
-        "rows-out": one.rows_out,
-        "seconds": round(one.seconds, 3),
+        "id": snapshot.vertex.id,
+        "name": snapshot.vertex.name,
+        "state": snapshot.state.value,
+        "parallelism": snapshot.parallelism,
+        "reason": snapshot.reason,
+        "tasks": snapshot.tasks,
+        "bytes-in": snapshot.bytes_in,
+        "bytes-out": snapshot.bytes_out,
+        "rows-out": snapshot.rows_out,
+        "seconds": round(snapshot.seconds, 3),
     }
 
 
 def record_table(record: JobRecord) -> Table:
-    """Return a table of the vertices of a job of the past, as `Job.table` does of one that is at hand."""
+    """Return a table of the vertices of a recorded job, like `Job.table`."""
     rows = (
         VertexRow(
             vertex["id"],
             vertex.get("label") or vertex["name"],  # logs of older releases have no label
-            known(vertex["bytes_in"]),
-            known(vertex["parallelism"]),
+            figure_or_none(vertex["bytes_in"]),
+            figure_or_none(vertex["parallelism"]),
             vertex["reason"],
             _seconds(vertex),
-            known(vertex["rows_out"]),
-            known(vertex["bytes_out"]),
+            figure_or_none(vertex["rows_out"]),
+            figure_or_none(vertex["bytes_out"]),
         )
         for vertex in record.vertices.values()
     )
-    notes = (decision.text for decision in told(record))
+    notes = (decision.text for decision in recorded_decisions(record))
     return vertices_table(f"{record.name}: {record.state.lower()}", rows, notes)
 
 

@@ -1,4 +1,4 @@
-"""Sinks that bring a job's rows back to the program."""
+"""Sinks that return the rows of a job to the program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ResultSink(Sink):
-    """Applies a function to the DataFrame of the last vertex, and keeps what it gives."""
+    """Sink that applies a function to the DataFrame of the last vertex and stores the result."""
 
     restartable: ClassVar[bool] = True
 
@@ -27,21 +27,21 @@ class ResultSink(Sink):
 
     @property
     def name(self) -> str:
-        """What is done with the rows."""
+        """The name of the action."""
         return self._name
 
     def open(self, spark: SparkSession) -> SinkJob:
-        """Return the job; there is nothing to check."""
+        """Return the job of the sink."""
         del spark
         return _ResultSinkJob(self)
 
-    def take(self, df: DataFrame) -> None:
-        """Keep the result."""
+    def store(self, df: DataFrame) -> None:
+        """Compute and store the result."""
         self.value = self._fetch(df)
 
 
 class MaterializeSink(ResultSink):
-    """Keeps a DataFrame of the user's session over the exchange that the last vertex has written."""
+    """Sink whose result is a DataFrame of the user's session that reads the exchange of the last vertex."""
 
     materialised: ClassVar[bool] = True
     restartable: ClassVar[bool] = False
@@ -57,21 +57,21 @@ class _ResultSinkJob(SinkJob):
         self._sink = sink
 
     def write(self, df: DataFrame) -> None:
-        self._sink.take(df)
+        self._sink.store(df)
 
     def restart(self) -> bool:
         self._sink.value = None
         return True
 
     def commit(self) -> None:
-        """Do nothing; the result is there."""
+        """Do nothing; the result is stored already."""
 
     def abort(self) -> None:
         self._sink.value = None
 
 
 def discard_rows(df: DataFrame) -> None:
-    """Compute all rows of a DataFrame, and keep none."""
+    """Compute all rows of a DataFrame and discard them."""
     df.write.format("noop").mode("overwrite").save()
 
 

@@ -1,4 +1,4 @@
-"""PySpark's own errors, when they come up before a job runs, as errors with cause and hint."""
+"""Classification and translation of errors of PySpark and Spark."""
 
 from __future__ import annotations
 
@@ -31,14 +31,8 @@ _LOCAL_DIR = re.compile(
 
 
 @contextmanager
-def in_words(what: str = "the query could not be planned") -> Iterator[None]:
-    """Turn PySpark's errors in the block into `PenstockError`.
-
-    Parameters
-    ----------
-    what
-        What an error in the block means.
-    """
+def translate_errors(what: str = "the query could not be planned") -> Iterator[None]:
+    """Raise PySpark's errors in the block as `PenstockError` with the message `what`, a cause and a hint."""
     from pyspark.errors import PySparkException
 
     try:
@@ -51,42 +45,42 @@ def in_words(what: str = "the query could not be planned") -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a broadcast failed because its table was too large for Spark's limits or for the memory there is."""
+    """Whether a broadcast failed because its table was too large for Spark's limits or for the available memory."""
     text = str(error)
     return any(sign in text for sign in _NO_MEMORY)
 
 
 def is_failed_last_stage(error: BaseException) -> bool:
-    """Whether Spark gave up as it does not repeat the last stage of a query: a barrier, or one behind what was lost."""
+    """Whether Spark could not retry the last stage of a query: a barrier stage, or after the loss of its input."""
     return any(sign in str(error) for sign in ("failed barrier ResultStage", "cannot rollback the ResultStage"))
 
 
 def user_traceback(text: str) -> str:
-    """Return Python's traceback in an error's text with the frames of the user's code and of what it calls.
+    """Return the Python traceback in an error's text without the frames of PySpark and Penstock.
 
-    PySpark's own frames, and Penstock's, say nothing to the user. Where there are no others, the last one stays.
+    A traceback without other frames keeps the last of them.
     """
     text = text[text.index(_TRACEBACK) :].split("\n\tat ", maxsplit=1)[0].rstrip()
-    told: list[str] = []
+    lines: list[str] = []
     dropped: list[str] = []
-    is_told = True
-    kept_one = False
+    is_shown = True
+    has_frame = False
     for line in text.splitlines():
         frame = _FRAME.match(line)
         if frame is not None:
-            is_told = not _is_machinery(frame[1], int(frame[2]))
-            kept_one = kept_one or is_told
+            is_shown = not _is_internal(frame[1], int(frame[2]))
+            has_frame = has_frame or is_shown
             dropped = []
         elif line.startswith(_TRACEBACK):
-            is_told, kept_one = True, False
-        elif not line.startswith("  ") and not is_told:
-            told += [] if kept_one else dropped
-            is_told = True
-        (told if is_told else dropped).append(line)
-    return "\n".join(told)
+            is_shown, has_frame = True, False
+        elif not line.startswith("  ") and not is_shown:
+            lines += [] if has_frame else dropped
+            is_shown = True
+        (lines if is_shown else dropped).append(line)
+    return "\n".join(lines)
 
 
-def _is_machinery(file: str, line: int) -> bool:
+def _is_internal(file: str, line: int) -> bool:
     return bool(_PYSPARK.search(file)) or SourceLine(file, line).is_own
 
 
@@ -98,8 +92,8 @@ _WITH_CONDITION = re.compile(r"[\w.$]+: \[[A-Z0-9_]+(?:\.[A-Z0-9_]+)*\]")
 def without_stack(text: str) -> str:
     """Return the message of a Java exception's text without its stack.
 
-    Spark waits for subqueries and broadcasts in other threads. The exception that says so is replaced by the first of
-    its causes that has a condition, or else by the last.
+    Spark runs subqueries and broadcasts in other threads, and wraps their exceptions. A wrapper is replaced by the
+    first cause with an error condition, or by the last cause.
     """
     message = text.split("\n\tat ", maxsplit=1)[0].strip()
     causes: list[str] = [cause.strip() for cause in _CAUSES.findall(text)] if _AWAITED in message else []
@@ -107,10 +101,10 @@ def without_stack(text: str) -> str:
 
 
 def is_full_disk(error: BaseException) -> bool:
-    """Whether a disk had no room left."""
+    """Whether a disk was full."""
     return any(sign in str(error) for sign in _FULL)
 
 
 def is_full_local_dir(error: BaseException) -> bool:
-    """Whether a disk had no room left that Spark keeps shuffled or spilled rows on."""
+    """Whether a disk for shuffled or spilled rows was full."""
     return is_full_disk(error) and _LOCAL_DIR.search(str(error)) is not None

@@ -1,4 +1,4 @@
-"""What Penstock did for a job, in one line."""
+"""One-line summaries of jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.units import show_bytes, show_count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.told import ToldDecision
+    from penstock.recorded_decisions import RecordedDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +20,15 @@ class JobSummary:
     Parameters
     ----------
     not_shuffled
-        About how many bytes were not shuffled because joins were broadcast while it ran.
-    tasks
-        The tasks that its vertices ran.
+        The approximate bytes that were not shuffled because joins became broadcast joins at run time.
     seconds
-        How long it ran, or has been running.
+        Its duration so far.
     last_seconds
-        How long the last run of the same name took, None if there is none.
+        The duration of the last run of the same name, None if there is none.
     decisions
-        How many decisions tell a reader something.
+        The number of decisions that users see.
     estimates, missed
-        How many estimates can be compared with what came, and how many of them were missed.
+        The number of estimates with an actual value, and the number of misses.
     """
 
     not_shuffled: int
@@ -43,19 +41,20 @@ class JobSummary:
 
     @classmethod
     def of(
-        cls, decisions: Sequence[ToldDecision], tasks: int, seconds: float, last_seconds: float | None = None
+        cls, decisions: Sequence[RecordedDecision], tasks: int, seconds: float, last_seconds: float | None = None
     ) -> JobSummary:
-        """Return the summary of a job with some decisions."""
-        # What several decisions rest on is one estimate.
-        compared = {one.estimate for one in decisions if one.estimate is not None and one.estimate.came is not None}
+        """Return the summary of a job."""
+        estimates = (decision.estimate for decision in decisions)
+        # Several decisions may share an estimate.
+        compared = {estimate for estimate in estimates if estimate is not None and estimate.actual is not None}
         return cls(
-            not_shuffled=sum(one.not_shuffled or 0 for one in decisions),
+            not_shuffled=sum(decision.not_shuffled or 0 for decision in decisions),
             tasks=tasks,
             seconds=seconds,
             last_seconds=last_seconds,
-            decisions=sum(one.is_shown for one in decisions),
+            decisions=sum(decision.is_shown for decision in decisions),
             estimates=len(compared),
-            missed=sum(one.missed_by is not None for one in compared),
+            missed=sum(estimate.missed_by is not None for estimate in compared),
         )
 
     def as_dict(self) -> dict[str, Any]:

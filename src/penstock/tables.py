@@ -1,4 +1,4 @@
-"""Tables of what a job did, for the terminal and for notebooks."""
+"""Tables of jobs, for the terminal and for notebooks."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ if TYPE_CHECKING:
 
 _STYLE = "font-family:Menlo,Consolas,monospace;font-size:12px;line-height:1.35;overflow-x:auto;white-space:pre"
 WIDTH = 150
-"""Characters of a line where nobody says how wide it may be."""
+"""Characters per line if the width is not set."""
 
 
 @dataclass(frozen=True, slots=True)
 class VertexRow:
-    """A vertex in a table; bytes, rows and tasks are None while unknown.
+    """A vertex in a table; bytes, rows and tasks are None if unknown.
 
     Parameters
     ----------
     vertex, step
-        Its id, and what people call it.
-    bytes_in, tasks, reason
-        What it reads, with how many tasks, and why so many.
-    rows, bytes_out
-        What it gave.
+        Its id, and its label.
+    bytes_in
+        The bytes it read.
+    tasks, reason
+        The number of tasks, and the reason for it.
     seconds
-        How long it ran.
+        Its duration.
+    rows, bytes_out
+        The rows and bytes it wrote.
     """
 
     vertex: str
@@ -48,43 +50,43 @@ class VertexRow:
 
 
 class TextTable(Table):
-    """A table whose `str` is its text; names of jobs, steps and paths may hold what rich takes for markup.
+    """A table whose `str` is its text. Markup of rich in its texts is not interpreted.
 
     Parameters
     ----------
     title
-        Stands above it.
+        The title above the table.
     """
 
     def __init__(self, title: str) -> None:
         super().__init__(title=Text(title), title_justify="left", expand=False)
 
     def add_texts(self, *cells: str) -> None:
-        """Add a row of texts, shown as they are."""
+        """Add a row of texts without interpreting markup."""
         self.add_row(*map(Text, cells))
 
     def __str__(self) -> str:
         console = Console(width=WIDTH, file=io.StringIO())
-        with console.capture() as shown:
+        with console.capture() as capture:
             console.print(self)
-        return shown.get().rstrip()
+        return capture.get().rstrip()
 
 
 def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[str]) -> TextTable:
-    """Return a table with a row per vertex: what it does, how many tasks it got, and why.
+    """Return a table with a row per vertex: its step, its number of tasks, and the reason for it.
 
     Parameters
     ----------
     title
-        Stands above it.
+        The title above the table.
     rows
         The vertices.
     notes
-        What was decided, shown where there are no vertices.
+        Texts of decisions, shown if there are no vertices.
     """
     table = TextTable(title)
-    shown = list(rows)
-    if not shown:
+    vertices = list(rows)
+    if not vertices:
         table.add_column("what happened")
         for note in notes:
             table.add_texts(note)
@@ -97,7 +99,7 @@ def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[str]) 
     table.add_column("rows out", justify="right", no_wrap=True)
     table.add_column("bytes out", justify="right", no_wrap=True)
     table.add_column("seconds", justify="right", no_wrap=True)
-    for row in shown:
+    for row in vertices:
         table.add_texts(
             row.vertex.removeprefix("v"),
             row.step,
@@ -120,12 +122,12 @@ def _count(number: int | None) -> str:
 
 
 def html_of_table(table: Table) -> str:
-    """Return a table of the terminal as HTML."""
+    """Return a table as HTML."""
     console = Console(record=True, width=WIDTH, file=io.StringIO())
     console.print(table)
     return console.export_html(inline_styles=True, code_format=f'<div style="{_STYLE}">{{code}}</div>')
 
 
 def html_of_text(text: str) -> str:
-    """Return text as HTML, its lines as they are."""
+    """Return text as HTML with preserved line breaks."""
     return f'<div style="{_STYLE}">{escape(text)}</div>'

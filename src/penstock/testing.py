@@ -1,4 +1,4 @@
-r"""Tests of strategies and sources without Spark: graphs as text, results as figures, and a simulated job.
+r"""Helpers for tests of strategies and sources without Spark: graphs as text, results as numbers, simulated jobs.
 
 Example
 -------
@@ -20,7 +20,7 @@ import numpy as np
 
 from penstock.config import Configuration
 from penstock.decisions import DecisionKind, DecisionLog
-from penstock.events import JobAccount
+from penstock.events import JobEventBus
 from penstock.graph import (
     AdaptiveGraphManager,
     CalcOperator,
@@ -46,8 +46,8 @@ from penstock.optimizer import (
     ResultInfo,
     StreamGraphOptimizationStrategy,
 )
-from penstock.optimizer.given import as_strategy
 from penstock.optimizer.optimizer import StreamGraphOptimizer
+from penstock.optimizer.user_strategies import as_strategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from penstock.events import JobStatusEvent
     from penstock.graph import DynamicFilterRef, Operator
     from penstock.optimizer.extrapolation import PartialResult
-    from penstock.optimizer.given import GivenStrategy
+    from penstock.optimizer.user_strategies import UserStrategy
 
 MIB = 1 << 20
 HASH = HashPartitioner(("k",))
@@ -88,7 +88,7 @@ def stream_graph(
     parallelism: Mapping[int, int] | None = None,
     filters: Mapping[int, tuple[DynamicFilterRef, ...]] | None = None,
 ) -> StreamGraph:
-    """Return a graph that is written as text.
+    """Return the graph described by a text.
 
     Parameters
     ----------
@@ -134,12 +134,12 @@ def measured(
     rows, memory, scanned, mappers
         As in `ResultInfo`. If `memory` is None, it is the bytes as written.
     """
-    sizes = np.array([int(one * MIB) for one in mib], dtype=np.int64)
+    sizes = np.array([int(size * MIB) for size in mib], dtype=np.int64)
     return ResultInfo(sizes, rows, int(sizes.sum()) if memory is None else memory, mappers, scanned or {})
 
 
 class StrategyHarness:
-    """A simulated job: it makes vertices as a real one does, and they finish when the test calls `finish`.
+    """A simulated job that creates vertices as a real job does; they finish when the test calls `finish`.
 
     Parameters
     ----------
@@ -150,12 +150,12 @@ class StrategyHarness:
     config, resources
         The options and resources of the job.
     skips
-        Whether a strategy that raises is skipped, as in a real job; if not, the test gets its error.
+        Whether a strategy that raises is skipped, as in a real job; if False, its error is raised.
     """
 
     def __init__(
         self,
-        strategies: Sequence[GivenStrategy],
+        strategies: Sequence[UserStrategy],
         text: str,
         operators: Mapping[int, Operator] | None = None,
         *,
@@ -165,17 +165,17 @@ class StrategyHarness:
         resources: Resources = RESOURCES,
         skips: bool = False,
     ) -> None:
-        self._account = JobAccount()
-        self._decisions = DecisionLog(self._account)
-        made = [as_strategy(one) for one in strategies]
-        optimizer = StreamGraphOptimizer if skips else _Unforgiving
-        self._optimizer = optimizer(made, Configuration.load(config or {}), resources, self._decisions)
+        self._events = JobEventBus()
+        self._decisions = DecisionLog(self._events)
+        instances = [as_strategy(strategy) for strategy in strategies]
+        optimizer = StreamGraphOptimizer if skips else _RaisingOptimizer
+        self._optimizer = optimizer(instances, Configuration.load(config or {}), resources, self._decisions)
         graph = stream_graph(text, operators, parallelism=parallelism, filters=filters)
-        self._manager = AdaptiveGraphManager(graph, self._optimizer.initialize, self._account)
+        self._manager = AdaptiveGraphManager(graph, self._optimizer.initialize, self._events)
 
     @property
     def graph(self) -> StreamGraph:
-        """The graph as it is now."""
+        """The current graph."""
         return self._manager.graph
 
     @property
@@ -185,7 +185,7 @@ class StrategyHarness:
 
     @property
     def edges(self) -> set[str]:
-        """The edges as text; those whose subpartitions may be split end with ``cut``."""
+        """The edges as text; edges whose subpartitions may be split end with ``cut``."""
         arrows = {partitioner: arrow for arrow, partitioner in ARROWS.items()}
         return {
             f"{e.source_id} {arrows[e.partitioner]} {e.target_id}" + ("" if e.intra_input_correlated else " cut")
@@ -194,7 +194,7 @@ class StrategyHarness:
 
     @property
     def vertices(self) -> set[str]:
-        """The names of the vertices made so far."""
+        """The names of the vertices created so far."""
         return {vertex.name for vertex in self._manager.job_graph}
 
     @property
@@ -209,8 +209,8 @@ class StrategyHarness:
 
     @property
     def events(self) -> list[JobStatusEvent]:
-        """What happened, in order: decisions, changes of the graph, and changes that were refused."""
-        return self._account.events
+        """The events, in order: decisions, changes of the graph, and refused changes."""
+        return self._events.events
 
     def chosen(self, kind: DecisionKind) -> list[str]:
         """Return the choices of all decisions of a kind."""
@@ -221,22 +221,22 @@ class StrategyHarness:
         return self.graph.node(node_id).operator
 
     def finish(self, node_id: int, result: ResultInfo | None = None) -> list[str]:
-        """Let the vertex that ends with a node finish; return the names of the vertices made because of it."""
-        (vertex,) = (one for one in self._manager.job_graph if one.tail_id == node_id)
+        """Finish the vertex whose last node is `node_id`; return the names of the newly created vertices."""
+        (vertex,) = (vertex for vertex in self._manager.job_graph if vertex.tail_id == node_id)
         self._manager.finish(vertex.id)
         results = {} if result is None else {node_id: result}
         self._optimizer.on_operators_finished(OperatorsFinished(vertex.node_ids, results))
-        return [made.name for made in self._manager.grow()]
+        return [vertex.name for vertex in self._manager.grow()]
 
     def progress(self, node_id: int, partial: PartialResult) -> list[str]:
-        """Let the vertex that ends with a node write a part of its result; return the vertices made because of it."""
-        (vertex,) = (one for one in self._manager.job_graph if one.tail_id == node_id)
+        """Report a partial result of the vertex whose last node is `node_id`; return the newly created vertices."""
+        (vertex,) = (vertex for vertex in self._manager.job_graph if vertex.tail_id == node_id)
         self._optimizer.on_operators_running(OperatorsRunning(vertex.node_ids, {node_id: partial}))
-        return [made.name for made in self._manager.grow()]
+        return [vertex.name for vertex in self._manager.grow()]
 
 
-class _Unforgiving(StreamGraphOptimizer):
-    """Lets the error of a strategy through: in a test it is what there is to see."""
+class _RaisingOptimizer(StreamGraphOptimizer):
+    """Optimizer that raises the errors of strategies."""
 
     def _skip(self, strategy: StreamGraphOptimizationStrategy, error: Exception) -> None:
         del strategy
@@ -245,14 +245,14 @@ class _Unforgiving(StreamGraphOptimizer):
 
 @dataclass(frozen=True, slots=True)
 class SplitReading:
-    """What a source gave for a job.
+    """The result of `read_splits`.
 
     Parameters
     ----------
     splits
-        The splits, as the source told them.
+        The splits that the source enumerated.
     tasks
-        The splits that each task read.
+        The splits of each task.
     rows
         All rows, task by task.
     """
@@ -270,7 +270,7 @@ def read_splits(
     volume: int = 16 * MIB,
     predicates: Sequence[Predicate] = (),
 ) -> SplitReading:
-    """Read a source as a job would, without Spark: splits are told, assigned to tasks, and read by its copies.
+    """Read a source as a job does, but without Spark: enumerate splits, assign them to tasks, and read them.
 
     Parameters
     ----------
@@ -279,32 +279,32 @@ def read_splits(
     columns
         The columns that the job reads; all if None.
     parallelism
-        The most tasks.
+        The maximum number of tasks.
     volume
-        The bytes a task should read.
+        The bytes that a task should read.
     predicates
-        What is true of every row that matters.
+        Predicates for the source; rows that do not satisfy them are not needed.
 
     Raises
     ------
     AssertionError
-        If a batch has other columns than were asked for, or other types than the schema's.
+        If a batch has other columns than requested, or other types than in the schema.
     """
     from penstock.connectors import ScanContext
     from penstock.connectors.split_format import read_without_spark
-    from penstock.connectors.split_source import arrow_schema, assigned
+    from penstock.connectors.split_source import arrow_schema, assign_splits
 
     names = list(columns or source.schema.fieldNames())
     context = ScanContext(parallelism, volume, tuple(names), tuple(predicates))
     splits = source.enumerate_splits(context)
-    tasks = assigned(source, splits, parallelism)
+    tasks = assign_splits(source, splits, parallelism)
     expected = arrow_schema(source.schema, names)
     rows: list[tuple[Any, ...]] = []
     for batch in read_without_spark(source, names, tasks):
-        found = batch.schema
-        assert found.names == names, f"read_split gave the columns {found.names} where {names} were asked for"
-        assert found.types == expected.types, (
-            f"read_split gave the types {found.types}, the schema says {expected.types}"
+        actual = batch.schema
+        assert actual.names == names, f"read_split returned the columns {actual.names} instead of {names}"
+        assert actual.types == expected.types, (
+            f"read_split returned the types {actual.types} instead of {expected.types}"
         )
         rows += zip(*(column.to_pylist() for column in batch.columns), strict=True)
     return SplitReading(tuple(splits), tuple(map(tuple, tasks)), rows)

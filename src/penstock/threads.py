@@ -1,4 +1,4 @@
-"""Threads that can be left behind: none keeps the process from ending, and each tells what it waits for."""
+"""Daemon threads that do not keep the process from ending, and a registry of what threads are doing."""
 
 from __future__ import annotations
 
@@ -19,72 +19,70 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LOOK = 0.2
-"""Seconds between two looks at a call that somebody waits for."""
+_CHECK_INTERVAL = 0.2
+"""Seconds between two checks of a call with a timeout."""
 
 
 @dataclass(eq=False, slots=True)
 class Work:
-    """Something that a thread does now.
+    """The current work of a thread.
 
     Parameters
     ----------
     what
-        In words, such as "asking orders for its parallelism".
+        A description, such as "asking orders for its parallelism".
     thread
         The thread.
-    asks
-        The source, catalogue, broker or database whose answer it needs; empty of work that asks nobody.
+    waits_for
+        The source, catalogue, broker or database that must answer; empty if the work needs no answer.
     """
 
     what: str
     thread: threading.Thread
-    asks: str = ""
-    _sign: object = field(default=None, init=False, repr=False)
-    _alive: float = field(default_factory=time.monotonic, init=False, repr=False)
+    waits_for: str = ""
+    _last_progress: object = field(default=None, init=False, repr=False)
+    _last_active: float = field(default_factory=time.monotonic, init=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.what} (thread {self.thread.name})"
 
-    def silent_for(self, is_alive: Callable[[FrameType], bool]) -> float:
-        """Return for how many seconds the thread has not run, as far as looks at it tell.
-
-        The first look counts as a sign of life.
+    def idle_seconds(self, is_alive: Callable[[FrameType], bool]) -> float:
+        """Return the seconds since the thread was last seen running; the first call returns 0.
 
         Parameters
         ----------
         is_alive
-            Whether a thread that waits where this frame stands is waiting for work, not for an answer.
+            Returns whether a thread whose innermost frame this is counts as running although it waits.
         """
-        with _LOCK:  # its thread is there: it takes the lock to end the work
+        with _LOCK:  # the thread still exists, as it needs the lock to end the work
             if self not in _WORKS:
                 return 0.0
-            frame = sys._current_frames().get(self.thread.ident or 0)  # noqa: SLF001 - there is no other way
-            sign = _sign_of_life(self.thread, frame)
-        if sign != self._sign or (frame is not None and is_alive(frame)):
-            self._sign, self._alive = sign, time.monotonic()
-        return time.monotonic() - self._alive
+            frame = sys._current_frames().get(self.thread.ident or 0)  # noqa: SLF001 - there is no public API
+            progress = _progress(self.thread, frame)
+        if progress != self._last_progress or (frame is not None and is_alive(frame)):
+            self._last_progress, self._last_active = progress, time.monotonic()
+        return time.monotonic() - self._last_active
 
 
 _LOCK = threading.Lock()
 _WORKS: list[Work] = []
 
 
-def _sign_of_life(thread: threading.Thread, frame: FrameType | None) -> object:
-    """Return what stays equal while a thread only waits: its processor time, or where that is not told its place."""
+def _progress(thread: threading.Thread, frame: FrameType | None) -> object:
+    """Return a value that is constant while a thread waits: its CPU time, or its stack where that is unavailable."""
     if hasattr(time, "pthread_getcpuclockid"):
         return time.clock_gettime_ns(time.pthread_getcpuclockid(thread.ident or 0))
-    places = []
+    stack = []
     while frame is not None:
-        places.append((id(frame), frame.f_lasti))
+        stack.append((id(frame), frame.f_lasti))
         frame = frame.f_back
-    return tuple(places)
+    return tuple(stack)
 
 
 @contextmanager
-def doing(what: str, asks: str = "") -> Iterator[Work]:
-    """Tell what this thread does in the block; see `Work`."""
-    work = Work(what, threading.current_thread(), asks)
+def track_work(what: str, waits_for: str = "") -> Iterator[Work]:
+    """Register what this thread does during the block; see `Work`."""
+    work = Work(what, threading.current_thread(), waits_for)
     with _LOCK:
         _WORKS.append(work)
     try:
@@ -94,29 +92,29 @@ def doing(what: str, asks: str = "") -> Iterator[Work]:
             _WORKS.remove(work)
 
 
-def works(prefix: str) -> list[Work]:
-    """Return what the threads whose names begin with a prefix do now, of each thread the innermost."""
+def running_work(prefix: str) -> list[Work]:
+    """Return the innermost work of each thread whose name starts with `prefix`."""
     with _LOCK:
         return list({work.thread: work for work in _WORKS if work.thread.name.startswith(prefix)}.values())
 
 
 def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
-    """Start a thread that may hang for ever: the process ends without it."""
+    """Start a daemon thread."""
     thread = threading.Thread(target=target, name=name, daemon=True)
     thread.start()
     return thread
 
 
-def call_at_end(call: Callable[[], object]) -> None:
-    """Call something when all threads that keep the process alive have ended, and again with what `atexit` holds.
+def call_at_exit(call: Callable[[], object]) -> None:
+    """Call a function when all non-daemon threads have ended, and again by `atexit`.
 
-    From then on, Python starts no threads (3.12 and later). The thread that waits for that keeps no process alive, as
-    programs may wait for all such threads, too; so it may come too late for what `atexit` calls first.
+    After that, Python 3.12 and later start no threads. The call comes from a daemon thread, because programs may wait
+    for all non-daemon threads; so it may run only after the first functions of `atexit`.
     """
 
     def wait() -> None:
         threading.main_thread().join()
-        while others := [one for one in threading.enumerate() if one.is_alive() and not one.daemon]:
+        while others := [thread for thread in threading.enumerate() if thread.is_alive() and not thread.daemon]:
             others[0].join()
         call()
 
@@ -124,49 +122,49 @@ def call_at_end(call: Callable[[], object]) -> None:
     atexit.register(call)
 
 
-def answer_within(seconds: float, what: str, asks: str, call: Callable[[], T]) -> T:
-    """Return what a call gives; the thread that it runs on is left behind if it only waits for so long.
+def call_with_timeout(seconds: float, what: str, waits_for: str, call: Callable[[], T]) -> T:
+    """Run a function on a thread of its own, and return its result.
+
+    Time in which the thread computes does not count. After a timeout, the thread is left behind.
 
     Raises
     ------
     TimeoutError
-        If the thread has not run for so long.
+        If the thread was idle for `seconds`.
     """
-    found: Future[T] = Future()
+    result: Future[T] = Future()
     context = contextvars.copy_context()
     started: Future[Work] = Future()
 
     def run() -> None:
-        with doing(what, asks) as work:
+        with track_work(what, waits_for) as work:
             started.set_result(work)
             try:
-                found.set_result(context.run(call))
-            except BaseException as error:  # noqa: BLE001 - for who waits
-                found.set_exception(error)
+                result.set_result(context.run(call))
+            except BaseException as error:  # noqa: BLE001 - raised by the waiting thread
+                result.set_exception(error)
 
     start_thread(f"{threading.current_thread().name}-call", run)
     work = started.result()
     while True:
         try:
-            return found.result(min(_LOOK, seconds))
+            return result.result(min(_CHECK_INTERVAL, seconds))
         except TimeoutError:
-            if found.done():  # it is the call's own error
+            if result.done():  # the function itself raised it
                 raise
-        if work.silent_for(lambda _: False) >= seconds:
+        if work.idle_seconds(lambda _: False) >= seconds:
             raise TimeoutError(what)
 
 
 class DaemonPool(Executor):
-    """A pool of threads that may hang for ever: the process ends without them.
-
-    What is submitted sees the context variables of who submits it.
+    """A pool of daemon threads. Functions run with the context variables of the thread that submits them.
 
     Parameters
     ----------
     limit
-        The most threads.
+        The maximum number of threads.
     name
-        How their names begin.
+        The prefix of the names of the threads.
     """
 
     def __init__(self, limit: int, name: str) -> None:
@@ -179,7 +177,7 @@ class DaemonPool(Executor):
         self._closed = False
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Run a function on a thread of the pool; its result is in the future that is returned."""
+        """Run a function on a thread of the pool, and return the future of its result."""
         future: Future[T] = Future()
         context = contextvars.copy_context()
         with self._changed:
@@ -194,13 +192,13 @@ class DaemonPool(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - as in Executor
-        """Take no more work; threads end when they have nothing left to do."""
+        """Accept no more work; threads end when the submitted work is done."""
         with self._changed:
             self._closed = True
             while cancel_futures and self._waiting:
                 future, _ = self._waiting.popleft()
                 future.cancel()
-                future.set_running_or_notify_cancel()  # it has ended for those who wait for it, too
+                future.set_running_or_notify_cancel()  # wakes up threads that wait for it
             self._changed.notify_all()
         for thread in self._threads if wait else ():
             thread.join()
@@ -212,9 +210,9 @@ class DaemonPool(Executor):
                 continue
             try:
                 future.set_result(call())
-            except BaseException as error:  # noqa: BLE001 - for who waits
+            except BaseException as error:  # noqa: BLE001 - raised by the waiting thread
                 future.set_exception(error)
-            del task, future, call  # a thread that waits for work holds on to nothing
+            del task, future, call  # an idle thread must not keep them alive
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
         with self._changed:

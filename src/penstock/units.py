@@ -1,10 +1,10 @@
-"""Sizes and times as people read them."""
+"""Formatting of sizes, counts and durations for users."""
 
 from __future__ import annotations
 
 
 def show_bytes(size: float) -> str:
-    """Return a size such as ``16.0 MiB``; ``?`` for an unknown one."""
+    """Return a size such as ``16.0 MiB``; ``?`` for a negative size, which means unknown."""
     if size < 0:
         return "?"
     value = float(size)
@@ -15,9 +15,13 @@ def show_bytes(size: float) -> str:
     return f"{value:.1f} TiB"
 
 
-def show_count(count: int, noun: str, several: str = "") -> str:
-    """Return a count with its noun, ``1 task`` or ``2 tasks``; `several` is how other nouns than such end."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {several or f'{noun}s'}"
+def show_count(count: int, noun: str, plural: str = "") -> str:
+    """Return a count with its noun; `plural` is needed if the plural is irregular.
+
+    >>> show_count(1, "task"), show_count(2, "query", "queries")
+    ('1 task', '2 queries')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {plural or f'{noun}s'}"
 
 
 def show_exact_bytes(size: int) -> str:
@@ -37,14 +41,14 @@ def show_exact_seconds(seconds: float) -> str:
 
 
 def show_time(seconds: float) -> str:
-    """Return a time as a clock shows it, ``0:07`` or ``1:02:07``."""
+    """Return a duration in the form ``0:07`` or ``1:02:07``."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def show_rows(count: int) -> str:
-    """Return a number of rows in few letters, ``812 rows`` or ``12.3 M rows``."""
+    """Return a number of rows in short form, ``812 rows`` or ``12.3 M rows``."""
     for size, unit in ((10**9, " G"), (10**6, " M"), (10**3, " k")):
         if count >= size:
             return f"{count / size:.1f}{unit} rows"

@@ -20,7 +20,7 @@ class Names:
 
 
 CASES = [
-    # before, word, after, what may come
+    # before, word, after, completions
     ("", "sel", "", ["select"]),
     ("", "SEL", "", ["SELECT"]),
     ("", "\\", "", ["\\explain", "\\help", "\\jobs"]),

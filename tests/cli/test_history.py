@@ -1,4 +1,4 @@
-"""The commands on jobs of the past, which need no Spark."""
+"""The commands on event logs, which need no Spark."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ def folder_with_a_job(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def said(*arguments: Any) -> Any:
+def invoke(*arguments: Any) -> Any:
     done = CliRunner().invoke(main, ["history", *arguments])
     return done.exit_code, done.output
 
 
 def test_list_and_show(tmp_path: Path) -> None:
     folder = folder_with_a_job(tmp_path)
-    code, output = said("list", "--history", folder)
+    code, output = invoke("list", "--history", folder)
     assert code == 0
     assert ID in output
     assert "finished" in output
-    code, output = said("show", "--history", folder, ID)
+    code, output = invoke("show", "--history", folder, ID)
     assert code == 0
     assert "as measured" in output
     assert "HASH" not in output
-    shown = json.loads(said("show", "--history", folder, ID, "--output-format", "json")[1])["job"]
+    shown = json.loads(invoke("show", "--history", folder, ID, "--output-format", "json")[1])["job"]
     assert (shown["jid"], len(shown["vertices"]), len(shown["changes"])) == (ID, 2, 1)
 
 
-def test_the_first_letters_of_an_id_are_enough(tmp_path: Path) -> None:
+def test_unambiguous_prefix_of_an_id(tmp_path: Path) -> None:
     folder = folder_with_a_job(tmp_path)
     for prefix in (ID[:1], ID[:5].upper(), ID):
-        shown = json.loads(said("show", "--history", folder, prefix, "--output-format", "json")[1])["job"]
+        shown = json.loads(invoke("show", "--history", folder, prefix, "--output-format", "json")[1])["job"]
         assert shown["jid"] == ID
-    assert said("show", "--history", folder, ID + "0")[0] == 1
+    assert invoke("show", "--history", folder, ID + "0")[0] == 1
     other = ID[:5] + "0" * 7
     EventLog(LocalFolder(tmp_path).create(f"20261122T120001-{other}.jsonl")).write(events())
-    code, output = said("show", "--history", folder, ID[:5])
+    code, output = invoke("show", "--history", folder, ID[:5])
     assert code == 1
     assert "2 jobs have an id that begins with" in output
     assert ID in output
@@ -63,26 +63,26 @@ def test_the_first_letters_of_an_id_are_enough(tmp_path: Path) -> None:
 def test_all_jobs_are_listed(tmp_path: Path) -> None:
     for number in range(30):
         EventLog(LocalFolder(tmp_path).create(f"20261122T1200{number:02}-{number:012x}.jsonl")).write(events())
-    assert said("list", "--history", str(tmp_path))[1].count("finished") == 30
+    assert invoke("list", "--history", str(tmp_path))[1].count("finished") == 30
 
 
-def test_a_job_that_is_not_there(tmp_path: Path) -> None:
-    code, output = said("show", "--history", folder_with_a_job(tmp_path), "ffffffffffff")
+def test_missing_job_and_folder(tmp_path: Path) -> None:
+    code, output = invoke("show", "--history", folder_with_a_job(tmp_path), "ffffffffffff")
     assert code == 1
     assert "there is no job 'ffffffffffff'" in output
-    assert said("list", "--history", str(tmp_path / "nowhere"))[0] == 1
+    assert invoke("list", "--history", str(tmp_path / "nowhere"))[0] == 1
 
 
-def test_the_page_takes_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ui_with_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WebServer, "run", lambda server: server.stop())
     folder = folder_with_a_job(tmp_path)
     for setting, shown in (("rest.token=mine", "?token=mine"), ("rest.bind-address=127.0.0.2", "http://127.0.0.2:")):
-        given = ["--conf", f"spark.penstock.{setting}", "--conf", "spark.penstock.rest.port=0"]
-        done = CliRunner().invoke(main, ["ui", "--history", folder, *given])
+        settings = ["--conf", f"spark.penstock.{setting}", "--conf", "spark.penstock.rest.port=0"]
+        done = CliRunner().invoke(main, ["ui", "--history", folder, *settings])
         assert (done.exit_code, shown in done.output) == (0, True), done.output
 
 
-def test_the_page_over_a_folder(tmp_path: Path) -> None:
+def test_ui_over_a_folder(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock.cli.main", "ui", "--history", folder_with_a_job(tmp_path), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         try:
@@ -97,18 +97,18 @@ def test_the_page_over_a_folder(tmp_path: Path) -> None:
 
 def test_clean(tmp_path: Path) -> None:
     folder = folder_with_a_job(tmp_path)
-    assert said("clean", "--history", folder)[0] == 2  # of what?
-    code, output = said("clean", "--history", folder, "--older-than", "1 d")
+    assert invoke("clean", "--history", folder)[0] == 2  # without a limit
+    code, output = invoke("clean", "--history", folder, "--older-than", "1 d")
     assert (code, "0 logs were removed" in output) == (0, True)
-    size = sum(one.stat().st_size for one in tmp_path.iterdir())
-    code, output = said("clean", "--history", folder, "--larger-than", "1 b", "--dry-run", "--output-format", "json")
+    size = sum(path.stat().st_size for path in tmp_path.iterdir())
+    code, output = invoke("clean", "--history", folder, "--larger-than", "1 b", "--dry-run", "--output-format", "json")
     assert code == 0
-    (found,) = json.loads(output)["results"]
-    assert found["rows"] == [{"log": f"20261122T120000-{ID}.jsonl", "bytes": size}]
+    (result,) = json.loads(output)["results"]
+    assert result["rows"] == [{"log": f"20261122T120000-{ID}.jsonl", "bytes": size}]
     assert len(list(tmp_path.iterdir())) == 1
-    code, output = said("clean", "--history", folder, "--larger-than", "1 b")
+    code, output = invoke("clean", "--history", folder, "--larger-than", "1 b")
     assert (code, "1 log was removed" in output) == (0, True)
     assert list(tmp_path.iterdir()) == []
-    code, output = said("clean", "--history", folder, "--older-than", "soon")
+    code, output = invoke("clean", "--history", folder, "--older-than", "soon")
     assert code == 1
     assert "historyserver.archive.retained-ttl" in output

@@ -1,4 +1,4 @@
-"""The command line, as a user calls it."""
+"""The command line interface."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def penstock(*arguments: Any, **environ: Any) -> Any:
 
 @pytest.fixture
 def here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Return a function that runs a command in this process, on the session that the tests share: a JVM takes long to start."""
+    """Return a function that runs a command in this process, on the shared session, as starting a JVM is slow."""
 
     def run(*arguments: Any, **environ: Any) -> Any:
-        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")  # for programs that later tests start
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")  # restored for programs that later tests start
         return CliRunner().invoke(main, arguments, env=environ)
 
     with enabled(spark):  # `penstock sql` enables it
@@ -55,16 +55,16 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def paths() -> list[str]:
-    """Return all commands, those of groups with the name of their group."""
-    found = []
+    """Return all commands; those of groups include the name of the group."""
+    commands = []
     for name, command in main.commands.items():
-        inner = command.commands if isinstance(command, click.Group) else None
-        found += [name] if inner is None else [f"{name} {one}" for one in inner]
-    return sorted(found)
+        subcommands = command.commands if isinstance(command, click.Group) else None
+        commands += [name] if subcommands is None else [f"{name} {subcommand}" for subcommand in subcommands]
+    return sorted(commands)
 
 
 @pytest.mark.parametrize("path", paths())
-def test_help_teaches(path: str) -> None:
+def test_help_has_examples(path: str) -> None:
     result = CliRunner().invoke(main, [*path.split(" "), "--help"])
     assert result.exit_code == 0
     assert "Example" in result.output
@@ -116,15 +116,15 @@ FLAGS = {
 
 
 @pytest.mark.parametrize("path", FLAGS)
-def test_a_command_has_the_options_that_mean_something_to_it(path: Any) -> None:
+def test_options_of_commands(path: Any) -> None:
     command: Any = main
     for name in path.split(" "):
         command = command.commands[name]
-    found = {text for option in command.params for text in option.opts if text.startswith("--")}
-    assert found == FLAGS[path]
+    options = {text for option in command.params for text in option.opts if text.startswith("--")}
+    assert options == FLAGS[path]
 
 
-def test_every_command_is_listed_here() -> None:
+def test_all_commands_are_tested() -> None:
     assert sorted(FLAGS) == paths()
 
 
@@ -135,21 +135,21 @@ def test_sql_to_json_and_to_files(here: Any, orders: Any, tmp_path: Path) -> Non
     statement = "select user, sum(amount) as s from o group by user order by user"
     done = penstock("sql", *table, "--output-format", "json", statement, **threshold)
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert said["results"][0]["rows"] == [{"user": u, "s": sum(range(u, 100, 3))} for u in range(3)]
-    assert len(said["jobs"][0]["vertices"]) >= 2
-    assert all(vertex["reason"] for vertex in said["jobs"][0]["vertices"])
+    document = json.loads(done.stdout)
+    assert document["results"][0]["rows"] == [{"user": u, "s": sum(range(u, 100, 3))} for u in range(3)]
+    assert len(document["jobs"][0]["vertices"]) >= 2
+    assert all(vertex["reason"] for vertex in document["jobs"][0]["vertices"])
     done = here("sql", *table, "--output", str(tmp_path / "out"), statement)
     assert done.exit_code == 0, done.stderr
     assert (tmp_path / "out" / "_SUCCESS").exists()
-    assert "Spark runs this query as it is" in " ".join(done.stdout.split())
+    assert "Spark runs this query unchanged" in " ".join(done.stdout.split())
 
 
 def test_explain(here: Any, orders: Any) -> None:
     arguments = ("explain", "--table", f"o={orders}", "select user, count(*) from o group by user")
     done = here(*arguments)
     assert done.exit_code == 0, done.stderr
-    assert "Spark runs this query as it is" in done.stdout
+    assert "Spark runs this query unchanged" in done.stdout
     assert "HashAggregate" in done.stdout
     done = here(*arguments, PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE_QUERY_THRESHOLD="0")
     assert done.exit_code == 0, done.stderr
@@ -158,7 +158,7 @@ def test_explain(here: Any, orders: Any) -> None:
 
 
 ERRORS = [
-    (("sql", "--table", "o=file:/nowhere/*.csv", "select 1"), "there is nothing at"),
+    (("sql", "--table", "o=file:/nowhere/*.csv", "select 1"), "does not exist"),
     (("sql", "select 1 frm x y"), "PARSE_SYNTAX_ERROR"),
     (("explain", "show tables"), "this is a command"),
     (("sql", "--output", "/nowhere/never-written", "show tables"), "this is a command"),
@@ -168,7 +168,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), ERRORS)
-def test_errors_are_words(here: Any, orders: Any, arguments: Any, message: str) -> None:
+def test_errors_are_readable(here: Any, orders: Any, arguments: Any, message: str) -> None:
     done = here(*(f"o={orders}" if a == "ORDERS" else a for a in arguments))
     assert done.exit_code == 1
     assert message in done.stderr
@@ -177,8 +177,8 @@ def test_errors_are_words(here: Any, orders: Any, arguments: Any, message: str) 
 
 
 @pytest.mark.thorough
-def test_an_error_of_a_program_of_its_own_is_words() -> None:
-    """Spark's own log is quiet, too."""
+def test_error_in_a_process_of_its_own() -> None:
+    """Spark logs nothing, either."""
     done = penstock("sql", "select * from nothing")
     assert done.returncode == 1
     assert "TABLE_OR_VIEW_NOT_FOUND" in done.stderr
@@ -193,7 +193,7 @@ def test_options() -> None:
     assert all("sink" in key for key in keys)
     text = CliRunner().invoke(main, ["options"]).output
     keys = [line for line in text.splitlines() if line and not line.startswith(" ")]
-    assert keys == [option.key for option in OPTIONS]  # each stands whole in a line of its own
+    assert keys == [option.key for option in OPTIONS]  # each key has a line of its own
     assert 'a memory size such as "16 mb" of at least 1; default: 16 MiB' in text
     assert 'such as "30 s" of at least 0.1; default: 60 s' in text
     assert 'a memory size such as "16 mb" of at least 16 MiB' in text
@@ -205,10 +205,10 @@ def test_options() -> None:
 def test_the_demo() -> None:
     done = penstock("demo", "--output-format", "json")
     assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads(done.stdout)
-    (job,) = said["jobs"]
+    document = json.loads(done.stdout)
+    (job,) = document["jobs"]
     assert job["state"] == "FINISHED"
     assert len(job["vertices"]) >= 5
     assert sum("Join" in vertex["name"] for vertex in job["vertices"]) == 1
-    assert sum(row["flights"] for row in said["results"][1]["rows"]) == 328_521
+    assert sum(row["flights"] for row in document["results"][1]["rows"]) == 328_521
     assert all(vertex["tasks"] in (None, vertex["parallelism"]) for vertex in job["vertices"])

@@ -1,4 +1,4 @@
-"""Tables of commands: whole where nobody sees their width, and as lines where they do not fit on a terminal."""
+"""Tables of commands: at full width without a terminal, and as lines if they do not fit on a terminal."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ TextOutput().rows(["a", "b"], [[1, "[bold]x"]])
 """
 
 
-def test_what_is_piped_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+def test_full_width_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     TextOutput().rows([f"column_{i}" for i in range(40)], [["a long value"] * 40])
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == 5
-    assert said[3].count("a long value") == 40
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 5
+    assert printed[3].count("a long value") == 40
 
 
 @pytest.mark.parametrize(("width", "as_lines"), [(80, True), (120, True), (250, False)])
@@ -39,7 +39,7 @@ def test_on_a_terminal(width: Any, as_lines: Any) -> None:
         assert "[bold]x" in terminal.text
 
 
-def test_programs_get_columns_of_the_same_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_with_equal_column_names(capsys: pytest.CaptureFixture[str]) -> None:
     output = JsonOutput()
     output.rows(("id", "k", "id", "id"), [(1, 2, 3, 4)])
     output.close()
@@ -48,33 +48,33 @@ def test_programs_get_columns_of_the_same_name(capsys: pytest.CaptureFixture[str
 
 
 VALUES = {
-    "a map by dates": ({date(2026, 1, 2): Row(a=1, b=[Row(c=2)])}, {"2026-01-02": {"a": 1, "b": [{"c": 2}]}}),
-    "no finite number": ([float("nan"), float("-inf"), 1.5], ["nan", "-inf", 1.5]),
+    "a map with dates as keys": ({date(2026, 1, 2): Row(a=1, b=[Row(c=2)])}, {"2026-01-02": {"a": 1, "b": [{"c": 2}]}}),
+    "infinite numbers": ([float("nan"), float("-inf"), 1.5], ["nan", "-inf", 1.5]),
     "bytes": (bytearray(b"\x01\xff"), "01ff"),
     "others": ([Decimal("1.10"), None, True], ["1.10", None, True]),
 }
 
 
 @pytest.mark.parametrize("case", VALUES)
-def test_programs_get_values_of_every_type(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_of_all_types(case: str, capsys: pytest.CaptureFixture[str]) -> None:
     value, expected = VALUES[case]
     output = JsonOutput()
     output.rows(("v",), [(value,)])
-    with output.of_program():
+    with output.redirect_program():
         print("what a program prints")
     output.close()
-    said = capsys.readouterr()
-    assert json.loads(said.out)["results"][0]["rows"] == [{"v": expected}]
-    assert said.err == "what a program prints\n"
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["results"][0]["rows"] == [{"v": expected}]
+    assert printed.err == "what a program prints\n"
 
 
-def test_what_looks_like_markup_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_markup_is_not_interpreted(capsys: pytest.CaptureFixture[str]) -> None:
     TextOutput().rows(["[/a]"], [["[/b]"]], "[/c]")
-    said = capsys.readouterr().out
-    assert all(text in said for text in ("[/a]", "[/b]", "[/c]"))
+    printed = capsys.readouterr().out
+    assert all(text in printed for text in ("[/a]", "[/b]", "[/c]"))
 
 
 def test_all_rows_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     TextOutput().rows(["n"], [[number] for number in range(1000, 1100)])
-    said = capsys.readouterr().out
-    assert [number for number in range(1000, 1100) if str(number) not in said] == []
+    printed = capsys.readouterr().out
+    assert [number for number in range(1000, 1100) if str(number) not in printed] == []

@@ -1,4 +1,4 @@
-"""`penstock-python`: Python's own options mean what they mean to Python, and Penstock is on under all of them."""
+"""`penstock-python`: Python's own options keep their meaning, and Penstock is enabled with all of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import json, sys, warnings
 flags = {name: getattr(sys.flags, name) for name in dir(sys.flags) if name[0] != "_" and not callable(getattr(sys.flags, name))}
 state = {
     "argv": sys.argv, "flags": flags, "name": __name__, "warn": sys.warnoptions, "xoptions": sys._xoptions,
-    "filters": [str(one) for one in warnings.filters], "file": globals().get("__file__"), "first": sys.path[0],
+    "filters": [str(entry) for entry in warnings.filters], "file": globals().get("__file__"), "first": sys.path[0],
     "main": sys.modules["__main__"].__dict__ is globals(), "annotations": repr(annotated.__annotations__),
     "spec": getattr(__spec__, "name", None), "package": __package__, "asserts": __debug__, "line": sys._getframe().f_lineno,
     "orig": sys.orig_argv[1:], "unbuffered": sys.stdout.write_through,
@@ -31,7 +31,7 @@ builder = getattr(sys.modules.get("pyspark.sql"), "SparkSession", None)
 on = builder is not None and hasattr(builder.Builder.getOrCreate, "__wrapped__")
 print(json.dumps([state, on]))
 """
-# The arguments of Python; FILE is a program, FOLDER and ZIP have a __main__, and `beside` is a module beside it.
+# Python's arguments; FILE is a program, FOLDER and ZIP contain a __main__, and `beside` is a module in the same folder.
 CALLS = [
     "FILE",
     "FILE 2026-11 -v --quiet -- -u",
@@ -99,7 +99,7 @@ SERVED = [sys.executable, "-c", "import sys; from penstock.cli.python import mai
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("words", CALLS)
-def test_as_plain_python(home: Path, words: str) -> None:
+def test_same_state_as_plain_python(home: Path, words: str) -> None:
     plain, served = (run(home, command, words) for command in ([sys.executable], SERVED))
     assert plain.returncode == 0, plain.stderr
     assert served.returncode == 0, served.stderr
@@ -115,14 +115,14 @@ def test_as_plain_python(home: Path, words: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("words", ENDS)
-def test_ends_as_plain_python(home: Path, words: str) -> None:
+def test_same_exit_as_plain_python(home: Path, words: str) -> None:
     plain, served = (run(home, command, words) for command in ([sys.executable], SERVED))
     assert (served.returncode, served.stdout) == (plain.returncode, plain.stdout)
     assert served.stderr == plain.stderr
 
 
 @pytest.mark.parametrize("option", ["-S", "-IS"])
-def test_an_option_under_which_no_package_can_be_imported_is_refused(home: Path, option: str) -> None:
+def test_options_that_hide_packages_are_rejected(home: Path, option: str) -> None:
     done = run(home, SERVED, f"{option} FILE")
     assert done.returncode == 2
     assert done.stdout == ""
@@ -130,7 +130,7 @@ def test_an_option_under_which_no_package_can_be_imported_is_refused(home: Path,
     assert "hint:" in done.stderr
 
 
-def test_a_prompt_keeps_the_names_of_the_program(home: Path) -> None:
+def test_prompt_has_the_names_of_the_program(home: Path) -> None:
     command = [*SERVED, "-iq", "job.py"]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False, cwd=home, input="print('on', on)\n"

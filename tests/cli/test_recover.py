@@ -1,4 +1,4 @@
-"""`penstock recover`: what it says, and what it does when it is told to."""
+"""`penstock recover`: its report, and recovery with --apply."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import main
-from penstock.commit import Access, places
+from penstock.commit import Access, locations
+from penstock.commit.locations import leftovers_at
 from penstock.commit.owner import Owner
-from penstock.commit.places import leftovers_at
 from tests.commit.checks import run
 from tests.commit.harness import Stop, in_child
 from tests.commit.local import without_a_jvm
@@ -38,12 +38,12 @@ def penstock(*arguments: Any) -> Any:
     return json.loads(done.stdout)
 
 
-def rows(said: Any) -> Any:
-    return [row for result in said.get("results", []) for row in result["rows"]]
+def rows(report: Any) -> Any:
+    return [row for result in report.get("results", []) for row in result["rows"]]
 
 
 @pytest.mark.thorough
-def test_it_tells_first_and_does_then(spark: SparkSession, template: Any, tmp_path: Path) -> None:
+def test_report_and_recovery(spark: SparkSession, template: Any, tmp_path: Path) -> None:
     targets = [
         Files(template, tmp_path / name, *FILES["append by partition"][:2], exists=True, token=None) for name in "ab"
     ]
@@ -57,10 +57,10 @@ def test_it_tells_first_and_does_then(spark: SparkSession, template: Any, tmp_pa
     assert in_child(spark, lambda: run(spark, targets, Stop(moves[3]))).killed
     before = [target.rows() for target in targets]
     for path in (tmp_path / "a" / "out", tmp_path / "a", tmp_path / "b"):
-        (told,) = [row for row in rows(penstock(path)) if ".penstock-commit-" in row["found"]]
-        assert told["action"] == "would be undone"
-        assert str(tmp_path / "a" / "out") in told["targets"]
-        assert str(tmp_path / "b" / "out") in told["targets"]
+        (row,) = [row for row in rows(penstock(path)) if ".penstock-commit-" in row["found"]]
+        assert row["action"] == "would be undone"
+        assert str(tmp_path / "a" / "out") in row["targets"]
+        assert str(tmp_path / "b" / "out") in row["targets"]
     assert [target.rows() for target in targets] == before
     (done,) = [row for row in rows(penstock(tmp_path / "b" / "out", "--apply")) if ".penstock-commit-" in row["found"]]
     assert done["action"] == "undone"
@@ -70,16 +70,16 @@ def test_it_tells_first_and_does_then(spark: SparkSession, template: Any, tmp_pa
     assert "nothing to recover" in penstock(tmp_path / "a")["notes"][0]
 
 
-def test_a_journal_is_no_folder_of_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_journals_are_not_leftovers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     access = Access(without_a_jvm(monkeypatch, tmp_path))
     tag = Owner.me().tag
     journal = f".penstock-commit-0123456789ab-{tag}"
-    staging = f".penstock-commit-0123456789ab-{tag}-old"  # of a target that is called "commit"
+    staging = f".penstock-commit-0123456789ab-{tag}-old"  # of a target named "commit"
     (tmp_path / "commit").mkdir()
     (tmp_path / staging).mkdir()
     for ending in ("json", "json.lease", "claim", "claim.lease", "ref"):
         (tmp_path / f"{journal}.{ending}").write_text("{}")
-    monkeypatch.setattr(places, "journals_at", lambda *_: [])  # it reads journals; these say nothing
+    monkeypatch.setattr(locations, "journals_at", lambda *_: [])  # the journals are empty, so do not read them
     for path in (tmp_path, tmp_path / "commit"):
         assert [left.path.rpartition("/")[2] for left in leftovers_at(access, str(path))] == [staging]
 
@@ -90,24 +90,22 @@ def counted(spark: SparkSession, targets: Any) -> Any:
     return stop.seen
 
 
-def test_folders_of_jobs_that_died_before_they_committed(spark: SparkSession, template: Any, tmp_path: Path) -> None:
+def test_leftovers_of_jobs_that_died_before_their_commit(spark: SparkSession, template: Any, tmp_path: Path) -> None:
     target = Files(template, tmp_path / "a", "overwrite", "plain", exists=True, token=None)
 
     assert in_child(spark, lambda: run(spark, [target], Stop(0))).killed
-    (told,) = rows(penstock(target.path))
-    assert told["action"] == "would be removed"
+    (row,) = rows(penstock(target.path))
+    assert row["action"] == "would be removed"
     other = tmp_path / "a" / ".penstock-out-0123456789ab-00000000-1-00000000"
     other.mkdir()
-    said = {row["found"].rpartition("/")[2]: row["action"] for row in rows(penstock(target.path, "--apply"))}
-    assert said[other.name].startswith("not touched")
+    actions = {row["found"].rpartition("/")[2]: row["action"] for row in rows(penstock(target.path, "--apply"))}
+    assert actions[other.name].startswith("not touched")
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [other.name, "out"]
     assert target.rows() == target.old
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
-def test_a_journal_of_another_user_needs_somebody_who_vouches_for_it(
-    spark: SparkSession, template: Any, tmp_path: Path
-) -> None:
+def test_journal_of_another_user_requires_trust(spark: SparkSession, template: Any, tmp_path: Path) -> None:
     target = Files(template, tmp_path / "a", "append", "plain", exists=True, token=None)
     assert in_child(spark, lambda: run(spark, [target], Stop(3))).killed
     (journal,) = (tmp_path / "a").glob(".penstock-commit-*.json")
@@ -127,7 +125,7 @@ def test_a_journal_of_another_user_needs_somebody_who_vouches_for_it(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
-def test_hidden_folders_of_others_stay(spark: SparkSession, tmp_path: Path) -> None:
+def test_hidden_folders_of_other_users_are_not_removed(spark: SparkSession, tmp_path: Path) -> None:
     dead = Owner.me().tag.replace(str(os.getpid()), "4194300")
     folders = [tmp_path / f".penstock-out-{number}123456789ab-{dead}" for number in range(3)]
     for folder in folders[:2]:

@@ -1,4 +1,4 @@
-"""`penstock run`: quiet, with the file's own error and exit code, and the page that stays open."""
+"""`penstock run`: output, the file's own error and exit code, and the page that stays open."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PACKAGE = str(Path(package.__file__).parent)
 ALL = {"PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE_QUERY_THRESHOLD": "0"}
 
 
-# What stands after `run`, and what the program gets of it.
+# The arguments after `run`, and those that the program receives.
 ARGUMENTS = {
     "JOB 2026-11 -v": ["2026-11", "-v"],
     "JOB --history x --quiet --ui --help": ["--history", "x", "--quiet", "--ui", "--help"],
@@ -48,7 +48,7 @@ ARGUMENTS = {
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("module", [("run",), ("verify",), ()], ids=["run", "verify", "no command"])
 @pytest.mark.parametrize("words", ARGUMENTS)
-def test_what_follows_the_file_belongs_to_the_program(tmp_path: Path, words: str, module: tuple[str, ...]) -> None:
+def test_arguments_after_the_file_belong_to_the_program(tmp_path: Path, words: str, module: tuple[str, ...]) -> None:
     if not words.startswith("JOB") and module != ("run",):
         pytest.skip("a program without a command comes first; verify has no --quiet")
     file = tmp_path / "job.py"
@@ -58,7 +58,7 @@ def test_what_follows_the_file_belongs_to_the_program(tmp_path: Path, words: str
         "-m",
         "penstock",
         *module,
-        *(str(file) if one == "JOB" else one for one in words.split()),
+        *(str(file) if word == "JOB" else word for word in words.split()),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert f"ARGS {[str(file), *ARGUMENTS[words]]}\n" in done.stdout, done.stderr
@@ -71,7 +71,7 @@ def written(tmp_path: Path, end: str = "") -> str:
     return str(file)
 
 
-def test_its_own_exit_code_and_no_noise(tmp_path: Path) -> None:
+def test_exit_code_of_the_program(tmp_path: Path) -> None:
     done = penstock("run", written(tmp_path, "sys.exit(3)"), **ALL)
     assert (done.returncode, done.stderr) == (3, "")
     assert done.stdout.startswith("rows: 7\n")
@@ -79,7 +79,7 @@ def test_its_own_exit_code_and_no_noise(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_its_own_error(tmp_path: Path) -> None:
+def test_error_of_the_program(tmp_path: Path) -> None:
     file = written(tmp_path, "def load():\n    spark.sql('select * from nowhere')\nload()")
     done = penstock("run", "--quiet", file, **ALL)
     assert done.returncode == 1
@@ -92,7 +92,7 @@ def test_its_own_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_verbose_shows_what_is_logged(tmp_path: Path) -> None:
+def test_verbose_shows_logs(tmp_path: Path) -> None:
     done = penstock("run", "--verbose", written(tmp_path), **ALL)
     assert done.returncode == 0
     assert "log4j" in done.stderr or "WARN" in done.stderr
@@ -100,7 +100,7 @@ def test_verbose_shows_what_is_logged(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_setting_that_keeps_spark_from_starting(tmp_path: Path) -> None:
+def test_setting_with_which_spark_cannot_start(tmp_path: Path) -> None:
     done = penstock("run", "--conf", "spark.driver.memory=much", written(tmp_path))
     assert done.returncode == 1
     assert "Spark could not be started" in done.stderr
@@ -117,7 +117,7 @@ def test_the_page_stays_open(tmp_path: Path) -> None:
             line = next(line for line in job.stderr if "stays open" in line)
             address = re.search(r"http://127\.0\.0\.1:\d+/", line)[0]
             with urllib.request.urlopen(f"{address}jobs/overview") as answer:
-                assert [one["state"] for one in json.load(answer)["jobs"]] == ["FINISHED"]
+                assert [job["state"] for job in json.load(answer)["jobs"]] == ["FINISHED"]
             job.send_signal(signal.SIGINT)
             assert job.wait(30) == 3
         finally:

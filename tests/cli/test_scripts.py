@@ -1,4 +1,4 @@
-"""A file that `penstock run` runs ends as it would on Python: the same exit code, and a traceback of its own lines."""
+"""A file that `penstock run` runs ends as with Python: the same exit code, and a traceback of its own lines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ran(folder: Path, *command: str) -> Any:
 
 @pytest.mark.parametrize("is_absolute", [True, False], ids=["absolute", "relative"])
 @pytest.mark.parametrize("name", FILES)
-def test_as_on_python(tmp_path: Path, name: Any, *, is_absolute: bool) -> None:
+def test_same_result_as_python(tmp_path: Path, name: Any, *, is_absolute: bool) -> None:
     (tmp_path / "beside.py").write_text("VALUE = 7")
     file = tmp_path / "job.py"
     file.write_text(FILES[name])
@@ -47,7 +47,7 @@ def test_as_on_python(tmp_path: Path, name: Any, *, is_absolute: bool) -> None:
     assert ran(tmp_path, "-c", RUNS, path, "2026-11", "--all") == ran(tmp_path, path, "2026-11", "--all")
 
 
-def test_an_error_of_penstock_has_the_users_lines_and_its_own_words(tmp_path: Path) -> None:
+def test_traceback_of_a_penstock_error(tmp_path: Path) -> None:
     from penstock.errors import SourceError
 
     file = tmp_path / "job.py"
@@ -58,11 +58,11 @@ def test_an_error_of_penstock_has_the_users_lines_and_its_own_words(tmp_path: Pa
         exec(compile(file.read_text(), str(file), "exec"), {})
     except SourceError as error:
         error.__cause__ = RuntimeError("a long trace of the JVM")
-        said = traceback_of(error, str(file))
-    assert [line for line in said.splitlines() if line.lstrip().startswith("File")] == [
+        text = traceback_of(error, str(file))
+    assert [line for line in text.splitlines() if line.lstrip().startswith("File")] == [
         f'  File "{file}", line 4, in <module>',
         f'  File "{file}", line 3, in load',
     ]
-    assert "invalid parallelism 0 for orders" in said
-    assert "hint:" in said
-    assert "JVM" not in said
+    assert "invalid parallelism 0 for orders" in text
+    assert "hint:" in text
+    assert "JVM" not in text

@@ -1,4 +1,4 @@
-"""The SQL shell: its commands, and on a terminal with a keyboard."""
+"""The SQL shell: its commands, and its use on a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.cli.backslash import Backslash
+from penstock.cli.backslash import BackslashCommands
 from penstock.cli.output import TextOutput
 from penstock.cli.shell import Shell
 from penstock.cli.statements import Answer
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Answers without Spark, and notes what it was asked."""
+    """A session without Spark that records its statements."""
 
     def __init__(self) -> None:
-        self.asked: list[Any] = []
+        self.statements: list[Any] = []
 
     def run(self, statement: str, limit: int) -> Answer:
-        self.asked.append((statement, limit))
+        self.statements.append((statement, limit))
         if "wrong" in statement:
             raise PenstockError("the query could not be planned")
         if "broken" in statement:
@@ -38,7 +38,7 @@ class Session:
             raise KeyboardInterrupt
         if statement.startswith("insert"):
             return Answer((), (), has_more=False, jobs=(Job("write"),), seconds=1.0)
-        return Answer(("one",), ((1,), (2,)), has_more="many" in statement, jobs=(), seconds=0.25)
+        return Answer(("n",), ((1,), (2,)), has_more="many" in statement, jobs=(), seconds=0.25)
 
     def explain(self, statement: str) -> str:
         return f"how {statement} runs"
@@ -51,7 +51,7 @@ class Session:
 
 
 class Typist:
-    """Types lines."""
+    """A keyboard that types lines."""
 
     def __init__(self, *lines: Any, is_keyboard: bool = True) -> None:
         self.is_keyboard = is_keyboard
@@ -82,9 +82,9 @@ def typed(session: Session, capsys: pytest.CaptureFixture[str]) -> Any:
     def run(*lines: Any, is_keyboard: bool = True) -> Any:
         typist = Typist(*lines, is_keyboard=is_keyboard)
         try:
-            Shell(Backslash(session, TextOutput()), typist).run()
+            Shell(BackslashCommands(session, TextOutput()), typist).run()
         finally:
-            typist.said = capsys.readouterr()
+            typist.output = capsys.readouterr()
         return typist
 
     return run
@@ -92,50 +92,50 @@ def typed(session: Session, capsys: pytest.CaptureFixture[str]) -> Any:
 
 def test_statements_end_with_a_semicolon(session: Any, typed: Any) -> None:
     typist = typed("select 1", "from orders; select 2;", "", "select 3")
-    assert [statement for statement, _ in session.asked] == ["select 1\nfrom orders", "select 2"]
+    assert [statement for statement, _ in session.statements] == ["select 1\nfrom orders", "select 2"]
     assert typist.prompts == ["penstock>", "...", "penstock>", "penstock>", "..."]
     assert typist.remembered == ["select 1\nfrom orders;", "select 2;"]
-    assert "2 rows, 0.25 s" in typist.said.out
+    assert "2 rows, 0.25 s" in typist.output.out
 
 
-def test_the_last_statement_of_a_file_may_do_without(session: Any, typed: Any) -> None:
+def test_last_statement_of_a_file_without_semicolon(session: Any, typed: Any) -> None:
     typed("select 1;", "select 3 -- the end", is_keyboard=False)
-    assert [statement for statement, _ in session.asked] == ["select 1", "select 3 -- the end"]
+    assert [statement for statement, _ in session.statements] == ["select 1", "select 3 -- the end"]
 
 
-def test_an_error_ends_a_file_but_no_session(session: Any, typed: Any) -> None:
-    said = typed("select wrong;", "select 1;").said
-    assert said.err == "error: the query could not be planned\n"
-    assert len(session.asked) == 2
+def test_error_ends_a_file_but_not_a_session(session: Any, typed: Any) -> None:
+    output = typed("select wrong;", "select 1;").output
+    assert output.err == "error: the query could not be planned\n"
+    assert len(session.statements) == 2
     with pytest.raises(PenstockError):
         typed("select wrong;", "select 1;", is_keyboard=False)
-    assert len(session.asked) == 3
+    assert len(session.statements) == 3
 
 
-def test_an_error_of_another_kind_ends_no_session(session: Any, typed: Any) -> None:
-    said = typed("select broken;", "select 1;").said
-    assert said.err == "error: it failed\n  cause: no idea\n"
-    assert len(session.asked) == 2
+def test_unexpected_error_does_not_end_a_session(session: Any, typed: Any) -> None:
+    output = typed("select broken;", "select 1;").output
+    assert output.err == "error: the statement failed\n  cause: no idea\n"
+    assert len(session.statements) == 2
 
 
 def test_ctrl_c(session: Any, typed: Any) -> None:
     typist = typed("select", KeyboardInterrupt, "select stopped;", "select 1;")
-    assert [statement for statement, _ in session.asked] == ["select stopped", "select 1"]
+    assert [statement for statement, _ in session.statements] == ["select stopped", "select 1"]
     assert typist.prompts == ["penstock>", "...", "penstock>", "penstock>", "penstock>"]
-    assert "stopped" in typist.said.err
+    assert "stopped" in typist.output.err
 
 
 @pytest.mark.parametrize("word", ["exit", "quit;", "\\q", "\\quit", "EXIT"])
 def test_leaving(session: Any, typed: Any, word: Any) -> None:
     typed(word, "select 1;")
-    assert session.asked == []
+    assert session.statements == []
 
 
 def test_more_rows_and_the_limit(session: Any, typed: Any) -> None:
-    said = typed("select many;", "\\limit 5", "select many;", "\\limit").said.out
-    assert [limit for _, limit in session.asked] == [20, 5]
-    assert "the first 2 rows, and there are more (\\limit N shows N)" in said
-    assert said.count("5 rows of a result are shown") == 2
+    output = typed("select many;", "\\limit 5", "select many;", "\\limit").output.out
+    assert [limit for _, limit in session.statements] == [20, 5]
+    assert "the first 2 rows, and there are more (\\limit N shows N)" in output
+    assert output.count("5 rows of a result are shown") == 2
 
 
 COMMANDS = [
@@ -149,13 +149,13 @@ COMMANDS = [
 REFUSED = [
     ("\\explan", "did you mean \\explain?"),
     ("\\nonsense", "there is no command"),
-    ("\\explain", "there is no last query"),
-    ("\\columns", "whose columns?"),
+    ("\\explain", "there is no earlier query"),
+    ("\\columns", "\\columns needs a table"),
     ("\\columns order", "did you mean orders?"),
-    ("\\limit none", "this is no number of rows"),
-    ("\\limit 0", "this is no number of rows"),
-    ("\\timing never", "say on or off"),
-    ("\\tables x", "takes nothing"),
+    ("\\limit none", "not a valid number of rows"),
+    ("\\limit 0", "not a valid number of rows"),
+    ("\\timing never", "expected on or off"),
+    ("\\tables x", "takes no argument"),
     ("\\job", "there is no job yet"),
     ("\\decisions ffff", "there is no job 'ffff'"),
 ]
@@ -163,26 +163,26 @@ REFUSED = [
 
 @pytest.mark.parametrize(("line", "text"), COMMANDS)
 def test_commands(typed: Any, line: Any, text: Any) -> None:
-    said = typed(line).said
-    assert text in said.out
-    assert said.err == ""
+    output = typed(line).output
+    assert text in output.out
+    assert output.err == ""
 
 
 @pytest.mark.parametrize(("line", "text"), REFUSED)
-def test_what_is_refused(typed: Any, line: Any, text: Any) -> None:
-    assert text in typed(line).said.err
+def test_rejected_commands(typed: Any, line: Any, text: Any) -> None:
+    assert text in typed(line).output.err
 
 
-def test_the_last_query_and_the_jobs(typed: Any) -> None:
-    said = typed("select 1;", "\\explain", "insert into orders select 1;", "\\jobs", "\\job", "\\decisions").said
-    assert said.err == ""
-    assert "how select 1 runs" in said.out
-    assert "done, 1.00 s, 1 job (\\decisions tells why it ran like this)" in said.out
-    assert "insert into orders select 1" in said.out
+def test_last_query_and_jobs(typed: Any) -> None:
+    output = typed("select 1;", "\\explain", "insert into orders select 1;", "\\jobs", "\\job", "\\decisions").output
+    assert output.err == ""
+    assert "how select 1 runs" in output.out
+    assert "done, 1.00 s, 1 job (\\decisions explains how it ran)" in output.out
+    assert "insert into orders select 1" in output.out
 
 
-def test_completion_asks_the_session(session: Any) -> None:
-    commands = Backslash(session, TextOutput())
+def test_completion_uses_the_session(session: Any) -> None:
+    commands = BackslashCommands(session, TextOutput())
     assert commands.completions("select * from ", "o", "") == ["orders"]
     assert commands.completions("select ", "cust", " from customer") == ["customer_key", "customer"]
     assert commands.completions("", "\\ex", "") == ["\\explain"]
@@ -204,9 +204,9 @@ def test_on_a_terminal(orders: Any, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock", "shell", "--table", f"orders={orders}"]
     with Terminal(command, 100, str(tmp_path), XDG_STATE_HOME=str(tmp_path), **QUIET) as shell:
         shell.until("penstock> ")
-        assert shell.lines[0].startswith("Spark ")  # nothing of the JVM, of Spark's log or of its bars before it
+        assert shell.lines[0].startswith("Spark ")  # no output of the JVM, Spark's log or progress bars before it
         shell.type("select user_name, sum(am\t) s fro\t ord\t group by 1 order by 1;\r")
-        shell.until("tells why it ran like this")
+        shell.until("explains how it ran")
         assert "1650" in shell.text
         shell.until("penstock> ")
         shell.type("\\dec\t\r")
@@ -217,20 +217,20 @@ def test_on_a_terminal(orders: Any, tmp_path: Path) -> None:
         shell.until("penstock> ")
         shell.type("select count(*) from range(100000000000000);\r")
         shell.until("000);")  # the echo
-        shell.until("select count(*) from range(1")  # it is drawn, by its statement
+        shell.until("select count(*) from range(1")  # its progress bar
         shell.until("of ")
         shell.type("\x03")
         shell.until("stopped")
         shell.until("penstock> ")
-        shell.type("create table kept as select 1 as a;\r")
+        shell.type("create table stored as select 1 as a;\r")
         shell.until("done")
         shell.until("penstock> ")
         shell.type("\\tables\r")
-        shell.until("kept")
+        shell.until("stored")
         shell.until("penstock> ")
         shell.type("\x1b[A\x1b[A\x1b[A\x1b[A\x1b[A\x1b[A")
         shell.until("order by 1;")
-        time.sleep(0.5)  # Python takes a Ctrl-C that comes while readline still draws only with the next key
+        time.sleep(0.5)  # while readline draws, Python handles Ctrl-C only with the next key
         shell.type("\x03")
         shell.until("penstock> ")
         shell.type("\x04")
@@ -243,8 +243,8 @@ def test_on_a_terminal(orders: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_ctrl_c_at_any_moment(orders: Any, tmp_path: Path) -> None:
-    """While a statement is read, planned, started or run: it says so, and the session goes on."""
+def test_ctrl_c_at_any_time(orders: Any, tmp_path: Path) -> None:
+    """While a statement is read, planned, started or run: it is stopped, and the session continues."""
     command = [sys.executable, "-m", "penstock", "shell", "--table", f"orders={orders}"]
     with Terminal(command, 100, str(tmp_path), XDG_STATE_HOME=str(tmp_path), **QUIET) as shell:
         shell.until("penstock> ")
@@ -261,7 +261,7 @@ def test_ctrl_c_at_any_moment(orders: Any, tmp_path: Path) -> None:
         assert shell.end() == 0
         assert "Traceback" not in shell.text
         assert "ERROR" not in shell.text
-        assert shell.text.count("stopped") > 10  # the first ones may come while the line is still read
+        assert shell.text.count("stopped") > 10  # the first may arrive while the line is still being read
 
 
 @pytest.mark.thorough

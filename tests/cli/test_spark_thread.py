@@ -1,4 +1,4 @@
-"""Ctrl-C while Spark is used on a thread of its own."""
+"""Ctrl-C while Spark is used on its own thread."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from penstock.cli import spark_thread
 from penstock.cli.spark_thread import SparkThread
 
 
-def test_ctrl_c_that_wakes_no_wait_stops_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The signal goes to another thread, as it does for one that comes just before the wait begins."""
+def test_ctrl_c_just_before_the_wait_cancels_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal is sent to another thread, which is like a signal just before the wait starts."""
     stopped = threading.Event()
-    monkeypatch.setattr(spark_thread, "_stop_all", stopped.set)
+    monkeypatch.setattr(spark_thread, "_cancel_all", stopped.set)
 
     def work() -> bool:
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
@@ -25,7 +25,7 @@ def test_ctrl_c_that_wakes_no_wait_stops_what_runs(monkeypatch: pytest.MonkeyPat
     assert stopped.is_set()
 
 
-def test_what_a_call_gives_and_raises() -> None:
+def test_result_and_error_of_a_call() -> None:
     thread = SparkThread()
     assert thread.call(lambda: 7) == 7
     with pytest.raises(ZeroDivisionError):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.splitting import Typed, divide, is_blank
+from penstock.cli.splitting import InputBuffer, is_blank, split_statements
 
 TEXTS = [
     ("select 1;", ["select 1"], ""),
@@ -13,7 +13,7 @@ TEXTS = [
     ("select ';';", ["select ';'"], ""),
     (r"select 'it\'s; one';", [r"select 'it\'s; one'"], ""),
     ('select "a;b", `c;d`;', ['select "a;b", `c;d`'], ""),
-    ("select 1 -- one; two\n;", ["select 1 -- one; two"], ""),
+    ("select 1 -- a; b\n;", ["select 1 -- a; b"], ""),
     ("select /* ; */ 1;", ["select /* ; */ 1"], ""),
     ("select '/*'; select 2;", ["select '/*'", "select 2"], ""),
     ("select 'open;", [], "select 'open;"),
@@ -24,22 +24,22 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "whole", "rest"), TEXTS)
-def test_divide(text: Any, whole: Any, rest: Any) -> None:
-    assert divide(text) == (whole, rest)
+@pytest.mark.parametrize(("text", "statements", "rest"), TEXTS)
+def test_split_statements(text: Any, statements: Any, rest: Any) -> None:
+    assert split_statements(text) == (statements, rest)
 
 
 def test_lines() -> None:
-    typed = Typed()
-    assert typed.add("select 'a") == []
-    assert typed.is_open
-    assert typed.add("b';") == ["select 'a\nb'"]
-    assert not typed.is_open
-    assert typed.add("select 2") == []
-    assert typed.rest() == "select 2"
-    assert not typed.is_open
-    assert typed.add("-- nothing") == []
-    assert typed.rest() == ""
+    buffer = InputBuffer()
+    assert buffer.add("select 'a") == []
+    assert buffer.is_open
+    assert buffer.add("b';") == ["select 'a\nb'"]
+    assert not buffer.is_open
+    assert buffer.add("select 2") == []
+    assert buffer.flush() == "select 2"
+    assert not buffer.is_open
+    assert buffer.add("-- nothing") == []
+    assert buffer.flush() == ""
 
 
 @pytest.mark.parametrize(("text", "blank"), [("", True), (" -- a\n /* b */ ", True), ("/* a */ select", False)])

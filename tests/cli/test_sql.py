@@ -1,4 +1,4 @@
-"""Statements of `penstock sql`: limits, commands, and what is said of them."""
+"""Statements of `penstock sql`: limits, commands, and output."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def numbers(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> st
 
 @pytest.fixture
 def session(spark: SparkSession, numbers: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Statements]:
-    """Statements on the session that the tests share, every query as a job."""
+    """Statements on the shared session, with every query as a job."""
     import penstock
     from penstock.cli.common import Common
     from penstock.cli.spark_thread import SparkThread
@@ -44,15 +44,15 @@ def session(spark: SparkSession, numbers: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.thorough
-def test_a_limit_is_part_of_the_query(session: Any) -> None:
+def test_limit_is_part_of_the_query(session: Any) -> None:
     answer = session.run("select * from n", 20)
     assert (len(answer.rows), answer.has_more, answer.columns) == (20, True, ("id", "k"))
     (job,) = answer.jobs
-    assert sum(one.rows_out or 0 for one in job.vertices) <= 4 * 21  # each task of the scan gives no more
+    assert sum(vertex.rows_out or 0 for vertex in job.vertices) <= 4 * 21  # the limit for each task of the scan
 
 
 @pytest.mark.parametrize(("limit", "more"), [(6, True), (7, False), (8, False), (None, False)])
-def test_whether_there_are_more_rows(session: Any, limit: Any, more: Any) -> None:
+def test_has_more(session: Any, limit: Any, more: Any) -> None:
     answer = session.run("select k, count(*) c from n group by k order by k", limit)
     assert answer.has_more is more
     assert [row[0] for row in answer.rows] == list(range(7))[:limit]
@@ -60,18 +60,18 @@ def test_whether_there_are_more_rows(session: Any, limit: Any, more: Any) -> Non
 
 @pytest.mark.thorough
 def test_commands_read_through_jobs(session: Any, spark: SparkSession) -> None:
-    made = session.run("create table sql_kept as select k, count(*) c from n group by k", 20)
+    created = session.run("create table sql_stored as select k, count(*) c from n group by k", 20)
     try:
-        assert made.columns == ()
-        assert len(made.jobs) == 1
-        assert made.jobs[0].vertices
-        added = session.run("insert into sql_kept select k + 10, count(*) from n group by k", 20)
+        assert created.columns == ()
+        assert len(created.jobs) == 1
+        assert created.jobs[0].vertices
+        added = session.run("insert into sql_stored select k + 10, count(*) from n group by k", 20)
         assert len(added.jobs) == 1
-        assert session.run("select count(*), sum(c) from sql_kept", 20).rows == ((14, 10000),)
-        assert ("sql_kept",) in [row[1:2] for row in session.run("show tables like 'sql_kept'", 20).rows]
-        assert session.run("describe sql_kept", 1).columns[0] == "col_name"
+        assert session.run("select count(*), sum(c) from sql_stored", 20).rows == ((14, 10000),)
+        assert ("sql_stored",) in [row[1:2] for row in session.run("show tables like 'sql_stored'", 20).rows]
+        assert session.run("describe sql_stored", 1).columns[0] == "col_name"
     finally:
-        spark.sql("drop table if exists sql_kept")
+        spark.sql("drop table if exists sql_stored")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_queries(session: Any, statement: Any) -> None:
     assert str(session.explain(statement))
 
 
-def test_what_the_command_says(
+def test_output_of_the_command(
     session: Any, spark: SparkSession, numbers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
@@ -124,16 +124,16 @@ def test_what_the_command_says(
 
 
 @pytest.mark.thorough
-def test_a_catalog_that_stays(numbers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two commands, one after the other, each on a JVM of its own; nothing but what they say is said."""
+def test_persistent_catalog(numbers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two commands, each with its own JVM, print nothing else."""
     monkeypatch.chdir(tmp_path)
     hive = ("--conf", "spark.sql.catalogImplementation=hive")
-    made = penstock(
-        "sql", *hive, "--table", f"n={numbers}", "create table kept as select k, count(*) c from n group by k"
+    created = penstock(
+        "sql", *hive, "--table", f"n={numbers}", "create table stored as select k, count(*) c from n group by k"
     )
-    assert (made.returncode, made.stderr) == (0, "")
-    assert "done" in made.stdout
-    read = penstock("sql", *hive, "--output-format", "json", "select sum(c) as all from kept")
+    assert (created.returncode, created.stderr) == (0, "")
+    assert "done" in created.stdout
+    read = penstock("sql", *hive, "--output-format", "json", "select sum(c) as all from stored")
     assert (read.returncode, read.stderr) == (0, "")
     assert json.loads(read.stdout)["results"][0]["rows"] == [{"all": 5000}]
     shutil.rmtree(tmp_path / "metastore_db", ignore_errors=True)

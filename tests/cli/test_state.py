@@ -1,4 +1,4 @@
-"""The commands on state: what they say, to people and to programs."""
+"""The commands on state: their text and JSON output."""
 
 from __future__ import annotations
 
@@ -24,65 +24,65 @@ def checkpoint(spark: SparkSession, stopped: Any, tmp_path: Path) -> str:
     return str(tmp_path / "checkpoint")
 
 
-def said(*arguments: Any) -> Any:
+def invoke(*arguments: Any) -> Any:
     done = CliRunner().invoke(main, ["state", *arguments])
     return done.exit_code, done.output
 
 
 @pytest.mark.thorough
 def test_inspect(checkpoint: Any) -> None:
-    code, output = said("inspect", checkpoint)
+    code, output = invoke("inspect", checkpoint)
     assert code == 0
     assert "max parallelism 4" in output
     assert "can be rescaled" in output
     assert "recommended max parallelism" in output
     assert "stateStoreSave" in output
-    code, output = said("inspect", "--count", "--output-format", "json", checkpoint)
-    found = json.loads(output)["inspection"]
-    assert (found["max_parallelism"], found["obstacle"]) == (4, None)
-    assert sum(found["stores"][0]["rows"]) == 200
+    code, output = invoke("inspect", "--count", "--output-format", "json", checkpoint)
+    inspection = json.loads(output)["inspection"]
+    assert (inspection["max_parallelism"], inspection["obstacle"]) == (4, None)
+    assert sum(inspection["stores"][0]["rows"]) == 200
 
 
 def test_rescale_and_prune(checkpoint: Any) -> None:
-    code, output = said("rescale", checkpoint, "--max-parallelism", "2", "--dry-run", "--output-format", "json")
+    code, output = invoke("rescale", checkpoint, "--max-parallelism", "2", "--dry-run", "--output-format", "json")
     assert json.loads(output)["plan"]["change"] == "merge"
-    code, output = said("rescale", checkpoint, "--max-parallelism", "2")
+    code, output = invoke("rescale", checkpoint, "--max-parallelism", "2")
     assert code == 0, output
     assert "new 2" in output
     assert "files" in output
-    assert said("rescale", checkpoint, "--abort") == (0, "there was nothing to undo\n")
-    assert "state/0/2, state/0/3" in said("prune", checkpoint)[1]
-    assert "there is nothing to remove" in said("prune", checkpoint)[1]
+    assert invoke("rescale", checkpoint, "--abort") == (0, "there was nothing to undo\n")
+    assert "state/0/2, state/0/3" in invoke("prune", checkpoint)[1]
+    assert "there is nothing to remove" in invoke("prune", checkpoint)[1]
 
 
-def test_a_query_that_nobody_runs(checkpoint: Any) -> None:
-    code, output = said("rescale", checkpoint, "--max-parallelism", "2", "--live")
+def test_live_rescale_of_a_stopped_query(checkpoint: Any) -> None:
+    code, output = invoke("rescale", checkpoint, "--max-parallelism", "2", "--live")
     assert code == 1
     assert "no process serves a rescale of the query" in output
     assert "there is no _penstock_query.json" in output
     assert "penstock.state.start_query" in output
 
 
-def test_errors_are_words(checkpoint: Any, tmp_path: Path) -> None:
-    assert said("rescale", checkpoint, "--max-parallelism", "4")[0] == 1
-    assert said("rescale", checkpoint)[0] == 2
-    code, output = said("inspect", str(tmp_path))
+def test_errors_are_readable(checkpoint: Any, tmp_path: Path) -> None:
+    assert invoke("rescale", checkpoint, "--max-parallelism", "4")[0] == 1
+    assert invoke("rescale", checkpoint)[0] == 2
+    code, output = invoke("inspect", str(tmp_path))
     assert code == 1
     assert "is not the checkpoint of a streaming query" in output
     assert "Traceback" not in output
 
 
 @pytest.mark.thorough
-def test_a_file_system_that_refuses_is_told_in_words(checkpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_system_error_during_a_rescale(checkpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: Any) -> None:
         raise OSError(18, "Invalid cross-device link")
 
     with monkeypatch.context() as patch:
         patch.setattr(Folder, "move_to", refuses)
-        code, output = said("rescale", checkpoint, "--max-parallelism", "8")
+        code, output = invoke("rescale", checkpoint, "--max-parallelism", "8")
     assert code == 1
     assert "is in the middle of a rescale from 4 to 8 key groups" in output
     assert "Invalid cross-device link" in output
     assert "undo it with --abort" in output
     assert "Traceback" not in output
-    assert said("rescale", checkpoint, "--abort") == (0, "undone; the query starts as before\n")
+    assert invoke("rescale", checkpoint, "--abort") == (0, "undone; the query starts as before\n")

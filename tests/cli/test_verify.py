@@ -1,4 +1,4 @@
-"""`penstock verify`, as a user calls it."""
+"""The command `penstock verify`."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ def run(tmp_path: Path, job: Any, *options: Any) -> Any:
     return penstock("verify", *options, str(file), str(tmp_path / "out"))
 
 
-def test_help_teaches() -> None:
+def test_help() -> None:
     result = CliRunner().invoke(main, ["verify", "--help"])
     assert result.exit_code == 0
-    for word in ("--output-format", "--master", "Examples:", "Exit code", "doubles", "without writing it,"):
+    for word in ("--output-format", "--master", "Examples:", "Exit code", "doubles", "without writing its rows"):
         assert word in " ".join(result.output.split())
 
 
 @pytest.fixture
 def here(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Return a function that verifies a job in this process, on the session that the tests share: a JVM takes long to start."""
+    """Return a function that verifies a job in this process, on the shared session, as starting a JVM is slow."""
     monkeypatch.setattr(sys, "argv", [])
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(ShadowedSinkJob, "write", ShadowedSinkJob.write)
-    monkeypatch.setenv("PENSTOCK_EXECUTION_SHADOW", "NO")  # the command sets it for all of its process
+    monkeypatch.setenv("PENSTOCK_EXECUTION_SHADOW", "NO")  # restored after the command, which sets it for its process
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     REPORTS.clear()
 
@@ -71,7 +71,7 @@ def here(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         file.write_text(job)
         return CliRunner().invoke(main, ["verify", str(file), str(tmp_path / "out")])
 
-    with enabled(spark):  # so that Penstock is off again afterwards
+    with enabled(spark):  # disables Penstock again afterwards
         yield run
     REPORTS.clear()
 
@@ -89,7 +89,7 @@ def test_a_difference_as_json(tmp_path: Path) -> None:
     done = run(tmp_path, JOB.format(broken=BROKEN), "--output-format", "json")
     assert done.returncode == 1, done.stderr
     jobs = json.loads(done.stdout)["verify"]["jobs"]
-    assert [one["job"].partition(" at ")[0] for one in jobs] == ["sums", "collect"]
+    assert [job["job"].partition(" at ")[0] for job in jobs] == ["sums", "collect"]
     for job in jobs:
         (output,) = job["outputs"]
         assert output["verdict"] == "different"
@@ -98,7 +98,7 @@ def test_a_difference_as_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_difference_in_words(here: Any) -> None:
+def test_a_difference_as_text(here: Any) -> None:
     done = here(JOB.format(broken=BROKEN))
     assert done.exit_code == 1
     assert "2 different" in done.stdout
@@ -106,7 +106,7 @@ def test_a_difference_in_words(here: Any) -> None:
 
 
 @pytest.mark.parametrize("code", [2, 7])
-def test_a_program_that_ends_with_another_code_is_not_one_without_queries(here: Any, code: int) -> None:
+def test_exit_code_of_the_program_is_reported(here: Any, code: int) -> None:
     done = here(f"import sys; sys.exit({code})")
     assert done.exit_code == 1
     assert f"the program ended with exit code {code}" in done.stdout
@@ -118,11 +118,11 @@ def test_nothing_to_compare(here: Any) -> None:
     assert "nothing was compared" in done.stdout
 
 
-def test_the_time_of_a_job_stands_at_its_first_output_only() -> None:
-    """It is that of all its outputs; plain Spark's is that of each."""
-    one = Comparison("orders", Verdict.EQUAL, "bit by bit", 2000, 2000, seconds=3.0, plain_seconds=1.0)
-    two = Comparison("users", Verdict.EQUAL, "bit by bit", 5, 5, seconds=3.0, plain_seconds=None)
-    assert list(_rows(ShadowReport("nightly", [one, two]))) == [
+def test_time_of_a_job_is_shown_at_its_first_output() -> None:
+    """The job's time covers all outputs; plain Spark's time is per output."""
+    orders = Comparison("orders", Verdict.EQUAL, "bit by bit", 2000, 2000, seconds=3.0, plain_seconds=1.0)
+    users = Comparison("users", Verdict.EQUAL, "bit by bit", 5, 5, seconds=3.0, plain_seconds=None)
+    assert list(_rows(ShadowReport("nightly", [orders, users]))) == [
         ["nightly", "orders", "Penstock", "equal", "2,000", "2,000", "3.0", "1.0", "bit by bit"],
         ["nightly", "users", "Penstock", "equal", "5", "5", "", "-", "bit by bit"],
     ]

@@ -1,4 +1,4 @@
-"""`penstock verify` of programs that have never heard of Penstock: every query is compared."""
+"""`penstock verify` of plain PySpark programs: every query is compared."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def main(out):
     cached.groupBy("team").count().write.saveAsTable("teams_of_verify")
     by_team.selectExpr("team", "s").write.insertInto("teams_of_verify")
 
-    # A loop over rows, and what Spark runs itself.
+    # A loop over rows, and queries that Spark runs itself.
     joined.groupBy("v").count().foreach(lambda row: None)
     facts.where("v = 3").collect()
     cached.unpersist()
@@ -79,7 +79,7 @@ def make_inputs(spark, out):
 
 main(sys.argv[1])
 """
-# Of each query: the call, the engine, and how many rows it has.
+# For each query: the call, the engine, and the number of rows.
 QUERIES = [
     ("collect", "native", 5),
     ("show", "Penstock", 15),
@@ -97,17 +97,17 @@ QUERIES = [
 BROKEN_ENGINE = """
 from penstock.native import query
 
-computed = query.computed
+query_batches = query.query_batches
 
 
 def without_a_row(*arguments):
-    for batch in computed(*arguments):
+    for batch in query_batches(*arguments):
         yield batch.slice(1) if batch.num_rows > 1 else batch
 
 
-query.computed = without_a_row
+query.query_batches = without_a_row
 """
-UNDETERMINED = """
+NONDETERMINISTIC = """
 import random
 from pyspark.sql import SparkSession, functions as F
 
@@ -132,10 +132,10 @@ SparkSession.builder.getOrCreate().range(5).selectExpr("id + 1").collect()
 
 @pytest.fixture
 def verify(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
-    """Return a function that verifies a program in this process, on the session that the tests share."""
+    """Return a function that verifies a program in this process, on the shared session."""
     monkeypatch.setattr(sys, "argv", [])
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(query, "computed", query.computed)
+    monkeypatch.setattr(query, "query_batches", query.query_batches)
     monkeypatch.setenv("PENSTOCK_EXECUTION_SHADOW", "NO")
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     REPORTS.clear()
@@ -145,14 +145,14 @@ def verify(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         file.write_text(program)
         return CliRunner().invoke(main, ["verify", *options, str(file), str(tmp_path)])
 
-    with enabled(spark):  # so that Penstock is off again afterwards
+    with enabled(spark):  # disables Penstock again afterwards
         yield run
     REPORTS.clear()
     spark.sql("DROP TABLE IF EXISTS teams_of_verify")
 
 
 def reported(done: Any) -> list[dict[str, Any]]:
-    """Return the comparisons that a JSON report has, each with the name of its job."""
+    """Return the comparisons in a JSON report, each with the name of its job."""
     jobs = json.loads(done.stdout)["verify"]["jobs"]
     return [output | {"job": job["job"]} for job in jobs for output in job["outputs"]]
 
@@ -162,15 +162,17 @@ def test_every_query_of_an_unchanged_program_is_compared(verify: Callable[..., A
     done = verify(PROGRAM, "--output-format", "json")
     assert done.exit_code == 0, done.stderr
     outputs = reported(done)
-    assert [(one["job"].split()[0], one["engine"], one["rows"]["spark"]) for one in outputs] == QUERIES
-    assert all(one["verdict"] == "equal" and one["rows"]["penstock"] == one["rows"]["spark"] for one in outputs)
-    lines = [int(one["job"].rpartition(":")[2]) for one in outputs]
+    assert [(output["job"].split()[0], output["engine"], output["rows"]["spark"]) for output in outputs] == QUERIES
+    assert all(
+        output["verdict"] == "equal" and output["rows"]["penstock"] == output["rows"]["spark"] for output in outputs
+    )
+    lines = [int(output["job"].rpartition(":")[2]) for output in outputs]
     assert lines == sorted(lines)
     assert json.loads(done.stdout)["verify"]["computed-by-spark"]["needs no shuffle"] >= 3
 
 
 @pytest.mark.thorough
-def test_an_engine_that_loses_a_row_is_named_with_the_query(verify: Callable[..., Any]) -> None:
+def test_query_with_a_lost_row_is_reported(verify: Callable[..., Any]) -> None:
     done = verify(BROKEN_ENGINE + PROGRAM)
     assert done.exit_code == 1
     lost = [line for line in done.stdout.splitlines() if ": different: " in line]
@@ -181,13 +183,13 @@ def test_an_engine_that_loses_a_row_is_named_with_the_query(verify: Callable[...
 
 
 @pytest.mark.thorough
-def test_what_is_not_determined_is_not_compared_with_the_reason(verify: Callable[..., Any]) -> None:
-    done = verify(UNDETERMINED, "--output-format", "json")
+def test_nondeterministic_queries_are_not_compared(verify: Callable[..., Any]) -> None:
+    done = verify(NONDETERMINISTIC, "--output-format", "json")
     assert done.exit_code == 0, done.stderr
-    undetermined, left, groups = reported(done)
+    random, left, groups = reported(done)
     assert left["verdict"] == "computed by Spark"
-    assert undetermined["verdict"] == "cannot be compared"
-    assert "plain Spark itself gives other rows" in undetermined["reason"]
+    assert random["verdict"] == "cannot be compared"
+    assert "plain Spark itself gives other rows" in random["reason"]
     assert groups["verdict"] == "equal"
 
 

@@ -1,4 +1,4 @@
-"""Calls that are wrong: the exit code, one message with what, cause and hint, and no Spark."""
+"""Invalid calls: the exit code, and an error with message, cause and hint, without starting Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 USAGE, FAILED = 2, 1
 CALLS = [
-    # arguments, exit code, what the message must have
+    # arguments, exit code, texts in the message
     ("nonsense", USAGE, "no such command 'nonsense'", "`penstock --help`"),
     ("--nonsense", USAGE, "no such option", "--nonsense"),
     ("sql", USAGE, "missing argument 'STATEMENT'", "`penstock sql --help`"),
@@ -30,8 +30,8 @@ CALLS = [
     ("sql --output-format yaml SELECT", USAGE, "'yaml' is not one of", "json"),
     ("sql --conf novalue SELECT", USAGE, "'novalue' is not KEY=VALUE", "spark.executor.memory=4g"),
     ("sql --conf =1 SELECT", USAGE, "is not KEY=VALUE"),
-    ("sql --conf sink.parallelism=3 SELECT", FAILED, "no Spark setting", "spark.penstock.sink.parallelism"),
-    ("sql --conf memory=3 SELECT", FAILED, "--conf memory is no Spark setting", "begin with spark."),
+    ("sql --conf sink.parallelism=3 SELECT", FAILED, "not a Spark setting", "spark.penstock.sink.parallelism"),
+    ("sql --conf memory=3 SELECT", FAILED, "--conf memory is not a Spark setting", "begin with spark."),
     (
         "sql --conf spark.penstock.sink.paralelism=3 SELECT",
         FAILED,
@@ -42,14 +42,14 @@ CALLS = [
     ("sql --config NOWHERE SELECT", USAGE, "does not exist"),
     ("sql --config BAD_TOML SELECT", FAILED, "is not a TOML file", "cause:"),
     ("sql --config UNKNOWN_KEY SELECT", FAILED, "unknown option 'sink.size'"),
-    ("sql --master cluster SELECT", FAILED, "'cluster' is no master", "spark://HOST:PORT"),
-    ("sql --master local[0] SELECT", FAILED, "no master of Spark"),
+    ("sql --master cluster SELECT", FAILED, "'cluster' is not a valid Spark master", "spark://HOST:PORT"),
+    ("sql --master local[0] SELECT", FAILED, "not a valid Spark master"),
     ("sql --master spark://127.0.0.1:1 SELECT", FAILED, "no Spark master answers", "cause: 127.0.0.1:1", "hint:"),
     ("sql --master spark://127.0.0.1 SELECT", FAILED, "no Spark master answers"),
     ("sql --table orders SELECT", USAGE, "'orders' is not NAME=PATH", "orders=data/orders.parquet"),
-    ("sql --table o=NOWHERE SELECT", FAILED, "table o: there is nothing at", "check the path"),
-    ("sql --table o=NOWHERE/*.csv SELECT", FAILED, "table o: there is nothing at"),
-    ("sql --table my-orders=CSV SELECT", FAILED, "'my-orders' is no name of a table", "underscores"),
+    ("sql --table o=NOWHERE SELECT", FAILED, "table o: ", "does not exist", "check the path"),
+    ("sql --table o=NOWHERE/*.csv SELECT", FAILED, "table o: "),
+    ("sql --table my-orders=CSV SELECT", FAILED, "'my-orders' is not a valid table name", "underscores"),
     ("sql --limit 0 SELECT", USAGE, "0 is not in the range x>=1"),
     ("sql --limit all SELECT", USAGE, "'all' is not a valid integer"),
     ("sql --output FOLDER SELECT", FAILED, "exists already", "choose another path"),
@@ -57,9 +57,9 @@ CALLS = [
     ("sql ;", FAILED, "the statement is empty"),
     ("sql SELECT 1", USAGE, "unexpected extra argument"),
     ("explain", USAGE, "missing argument 'STATEMENT'"),
-    ("explain --table o=NOWHERE SELECT", FAILED, "there is nothing at"),
+    ("explain --table o=NOWHERE SELECT", FAILED, "does not exist"),
     ("explain --limit 3 SELECT", USAGE, "no such option '--limit'"),
-    ("shell --table o=NOWHERE", FAILED, "there is nothing at"),
+    ("shell --table o=NOWHERE", FAILED, "does not exist"),
     ("shell --output-format json", USAGE, "no such option '--output-format'"),
     ("run", USAGE, "missing argument 'JOB'"),
     ("run NOWHERE", USAGE, "does not exist"),
@@ -68,7 +68,7 @@ CALLS = [
     ("run FOLDER", USAGE, "is a directory"),
     ("run --history CSV JOB", FAILED, "event logs cannot be written", "is a file"),
     ("run --conf spark.penstock.nonsense=1 JOB", FAILED, "unknown option 'nonsense'"),
-    ("run --master nonsense JOB", FAILED, "no master of Spark"),
+    ("run --master nonsense JOB", FAILED, "not a valid Spark master"),
     ("verify", USAGE, "missing argument 'JOB'"),
     ("verify NOWHERE", USAGE, "does not exist"),
     ("verify --config BAD_TOML JOB", FAILED, "is not a TOML file"),
@@ -79,11 +79,11 @@ CALLS = [
     ("connect-server --port TAKEN", FAILED, "cannot listen on 127.0.0.1:", "cause: Address already in use", "--port"),
     ("connect-server --host 0.0.0.0", FAILED, "there is no token", "cause:", "hint:"),
     ("connect-server --host 0.0.0.0 --no-token", FAILED, "there is no token", "cause:", "hint:"),
-    ("connect-server --no-token --token x", USAGE, "--no-token is set, and there is a token"),
+    ("connect-server --no-token --token x", USAGE, "--no-token contradicts the token"),
     ("connect-server --history CSV", FAILED, "event logs cannot be written"),
     ("connect-server --output-format json", USAGE, "no such option '--output-format'"),
     ("recover", USAGE, "missing argument 'PATH'"),
-    ("recover NOWHERE/table", FAILED, "there is no ", "a commit journal"),
+    ("recover NOWHERE/table", FAILED, "does not exist", "a commit journal"),
     ("recover --properties NOWHERE FOLDER", USAGE, "does not exist"),
     ("recover --properties BAD_TOML FOLDER", FAILED, "is not a TOML file"),
     ("recover --properties LOOSE FOLDER", FAILED, "'password' in", "belongs to no target"),
@@ -100,10 +100,10 @@ CALLS = [
     ),
     ("state inspect FOLDER", FAILED, "is not the checkpoint of a streaming query", "'metadata'"),
     ("state inspect CSV", FAILED, "is not the checkpoint of a streaming query"),
-    ("state rescale FOLDER", USAGE, "give either --max-parallelism or --abort"),
+    ("state rescale FOLDER", USAGE, "pass either --max-parallelism or --abort"),
     ("state rescale --abort --dry-run FOLDER", USAGE, "--abort undoes a rescale"),
-    ("state rescale --live FOLDER", USAGE, "give either --max-parallelism or --abort"),
-    ("state rescale --live --max-parallelism 4 --dry-run FOLDER", USAGE, "--live asks the query's own process"),
+    ("state rescale --live FOLDER", USAGE, "pass either --max-parallelism or --abort"),
+    ("state rescale --live --max-parallelism 4 --dry-run FOLDER", USAGE, "--live rescales in the query's own process"),
     ("state rescale --live --max-parallelism 4 FOLDER", FAILED, "is not the checkpoint of a streaming query"),
     ("state rescale --max-parallelism 0 FOLDER", FAILED, "max parallelism is 0", "between 1 and 32,768"),
     ("state rescale --max-parallelism few FOLDER", USAGE, "'few' is not a valid integer"),
@@ -125,7 +125,7 @@ CALLS = [
     ("history show --history LOGS", USAGE, "missing argument 'ID'"),
     ("history show --history LOGS ffff", FAILED, "there is no job 'ffff'", "penstock history list"),
     ("history show --history TWO_LOGS aaaa", FAILED, "2 jobs have an id that begins with 'aaaa'", "aaaa00000001"),
-    ("ui", USAGE, "give --history, --stream or both"),
+    ("ui", USAGE, "pass --history, --stream or both"),
     ("ui --stream FOLDER", FAILED, "is not the checkpoint of a streaming query", "'metadata'"),
     ("ui --history NOWHERE", FAILED, "there is no folder"),
     ("ui --history LOGS --port 70000", USAGE, "70000 is not in the range"),
@@ -137,8 +137,8 @@ CALLS = [
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What the words in capitals stand for."""
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The paths that replace the words in capitals."""
     home = tmp_path_factory.mktemp("wrong")
     texts = {
         "CSV": "a,b\n1,2\n",
@@ -155,8 +155,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Any:
     for number in (1, 2):
         (home / "TWO_LOGS" / f"20261122T12000{number}-aaaa0000000{number}.jsonl").write_text("")
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        found = {name: str(home / name) for name in (*texts, "FOLDER", "TWO_LOGS", "LOGS", "NOWHERE")}
-        yield found | {"TAKEN": str(taken.getsockname()[1])}
+        files = {name: str(home / name) for name in (*texts, "FOLDER", "TWO_LOGS", "LOGS", "NOWHERE")}
+        yield files | {"TAKEN": str(taken.getsockname()[1])}
 
 
 @pytest.fixture
@@ -170,20 +170,20 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Common, "spark", spark)
 
 
-def filled(call: str, places: Any) -> list[str]:
-    pattern = r"\b(" + "|".join(sorted(places, key=len, reverse=True)) + r")\b"
-    return [re.sub(pattern, lambda found: places[found[1]], word) for word in call.split(" ")]
+def filled(call: str, paths: Any) -> list[str]:
+    pattern = r"\b(" + "|".join(sorted(paths, key=len, reverse=True)) + r")\b"
+    return [re.sub(pattern, lambda match: paths[match[1]], word) for word in call.split(" ")]
 
 
-def test_every_command_is_in_the_table() -> None:
+def test_all_commands_are_tested() -> None:
     called = {call.split(" ")[0] for call, *_ in CALLS}
     assert set(main.commands) <= called
 
 
 @pytest.mark.parametrize(("call", "code", "texts"), [(call, code, texts) for call, code, *texts in CALLS])
 @pytest.mark.usefixtures("no_spark")
-def test_one_message(places: Any, call: Any, code: Any, texts: Any) -> None:
-    done = CliRunner().invoke(main, filled(call, places))
+def test_error_message(paths: Any, call: Any, code: Any, texts: Any) -> None:
+    done = CliRunner().invoke(main, filled(call, paths))
     assert not isinstance(done.exception, AssertionError), done.exception
     assert done.exit_code == code, done.stderr
     for text in texts:
@@ -202,22 +202,22 @@ def test_one_message(places: Any, call: Any, code: Any, texts: Any) -> None:
 
 
 @pytest.mark.usefixtures("no_spark")
-def test_programs_get_the_message_too(places: Any) -> None:
-    done = CliRunner().invoke(main, filled("sql --output-format json --table o=NOWHERE SELECT", places))
+def test_error_as_json(paths: Any) -> None:
+    done = CliRunner().invoke(main, filled("sql --output-format json --table o=NOWHERE SELECT", paths))
     assert done.exit_code == 1
     error = json.loads(done.stdout)["error"]
-    assert error["message"].startswith("table o: there is nothing at")
+    assert error["message"].startswith("table o: ")
     assert error["hint"] == "check the path"
     assert "error: table o" in done.stderr
 
 
 @pytest.mark.usefixtures("no_spark")
-def test_nothing_to_recover_is_known_without_spark(places: Any) -> None:
-    done = CliRunner().invoke(main, ["recover", places["FOLDER"]])
-    assert (done.exit_code, done.stdout) == (0, f"there is nothing to recover at {places['FOLDER']}\n")
-    done = CliRunner().invoke(main, ["recover", f"{places['FOLDER']}-of-others"])
-    told = f"{places['FOLDER']}-of-others is not there, and nothing of it is left to recover\n"
-    assert (done.exit_code, done.stdout) == (0, told)
+def test_nothing_to_recover_without_spark(paths: Any) -> None:
+    done = CliRunner().invoke(main, ["recover", paths["FOLDER"]])
+    assert (done.exit_code, done.stdout) == (0, f"there is nothing to recover at {paths['FOLDER']}\n")
+    done = CliRunner().invoke(main, ["recover", f"{paths['FOLDER']}-of-others"])
+    message = f"{paths['FOLDER']}-of-others does not exist, and there is nothing to recover\n"
+    assert (done.exit_code, done.stdout) == (0, message)
 
 
 WITHOUT_PYSPARK = [
@@ -232,11 +232,11 @@ WITHOUT_PYSPARK = [
 
 
 @pytest.mark.parametrize("call", WITHOUT_PYSPARK)
-def test_what_needs_no_pyspark_does_not_wait_for_it(places: Any, call: Any) -> None:
+def test_commands_that_do_not_import_pyspark(paths: Any, call: Any) -> None:
     import subprocess
 
     code = "import sys\nfrom penstock.cli.main import main\ntry: main()\nfinally: print(sorted({'pyspark', 'pandas', 'numpy'} & set(sys.modules)), file=sys.stderr)"
     done = subprocess.run(
-        [sys.executable, "-c", code, *filled(call, places)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, *filled(call, paths)], capture_output=True, text=True, check=False
     )
     assert done.stderr.splitlines()[-1] == "[]", done.stderr

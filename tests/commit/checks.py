@@ -1,4 +1,4 @@
-"""What must hold wherever a commit was stopped."""
+"""Invariants that must hold wherever a commit is stopped."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def run(spark: SparkSession, targets: Any, stop: Any = None) -> None:
 
 
 def steps_of(spark: SparkSession, make: Any) -> list[str]:
-    """The steps of a commit that is not stopped; it is checked, too."""
+    """Return the steps of an uninterrupted commit, after checking its outcome."""
     targets = make()
 
     def work() -> Any:
         stop = Stop()
         run(spark, targets, stop)
         new = [target.new for target in targets]
-        assert settled(targets, new) == new
+        assert wait_for_rows(targets, new) == new
         for target in targets:
             assert not leftovers(target), leftovers(target)
         return stop.seen
@@ -48,21 +48,23 @@ def leftovers(target: Any) -> list[str]:
     if not hasattr(target, "path"):
         return []
     return sorted(
-        str(path.relative_to(target.place))
-        for path in target.place.rglob("*")
+        str(path.relative_to(target.journal_folder))
+        for path in target.journal_folder.rglob("*")
         if path.name.startswith((".penstock-", ".new-", "..penstock", "..new")) and ".penstock-tokens" not in path.parts
     )
 
 
 def journals(target: Any) -> list[Path]:
     """Return the files of commits beside a target, or in it."""
-    return sorted([*target.place.glob(".penstock-commit-*"), *target.place.glob("out/.penstock-commit-*")])
+    return sorted(
+        [*target.journal_folder.glob(".penstock-commit-*"), *target.journal_folder.glob("out/.penstock-commit-*")]
+    )
 
 
 def stopped(spark: SparkSession, make: Any, step: int, *, after: bool, how: str, by: str) -> str:
-    """Stop a commit at a step, and check what it leaves; return where recovery went.
+    """Stop a commit at a step, check the state of the targets, and return the direction of the recovery.
 
-    All in a child, as a process that has used the clients of table formats can fork no more.
+    Runs in a child process, because a process that has used the clients of table formats can no longer fork.
     """
     targets = make()
     end = in_child(spark, lambda: _stopped(spark, targets, step, after=after, how=how, by=by))
@@ -70,42 +72,43 @@ def stopped(spark: SparkSession, make: Any, step: int, *, after: bool, how: str,
     return end.result
 
 
-def settled(targets: Any, *expected: list[Any]) -> list[Any]:
-    """Return the rows of targets at last: brokers answer a commit before readers see all of its records."""
-    until = time.monotonic() + _VISIBLE
-    while (found := [target.rows() for target in targets]) not in expected and time.monotonic() < until:
+def wait_for_rows(targets: Any, *expected: list[Any]) -> list[Any]:
+    """Return the rows of targets; wait for expected ones, as brokers answer a commit before all records are visible."""
+    deadline = time.monotonic() + _VISIBLE
+    while (rows := [target.rows() for target in targets]) not in expected and time.monotonic() < deadline:
         time.sleep(0.1)
-    return found
+    return rows
 
 
 def _stopped(spark: SparkSession, targets: Any, step: int, *, after: bool, how: str, by: str) -> str:
-    where = f"{how} {'after' if after else 'before'} step {step}, recovered by {by}"
+    step_name = f"{how} {'after' if after else 'before'} step {step}, recovered by {by}"
 
     def work() -> None:
         run(spark, targets, Stop(step, after, how))
 
     end = in_child(spark, work)
-    assert end.killed == (how == "kill"), f"{where}: {end.error}"
-    assert end.killed or end.error is None or "Injected" in end.error, f"{where}: {end.error}"
-    left = [target.rows() for target in targets]
-    for target, rows in zip(targets, left, strict=True):
-        assert target.is_readable(rows), f"{where}: {rows} is neither {target.old} nor {target.new}"
-    went = set()
+    assert end.killed == (how == "kill"), f"{step_name}: {end.error}"
+    assert end.killed or end.error is None or "Injected" in end.error, f"{step_name}: {end.error}"
+    rows_after_stop = [target.rows() for target in targets]
+    for target, rows in zip(targets, rows_after_stop, strict=True):
+        assert target.is_readable(rows), f"{step_name}: {rows} is neither {target.old} nor {target.new}"
+    directions = set()
     if by == "recover":
         bridge = Bridge(spark)
         for target in targets:
-            for secrets in [{a: s for one in targets for a, s in one.sink().secrets.items()}]:
-                places = [Folder(bridge, str(place)) for place in (target.place, target.place / "out")]
-                for path in (path for place in places for path in journals_at(Access(bridge, secrets), place)):
-                    went.add(recover(Access(bridge, dict(secrets)), path).direction)
-        assert Direction.ALIVE not in went, where
-        found = settled(targets, [target.old for target in targets], [target.new for target in targets])
-        is_new = found == [target.new for target in targets]
-        is_old = found == [target.old for target in targets]
-        assert is_old or is_new, f"{where}: {found}; journals {[p.read_text() for p in journals(targets[0])]}"
+            secrets = {address: values for each in targets for address, values in each.sink().secrets.items()}
+            folders = [Folder(bridge, str(path)) for path in (target.journal_folder, target.journal_folder / "out")]
+            for folder in folders:
+                for path in journals_at(Access(bridge, secrets), folder):
+                    directions.add(recover(Access(bridge, dict(secrets)), path).direction)
+        assert Direction.ALIVE not in directions, step_name
+        final_rows = wait_for_rows(targets, [target.old for target in targets], [target.new for target in targets])
+        is_new = final_rows == [target.new for target in targets]
+        is_old = final_rows == [target.old for target in targets]
+        assert is_old or is_new, f"{step_name}: {final_rows}; journals {[p.read_text() for p in journals(targets[0])]}"
         for target in targets:
             assert not [path for path in journals(target) if path.suffix in {".json", ".ref", ".claim"}], (
-                where,
+                step_name,
                 journals(target),
             )
         if is_new and not all(target.token or target.repeats for target in targets):
@@ -113,8 +116,8 @@ def _stopped(spark: SparkSession, targets: Any, step: int, *, after: bool, how: 
     try:
         run(spark, targets)
     except Exception as error:
-        raise AssertionError(f"{where}: the rerun fails") from error
+        raise AssertionError(f"{step_name}: the rerun fails") from error
     new = [target.new for target in targets]
-    found = settled(targets, new)
-    assert found == new, f"{where}: {found} after the rerun instead of {new}"
-    return str(*went) if len(went) == 1 else json.dumps(sorted(went))
+    final_rows = wait_for_rows(targets, new)
+    assert final_rows == new, f"{step_name}: {final_rows} after the rerun instead of {new}"
+    return str(*directions) if len(directions) == 1 else json.dumps(sorted(directions))

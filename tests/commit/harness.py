@@ -1,4 +1,4 @@
-"""Commits run in forked children that die, or fail, at a given step of what they do to targets."""
+"""Commits in forked child processes that die or fail at a chosen step."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FOLDER_STEPS = ("move_to", "delete", "write", "touch", "make", "exchange", "copy_to", "remove_if_empty")
 JDBC_STEPS = ("run", "begin", "commit")
 STEPS = []
-"""What changes targets, or journals, besides folders and databases: the clients of some."""
+"""Methods of client libraries that change targets or journals, besides those of folders and databases."""
 with contextlib.suppress(ImportError):
     import deltalake
 
@@ -42,7 +42,7 @@ with contextlib.suppress(ImportError):
     from penstock.connectors.kafka import parts
     from penstock.connectors.kafka.commit import PreparedKafka
 
-    STEPS += [(PreparedKafka, "commit"), (parts.PreparedKafkaParts, "_tell"), (parts, "write_part")]
+    STEPS += [(PreparedKafka, "commit"), (parts.PreparedKafkaParts, "_write_receipt"), (parts, "write_part")]
 with contextlib.suppress(ImportError):
     from pyiceberg.catalog.sql import SqlCatalog
 
@@ -50,12 +50,12 @@ with contextlib.suppress(ImportError):
 
 
 class Injected(OSError):
-    """An error where a step should have been."""
+    """An injected error instead of a step."""
 
 
 @dataclass
 class Stop:
-    """Where a commit dies: before or after so many steps; ``how`` is kill, error, or interrupt (Ctrl-C)."""
+    """The step before or after which a commit is stopped; ``how`` is kill, error, or interrupt (Ctrl-C)."""
 
     step: int | None = None
     after: bool = False
@@ -69,8 +69,8 @@ class Stop:
             raise KeyboardInterrupt
         raise Injected(f"injected at step {self.step}, {name}")
 
-    def around(self, place: Any, name: Any) -> Any:
-        original = getattr(place, name)
+    def around(self, owner: Any, name: Any) -> Any:
+        original = getattr(owner, name)
 
         def counted(*args: Any, **kwargs: Any) -> Any:
             if self.depth or threading.get_ident() != self.thread:
@@ -96,25 +96,25 @@ class Stop:
     @contextlib.contextmanager
     def armed(self) -> Iterator[None]:
         self.thread, self.depth = threading.get_ident(), 0
-        kept = []
-        for place, name in [
+        patched = []
+        for owner, name in [
             *((Folder, name) for name in FOLDER_STEPS),
             *((JdbcConnection, name) for name in JDBC_STEPS),
             *STEPS,
         ]:
-            original, counted = self.around(place, name)
-            kept.append((place, name, original))
-            setattr(place, name, counted)
+            original, counted = self.around(owner, name)
+            patched.append((owner, name, original))
+            setattr(owner, name, counted)
         try:
             yield
         finally:
-            for place, name, original in kept:
-                setattr(place, name, original)
+            for owner, name, original in patched:
+                setattr(owner, name, original)
 
 
 @dataclass(frozen=True)
 class End:
-    """How a child has ended."""
+    """The outcome of a child process."""
 
     killed: bool
     result: Any = None
@@ -124,15 +124,15 @@ class End:
 def commit(
     spark: SparkSession, sinks: Any, stop: Stop | None = None, job: str = "j", write: Any = lambda sink, job: None
 ) -> None:
-    """Do what a job does: recover, open, write, and commit; only the commit can be stopped."""
+    """Recover, open, write and commit like a job; `stop` applies only to the commit."""
     bridge = Bridge(spark)
-    secrets = {address: found for sink in sinks for address, found in sink.secrets.items()}
+    secrets = {address: values for sink in sinks for address, values in sink.secrets.items()}
     for sink in sinks:
         sink.recover(Access(bridge, dict(secrets)))
-    opened = [sink.open(spark) for sink in sinks]
-    for sink, one in zip(sinks, opened, strict=True):
-        write(sink, one)
-    committing = Commit(Access(bridge), f"{job}{os.urandom(4).hex()}", job, opened)
+    jobs = [sink.open(spark) for sink in sinks]
+    for sink, sink_job in zip(sinks, jobs, strict=True):
+        write(sink, sink_job)
+    committing = Commit(Access(bridge), f"{job}{os.urandom(4).hex()}", job, jobs)
     with stop.armed() if stop is not None else contextlib.nullcontext():
         try:
             committing.run()
@@ -143,9 +143,9 @@ def commit(
 
 
 def in_child(spark: SparkSession, work: Any) -> End:
-    """Fork, do the work there with connections of its own, and return how it has ended, and with what result."""
+    """Fork, run the work in the child with its own connections, and return its outcome and result."""
     read, write = os.pipe()
-    opened, opens = os.pipe()
+    connections_read, connections_write = os.pipe()
     newest = _newest_handle(spark)
     pid = os.fork()
     if pid == 0:
@@ -153,7 +153,7 @@ def in_child(spark: SparkSession, work: Any) -> End:
         try:
             os.close(read)
             _reconnect()
-            _tell_connections(opens)
+            _report_connections(connections_write)
             os.write(write, pickle.dumps(End(False, work())))
         except BaseException as error:
             text = "".join(traceback.format_exception(error))
@@ -161,26 +161,26 @@ def in_child(spark: SparkSession, work: Any) -> End:
         finally:
             os._exit(code)
     os.close(write)
-    os.close(opens)
-    told, connections = _all_of(read), _all_of(opened)
+    os.close(connections_write)
+    outcome, connections = _read_all(read), _read_all(connections_read)
     _, status = os.waitpid(pid, 0)
     _close(spark, connections.decode().split())
     _release_handles(spark, newest)
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
         return End(True)
-    return pickle.loads(told)
+    return pickle.loads(outcome)
 
 
 def _newest_handle(spark: SparkSession) -> int:
-    """Return the number by which Python knows the object that the JVM has given it last; 0 where there is no JVM."""
+    """Return the id of the newest object that the JVM has returned to Python; 0 without a JVM."""
     if not isinstance(spark, SparkSession):
         return 0
     return int(spark._jvm.java.lang.Object()._target_id.removeprefix("o"))
 
 
 def _release_handles(spark: SparkSession, after: int) -> None:
-    """Let the JVM forget what it has given to a child: one that has died tells it no more, and memory would run out."""
+    """Release the objects that the JVM has returned to a child, which cannot release them itself once it is dead."""
     if not after:
         return
     client = spark.sparkContext._gateway._gateway_client
@@ -189,9 +189,9 @@ def _release_handles(spark: SparkSession, after: int) -> None:
 
 
 def _reconnect() -> None:
-    """Leave the parent's connections to the JVM alone; what refers to them is kept, so that nothing is closed.
+    """Replace the parent's connections to the JVM; keep references to them, so that they are not closed.
 
-    A child that needs no JVM would write to them, too: it tells the JVM of each object that Python's collector removes.
+    Even a child that needs no JVM would write to them, as py4j reports each object that the collector frees.
     """
     if SparkContext._gateway is None:
         return
@@ -200,27 +200,27 @@ def _reconnect() -> None:
     client.deque, client.thread_connection = deque(), threading.local()
 
 
-def _all_of(pipe: int) -> bytes:
-    told = b""
+def _read_all(pipe: int) -> bytes:
+    content = b""
     while part := os.read(pipe, 65536):
-        told += part
+        content += part
     os.close(pipe)
-    return told
+    return content
 
 
-def _tell_connections(pipe: int) -> None:
-    """Tell the parent of every connection of the JVM to a database: it lives on here, in earnest it dies with the driver."""
+def _report_connections(pipe: int) -> None:
+    """Report the JVM's connections to databases, so that the parent closes them: really they die with the driver."""
     connect = JdbcTarget.connect
 
-    def told(target: Any) -> Any:
+    def reported(target: Any) -> Any:
         connection = connect(target)
         os.write(pipe, f"{connection._handle._target_id}\n".encode())
         return connection
 
-    JdbcTarget.connect = told  # type: ignore[assignment]
+    JdbcTarget.connect = reported  # type: ignore[assignment]
 
 
 def _close(spark: SparkSession, ids: list[str]) -> None:
-    for found in ids:
-        with contextlib.suppress(Py4JError):  # closed by the child, and forgotten
-            JavaObject(found, spark.sparkContext._gateway._gateway_client).close()
+    for handle in ids:
+        with contextlib.suppress(Py4JError):  # the child has closed it
+            JavaObject(handle, spark.sparkContext._gateway._gateway_client).close()

@@ -1,4 +1,4 @@
-"""Folders without a JVM: thousands of kill points in seconds. What they do is what Hadoop's local file system does."""
+"""Folders without a JVM, for thousands of kill points in seconds; they behave as Hadoop's local file system."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PATCHED = [
             "journal",
             "lease",
             "moves",
-            "places",
+            "locations",
             "recovery",
         )
     ),
@@ -67,7 +67,7 @@ BRIDGES = [f"penstock.connectors.{name}.Bridge" for name in ("files", "staged_fi
 
 
 class LocalFolder:
-    """As `penstock.spark.filesystem.Folder`, for paths of this machine."""
+    """A replacement of `penstock.spark.filesystem.Folder` for paths of this machine."""
 
     def __init__(self, bridge: Bridge, path: str) -> None:
         self._path = Path(os.path.abspath(path.removeprefix("file://").removeprefix("file:")))
@@ -96,8 +96,8 @@ class LocalFolder:
     def exists(self) -> bool:
         return self._path.exists()
 
-    def nearest(self) -> Any:
-        return self if self.exists() else self.parent.nearest()
+    def nearest_existing(self) -> Any:
+        return self if self.exists() else self.parent.nearest_existing()
 
     def is_folder(self) -> bool:
         return self._path.is_dir()
@@ -106,7 +106,7 @@ class LocalFolder:
         return self.is_folder() and not self.entries()
 
     def entries(self) -> Any:
-        return [(one.name, one.is_dir(), one.stat().st_size) for one in sorted(self._path.iterdir())]
+        return [(path.name, path.is_dir(), path.stat().st_size) for path in sorted(self._path.iterdir())]
 
     def files_below(self, under: str = "", *, unread: bool = False) -> Iterator[Any]:
         for name, is_folder, size in self.entries():
@@ -145,7 +145,7 @@ class LocalFolder:
     def volumes_below(self) -> Any:
         return volumes_below(str(self._path))
 
-    def read_if_there(self) -> bytes | None:
+    def read_if_exists(self) -> bytes | None:
         try:
             return self.read()
         except FileNotFoundError:
@@ -159,7 +159,7 @@ class LocalFolder:
         return read_checked(str(self._path), limit)
 
     @property
-    def may_be_removed(self) -> bool:
+    def is_removable(self) -> bool:
         return is_own_entry(str(self._path))
 
     def write(self, content: bytes, *, overwrite: bool = False, private: bool = False) -> bool:
@@ -199,7 +199,7 @@ class LocalFolder:
 
 
 class NoSpark:
-    """What sinks ask a session for while they commit."""
+    """The parts of a session that sinks use during a commit."""
 
     class conf:
         @staticmethod
@@ -213,14 +213,14 @@ class NoSpark:
 
 
 class LocalConnection:
-    """As `penstock.spark.jdbc.JdbcConnection`, for SQLite."""
+    """A replacement of `penstock.spark.jdbc.JdbcConnection` for SQLite."""
 
     def __init__(self, file: str) -> None:
         self._connection = sqlite3.connect(file, isolation_level=None, timeout=3)
 
     def rows(self, statement: str, *values: str) -> Any:
         return [
-            tuple(None if one is None else str(one) for one in row)
+            tuple(None if value is None else str(value) for value in row)
             for row in self._connection.execute(statement, values).fetchall()
         ]
 
@@ -228,9 +228,9 @@ class LocalConnection:
         return {column[0]: None for column in self._connection.execute(statement).description}
 
     def unique_keys(self, table: str) -> list[set[str]]:
-        asked = "SELECT i.name, c.name FROM pragma_index_list(?) i, pragma_index_info(i.name) c WHERE i.[unique]"
+        query = "SELECT i.name, c.name FROM pragma_index_list(?) i, pragma_index_info(i.name) c WHERE i.[unique]"
         keys: dict[str, set[str]] = {}
-        for index, column in self._connection.execute(asked, (table,)):
+        for index, column in self._connection.execute(query, (table,)):
             keys.setdefault(index, set()).add(column)
         return list(keys.values())
 
@@ -254,7 +254,7 @@ class LocalConnection:
 
 
 class LocalTarget:
-    """As `penstock.spark.jdbc.JdbcTarget`, for SQLite."""
+    """A replacement of `penstock.spark.jdbc.JdbcTarget` for SQLite."""
 
     def __init__(self, bridge: Bridge, options: Any) -> None:
         self._file = options["url"].removeprefix("jdbc:sqlite:")
@@ -270,7 +270,7 @@ class LocalTarget:
 
 
 class LocalSqlite:
-    """As `tests.services.Sqlite`, without a driver of the JVM."""
+    """A replacement of `tests.services.Sqlite` without a JDBC driver."""
 
     properties: dict[Any, Any] = {}
 
@@ -280,8 +280,8 @@ class LocalSqlite:
 
     def sql(self, statement: str) -> str:
         with sqlite3.connect(self.file) as connection:
-            found = [row for part in statement.split(";") for row in connection.execute(part).fetchall()]
-        return "\n".join("|".join(map(str, row)) for row in found)
+            rows = [row for part in statement.split(";") for row in connection.execute(part).fetchall()]
+        return "\n".join("|".join(map(str, row)) for row in rows)
 
 
 def local_records(access: Any, staging: str) -> Iterator[Any]:
@@ -289,14 +289,14 @@ def local_records(access: Any, staging: str) -> Iterator[Any]:
         yield from pq.read_table(file).to_pylist()
 
 
-def write_parts_here(bridge: Any, place: Any, staging: str, files: Any) -> None:
+def write_parts_here(bridge: Any, destination: Any, staging: str, files: Any) -> None:
     for number, names in enumerate(files):
         rows = (row for name in names for row in pq.read_table(f"{staging.removeprefix('file:')}/{name}").to_pylist())
-        parts.write_part(place, number, rows)
+        parts.write_part(destination, number, rows)
 
 
 def as_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let folders behave as those of an object store, where only single files are renamed in one step."""
+    """Let folders behave as on an object store, where only renames of single files are atomic."""
     rename = LocalFolder.move_to
 
     def move_to(self: Any, target: Any) -> Any:
@@ -309,7 +309,7 @@ def as_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def as_a_volume(monkeypatch: pytest.MonkeyPatch, name: str = "out") -> None:
-    """Let each folder of a name behave as a volume: nothing can be renamed into it or out of it, and it stays."""
+    """Let each folder of a name behave as a mounted volume: no renames into it, out of it, or of it."""
     change, swap = LocalFolder.move_to, LocalFolder.exchange
 
     def side(folder: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Targets of every kind with old rows, sinks with new ones, and ways to read them without Penstock."""
+"""Targets of every kind with old rows, sinks with new rows, and readers that do not use Penstock."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ NEW = [(number + 100, number % 2) for number in range(10)]
 
 
 class Template:
-    """Rows as Spark writes them, in a folder to copy; written once."""
+    """Folders of rows as Spark writes them, written once and copied for each target."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.folder = folder
         for name, rows in (("old", OLD), ("new", NEW)):
             for layout, column in (("plain", None), ("parts", "p"), ("under", "_p")):
-                write = plainly if spark is None else lambda *given: by_spark(spark, *given)
+                write = write_like_spark if spark is None else lambda *args: write_with_spark(spark, *args)
                 write(rows, folder / name / layout, column)
 
     def __call__(self, name: str, layout: str) -> Path:
         return self.folder / name / layout
 
 
-def by_spark(spark: SparkSession, rows: Any, path: Path, column: str | None) -> None:
+def write_with_spark(spark: SparkSession, rows: Any, path: Path, column: str | None) -> None:
     df = spark.createDataFrame(rows, f"id long, {column or 'p'} long").repartition(2, column or "p")
     (df.write.partitionBy(column) if column else df.write).parquet(str(path))
 
 
-def plainly(rows: Any, path: Path, column: str | None) -> None:
-    """As Spark writes, without it."""
+def write_like_spark(rows: Any, path: Path, column: str | None) -> None:
+    """Write the files that Spark would write."""
     write = uuid.uuid4()
     for part in range(2):
-        mine = [row for row in rows if row[1] % 2 == part]
-        for value in sorted({p for _, p in mine}) if column else [None]:
+        part_rows = [row for row in rows if row[1] % 2 == part]
+        for value in sorted({p for _, p in part_rows}) if column else [None]:
             folder = path if column is None else path / f"{column}={value}"
             folder.mkdir(parents=True, exist_ok=True)
-            ids = [i for i, p in mine if value in (None, p)]
-            table = {"id": ids} if column else {"id": ids, "p": [p for _, p in mine]}
+            ids = [i for i, p in part_rows if value in (None, p)]
+            table = {"id": ids} if column else {"id": ids, "p": [p for _, p in part_rows]}
             pq.write_table(pa.table(table), folder / f"part-{part:05}-{write}.c000.snappy.parquet")
     (path / "_SUCCESS").touch()
 
@@ -71,7 +71,7 @@ class Files:
     """A folder of files."""
 
     is_whole = True
-    """Whether a folder is renamed in one step; where not, readers may see any of the files meanwhile."""
+    """Whether folders are renamed atomically; if not, readers may see any of the files during a commit."""
 
     def __init__(
         self, template: Template, folder: Path, mode: str, layout: str, *, exists: bool, token: str | None
@@ -92,7 +92,7 @@ class Files:
             self.new = sorted(NEW)
 
     @property
-    def place(self) -> Path:
+    def journal_folder(self) -> Path:
         return self.path.parent
 
     def sink(self) -> FileSink:
@@ -106,13 +106,13 @@ class Files:
             shutil.copytree(
                 self.template("new", self.layout), job._staging.local_path, ignore=shutil.ignore_patterns("*.crc")
             )
-            for file in Path(job._staging.local_path).rglob("part-*"):  # names are never the same twice
+            for file in Path(job._staging.local_path).rglob("part-*"):  # file names must be unique
                 file.rename(file.with_name(f"part-{uuid.uuid4()}.parquet"))
 
     def rows(self) -> list[tuple[int, int]]:
         if not self.path.exists():
             return []
-        found: list[Any] = []
+        rows: list[Any] = []
         for folder, folders, files in os.walk(self.path):
             folders[:] = [name for name in folders if not is_hidden(name)]
             for name in files:
@@ -120,8 +120,8 @@ class Files:
                     read = pq.ParquetFile(f"{folder}/{name}").read()
                     part = folder.rpartition("p=")[2] if "p=" in folder else None
                     parts = read["p"].to_pylist() if part is None else [int(part)] * read.num_rows
-                    found += zip(read["id"].to_pylist(), parts, strict=True)
-        return sorted(found)
+                    rows += zip(read["id"].to_pylist(), parts, strict=True)
+        return sorted(rows)
 
     def is_readable(self, rows: Any) -> bool:
         if not self.is_whole:
@@ -139,7 +139,7 @@ class Files:
 
     @property
     def repeats(self) -> bool:
-        """Whether a rerun without a token, after the rows are there, gives the same rows."""
+        """Whether a rerun without a token produces the same rows."""
         return self.mode in {"overwrite", "dynamic"}
 
 
@@ -157,7 +157,7 @@ FILES = {
 
 
 class Table:
-    """What tables have in common: rows of the same, old ones and new ones, and a token."""
+    """Base class of tables: old and new rows, and a token."""
 
     def __init__(self, mode: str, *, exists: bool, token: str | None) -> None:
         self.mode, self.token = mode, token
@@ -173,7 +173,7 @@ class Table:
 
     @property
     def key(self) -> list[str]:
-        """The key of an upsert whose rows take the place of all that are there."""
+        """The key of an upsert that replaces all rows."""
         return ["id"] if self.mode == "upsert" else []
 
 
@@ -183,20 +183,20 @@ class Delta(Table):
         self.template, self.path = template, folder / "delta"
         folder.mkdir(parents=True, exist_ok=True)
         if exists:
-            shutil.copytree(self.made_before(template), self.path)
+            shutil.copytree(self.old_table(template), self.path)
 
     @staticmethod
-    def made_before(template: Template) -> Path:
-        """A table with the old rows; made by a process of its own, as one that has used the client can fork no more."""
-        made = template.folder / "delta"
-        if not made.exists():
+    def old_table(template: Template) -> Path:
+        """Create a table with the old rows in a separate process, as a process that has used the client cannot fork."""
+        path = template.folder / "delta"
+        if not path.exists():
             rows = f"pa.table({{'id': {[i for i, _ in OLD]}, 'p': {[p for _, p in OLD]}}})"
-            code = f"import deltalake, pyarrow as pa; deltalake.write_deltalake({str(made)!r}, {rows})"
+            code = f"import deltalake, pyarrow as pa; deltalake.write_deltalake({str(path)!r}, {rows})"
             subprocess.run([sys.executable, "-c", code], check=True)
-        return made
+        return path
 
     @property
-    def place(self) -> Path:
+    def journal_folder(self) -> Path:
         return self.path.parent
 
     def sink(self) -> DeltaSink:
@@ -207,7 +207,7 @@ class Delta(Table):
             return
         staged = Path(Folder(job._staged._bridge, job._staged.folder).local_path)
         shutil.copytree(self.template("new", "plain"), staged, ignore=shutil.ignore_patterns("*.crc"))
-        for file in staged.glob("part-*"):  # names are never the same twice
+        for file in staged.glob("part-*"):  # file names must be unique
             file.rename(file.with_name(f"{uuid.uuid4()}.parquet"))
         job._schema = job._columns or as_nullable(StructType().add("id", "long").add("p", "long")).json()
         if self.mode == "upsert":
@@ -248,7 +248,7 @@ class Iceberg(Table):
         return load_catalog("default", **self.properties)
 
     @property
-    def place(self) -> Path:
+    def journal_folder(self) -> Path:
         return self.folder / "warehouse" / "n"
 
     def sink(self) -> IcebergSink:
@@ -276,14 +276,14 @@ class Iceberg(Table):
 
 
 def warehouse(spark: SparkSession) -> Path:
-    """Where journals lie that no target has a folder for."""
+    """Return the folder of the journals of targets without a folder."""
     folder = Path(warehouse_of(Bridge(spark)).removeprefix("file:"))
     folder.mkdir(exist_ok=True)
     return folder
 
 
 class Jdbc(Table):
-    """A table of a server; of a name of its own, as all cases share the server."""
+    """A table of a server, with a unique name, as all cases share the server."""
 
     numbers = itertools.count()
 
@@ -295,7 +295,7 @@ class Jdbc(Table):
             server.sql(
                 f"create table {self.table} (id bigint primary key, p bigint); insert into {self.table} values {values}"
             )
-        self.place = warehouse(spark)
+        self.journal_folder = warehouse(spark)
 
     def sink(self) -> JdbcSink:
         return JdbcSink(self.server.url, self.table, self.server.properties, self.mode, token=self.token)
@@ -303,7 +303,7 @@ class Jdbc(Table):
     def write(self, job: Any) -> None:
         if self.spark is not None:
             job.write(self.spark.createDataFrame(NEW, "id long, p long").coalesce(1))
-        elif not job._done:
+        elif not job._is_committed:
             job._names, job._columns = ["id", "p"], ['"id"', '"p"']
             values = ", ".join(f"({i}, {p}, 0, 0)" for i, p in NEW)
             self.server.sql(
@@ -312,16 +312,16 @@ class Jdbc(Table):
 
     def rows(self) -> list[tuple[int, int]]:
         try:
-            told = self.server.sql(f"select id, p from {self.table}")
+            output = self.server.sql(f"select id, p from {self.table}")
         except Exception as error:
             assert "exist" in str(error) or "no such table" in str(error)
             return []
-        rows = (line.split("|") for line in told.splitlines() if line)
+        rows = (line.split("|") for line in output.splitlines() if line)
         return sorted((int(id_), int(p)) for id_, p in rows)
 
 
 class Kafka(Table):
-    """A topic of a broker; of a name of its own, as all cases share the broker."""
+    """A topic of a broker, with a unique name, as all cases share the broker."""
 
     numbers = itertools.count()
 
@@ -330,7 +330,7 @@ class Kafka(Table):
         self.spark, self.broker = spark, broker
         self.topic = broker.topic(f"t{os.getpid()}_{next(self.numbers)}", 1)
         self.old, self.new = [], sorted(NEW)
-        self.place = warehouse(spark)
+        self.journal_folder = warehouse(spark)
 
     def sink(self) -> KafkaSink:
         return KafkaSink(self.broker.servers, self.topic, token=f"{self.token}-{self.topic}")
@@ -348,19 +348,19 @@ class Kafka(Table):
             )
 
     def rows(self) -> list[tuple[int, int]]:
-        with client.consumer(self.broker.servers, {"isolation.level": "read_committed"}) as asked:
-            asked.assign([TopicPartition(self.topic, 0, 0)])
-            found, quiet = [], time.monotonic() + 0.4
-            while time.monotonic() < quiet:
-                for message in asked.consume(100, 0.1):
+        with client.consumer(self.broker.servers, {"isolation.level": "read_committed"}) as consumer:
+            consumer.assign([TopicPartition(self.topic, 0, 0)])
+            rows, deadline = [], time.monotonic() + 0.4
+            while time.monotonic() < deadline:
+                for message in consumer.consume(100, 0.1):
                     if message.error() is None:
-                        found.append((int(message.key()), int(message.value())))
-                        quiet = time.monotonic() + 0.4
-        return sorted(found)
+                        rows.append((int(message.key()), int(message.value())))
+                        deadline = time.monotonic() + 0.4
+        return sorted(rows)
 
 
 class KafkaParts(Kafka):
-    """A topic to which the records come in three parts: readers may see some of them before others."""
+    """A topic whose records are committed in three transactions, so that readers may see only some of them."""
 
     def sink(self) -> KafkaSink:
         return KafkaSink(self.broker.servers, self.topic, token=f"{self.token}-{self.topic}", transactions=3)

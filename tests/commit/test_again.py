@@ -1,4 +1,4 @@
-"""Every step of every kind of sink may be done again: processes die, and others begin anew."""
+"""Every step of every kind of sink can be repeated, by the same process or by another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.commit import Access
-from penstock.commit.prepared import prepared_of
+from penstock.commit.prepared import prepared_from_dict
 from tests.commit.checks import leftovers
 from tests.commit.harness import in_child
 from tests.commit.local import LocalSqlite, as_an_object_store, without_a_jvm
@@ -29,7 +29,7 @@ CASES = [
 
 
 @pytest.fixture
-def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+def spark_and_make(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     spark = without_a_jvm(monkeypatch, tmp_path)
     template = Template(None, tmp_path / "template")
 
@@ -38,14 +38,14 @@ def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
         if kind == "objects":
             as_an_object_store(monkeypatch)
         if kind in {"files", "objects"}:
-            given, layout, exists = FILES[mode]
-            return Files(template, tmp_path / "a", given, layout, exists=exists, token="t")
+            mode, layout, exists = FILES[mode]
+            return Files(template, tmp_path / "a", mode, layout, exists=exists, token="t")
         exists, mode = mode != "create", mode.replace("create", "append")
         if kind == "local":
             return Jdbc(None, LocalSqlite(tmp_path / "db"), mode, exists=exists, token="t")
         if kind == "kafka":
-            made = KafkaParts if mode == "parts" else Kafka
-            return made(None, request.getfixturevalue("broker"), token="t")
+            topic = KafkaParts if mode == "parts" else Kafka
+            return topic(None, request.getfixturevalue("broker"), token="t")
         return {"delta": Delta, "iceberg": Iceberg}[kind](template, tmp_path / "a", mode, exists=exists, token="t")
 
     return spark, make
@@ -54,8 +54,8 @@ def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
 @pytest.mark.sample(12)
 @pytest.mark.parametrize("undone", [False, True], ids=["committed", "undone"])
 @pytest.mark.parametrize("case", CASES)
-def test_steps_may_be_done_again(made: Any, case: Any, undone: bool) -> None:
-    spark, make = made
+def test_steps_can_be_repeated(spark_and_make: Any, case: Any, undone: bool) -> None:
+    spark, make = spark_and_make
     target = make(case)
 
     def work() -> Any:
@@ -63,9 +63,9 @@ def test_steps_may_be_done_again(made: Any, case: Any, undone: bool) -> None:
         job = sink.open(spark)
         target.write(job)
         access = Access(None, dict(sink.secrets))
-        record = prepared_of(json.loads(json.dumps(job.prepare().as_dict())))
+        record = prepared_from_dict(json.loads(json.dumps(job.prepare().as_dict())))
         record.ready(access)
-        access.close()  # from here on it is another process
+        access.close()  # the steps below run in another process
         assert not record.is_committed(access)
         if undone and record.is_reversible:
             record.commit(access)
@@ -76,13 +76,15 @@ def test_steps_may_be_done_again(made: Any, case: Any, undone: bool) -> None:
             else:
                 record.commit(access)
                 assert record.is_committed(access)
-            logs.append([path for path in target.place.rglob("*.json") if ".penstock-tokens" not in path.parts])
-        assert logs[0] == logs[1] == logs[2]  # one entry of Delta's log, one snapshot of Iceberg's
-        wanted = target.old if undone else target.new
-        assert target.rows() == wanted
+            logs.append(
+                [path for path in target.journal_folder.rglob("*.json") if ".penstock-tokens" not in path.parts]
+            )
+        assert logs[0] == logs[1] == logs[2]  # a single entry in the log of Delta, a single snapshot of Iceberg
+        expected = target.old if undone else target.new
+        assert target.rows() == expected
         for _ in range(2):
             record.finish(access)
-        assert target.rows() == wanted
+        assert target.rows() == expected
         return leftovers(target)
 
     end = in_child(spark, work)

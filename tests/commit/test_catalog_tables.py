@@ -1,4 +1,4 @@
-"""A table of the catalogue is there with its rows or not at all, wherever the driver dies; the catalogue is a file."""
+"""Atomic commits of tables of the catalogue, wherever the driver dies; a file stands in for the catalogue."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.commit import Access, catalog_tables, places, recover
+from penstock.commit import Access, catalog_tables, locations, recover
 from penstock.commit.added_files import PreparedFiles
 from penstock.commit.catalog_tables import PreparedTable
 from penstock.commit.folders import PreparedFolders
 from penstock.commit.journal import journals_at
-from penstock.commit.prepared import Prepared, prepared_of
-from penstock.commit.unknown import known_or_not
+from penstock.commit.prepared import Prepared, prepared_from_dict
+from penstock.commit.unknown import prepared_or_unknown
 from penstock.connectors import FileSink
 from penstock.errors import CommitError, SinkError
 from tests.commit import harness
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.forks
 EVERY = os.environ.get("KILL_POINTS") == "all"
-OF_THE_CATALOGUE = (
+CATALOG_STEPS = (
     "create_table",
     "drop_table",
     "unmark_table",
     "add_partitions",
-    "forget_partitions",
+    "unregister_partitions",
     "update_statistics",
 )
 SCHEMA = StructType([StructField("id", LongType()), StructField("p", LongType())])
@@ -56,7 +56,7 @@ CASES = (
 
 
 class Catalog:
-    """What Spark's catalogue does with tables, by a file that outlives a driver."""
+    """A replacement of Spark's catalogue: a file that outlives a driver."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -68,16 +68,16 @@ class Catalog:
         self._write(self.tables() | {name: {"mark": "", "partitions": []} | facts})
 
     def _write(self, tables: dict[str, Any]) -> None:
-        made = self.file.with_suffix(".new")
-        made.write_text(json.dumps(tables))
-        made.rename(self.file)
+        temporary = self.file.with_suffix(".new")
+        temporary.write_text(json.dumps(tables))
+        temporary.rename(self.file)
 
     def find_table(self, bridge: Any, name: str) -> Any:
-        found = self.tables().get(name)
+        table = self.tables().get(name)
         return (
             None
-            if found is None
-            else SimpleNamespace(name=name, location=found["location"], created=found.get("created", 0))
+            if table is None
+            else SimpleNamespace(name=name, location=table["location"], created=table.get("created", 0))
         )
 
     def is_marked(self, bridge: Any, name: str, mark: str) -> bool:
@@ -102,19 +102,19 @@ class Catalog:
         shutil.rmtree(location.removeprefix("file:"))
 
     def add_partitions(self, bridge: Any, name: str, folders: Any) -> None:
-        found = self.tables()[name]
-        self.put(name, **found | {"partitions": sorted({*found["partitions"], *folders})})
+        table = self.tables()[name]
+        self.put(name, **table | {"partitions": sorted({*table["partitions"], *folders})})
 
-    def forget_partitions(self, bridge: Any, name: str, folders: Any) -> None:
-        found = self.tables()[name]
-        self.put(name, **found | {"partitions": sorted({*found["partitions"]} - {*folders})})
+    def unregister_partitions(self, bridge: Any, name: str, folders: Any) -> None:
+        table = self.tables()[name]
+        self.put(name, **table | {"partitions": sorted({*table["partitions"]} - {*folders})})
 
     def update_statistics(self, bridge: Any, name: str) -> None:
         assert name in self.tables()
 
 
 class TableFiles(FileSink):
-    """The files of a table, and the record that tells the catalogue of it."""
+    """A sink of the files of a table whose record also updates the catalogue."""
 
     def open(self, spark: Any) -> Any:
         job = super().open(spark)
@@ -125,15 +125,15 @@ class TableFiles(FileSink):
             if record is None or job.nothing_to_write is not None:
                 return record
             files = record.as_dict()
-            known = set(CATALOGS[-1].tables().get(self.entry, {}).get("partitions", ()))
+            listed = set(CATALOGS[-1].tables().get(self.entry, {}).get("partitions", ()))
             written = set(job.partitions)
             is_new = self.mode == "error"
-            gone = known - written if self.mode == "overwrite" and not job.replaces_partitions else set()
-            told = [tuple(sorted(names)) for names in (written, set() if is_new else written - known, gone)]
+            gone = listed - written if self.mode == "overwrite" and not job.replaces_partitions else set()
+            folders = [tuple(sorted(names)) for names in (written, set() if is_new else written - listed, gone)]
             names = ("partitions", "new_partitions", "gone_partitions")
             statement = f"CREATE TABLE {self.entry} AS SELECT 1" if is_new else ""
             schema = SCHEMA.json() if is_new else ""
-            facts: dict[str, Any] = dict(zip(names, told, strict=True))
+            facts: dict[str, Any] = dict(zip(names, folders, strict=True))
             return PreparedTable(self.entry, files, statement, schema, location=self.path, **facts)
 
         job.prepare = with_table  # type: ignore[method-assign]
@@ -145,49 +145,49 @@ class TableFiles(FileSink):
 
 
 CATALOGS: list[Catalog] = []
-"""The catalogue of the test that runs."""
+"""The catalogue of the current test."""
 
 
 class Table(Files):
-    """A table of the catalogue: without an entry there are no rows."""
+    """A table of the catalogue, which has no rows without an entry."""
 
     def __init__(self, catalog: Catalog, *args: Any, **facts: Any) -> None:
         super().__init__(*args, **facts)
         self.catalog = catalog
         if facts["exists"]:
-            known = sorted(one.name for one in self.path.glob("p=*"))
-            catalog.put(self.entry, location=str(self.path), partitions=known)
+            partitions = sorted(folder.name for folder in self.path.glob("p=*"))
+            catalog.put(self.entry, location=str(self.path), partitions=partitions)
 
     @property
     def entry(self) -> str:
         return f"t{self.path.parent.name}"
 
     def sink(self) -> FileSink:
-        found = super().sink()
+        sink = super().sink()
         return TableFiles(
-            found.path, mode=found.mode, partition_by=found.partition_by, options=found.options, token=found.token
+            sink.path, mode=sink.mode, partition_by=sink.partition_by, options=sink.options, token=sink.token
         )
 
     def rows(self) -> Any:
-        found = self.catalog.tables().get(self.entry)
-        rows = super().rows() if found is not None else []
-        return [row for row in rows if self.layout == "plain" or f"p={row[1]}" in found["partitions"]]
+        entry = self.catalog.tables().get(self.entry)
+        rows = super().rows() if entry is not None else []
+        return [row for row in rows if self.layout == "plain" or f"p={row[1]}" in entry["partitions"]]
 
     def is_readable(self, rows: Any) -> bool:
-        # While it is being made, the catalogue hears of its partitions after it has heard of the table.
+        # The catalogue learns of a new table before it learns of its partitions.
         return super().is_readable(rows) or (self.layout == "parts" and not self.old and not rows)
 
 
 @pytest.fixture
 def catalog(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Catalog]:
-    made = Catalog(tmp_path / "catalog.json")
-    CATALOGS.append(made)
-    for name in ("find_table", "is_marked", *OF_THE_CATALOGUE):
-        monkeypatch.setattr(catalog_tables, name, getattr(made, name))
-    steps = [(catalog_tables, name) for name in OF_THE_CATALOGUE]
+    catalog = Catalog(tmp_path / "catalog.json")
+    CATALOGS.append(catalog)
+    for name in ("find_table", "is_marked", *CATALOG_STEPS):
+        monkeypatch.setattr(catalog_tables, name, getattr(catalog, name))
+    steps = [(catalog_tables, name) for name in CATALOG_STEPS]
     monkeypatch.setattr(harness, "STEPS", [*harness.STEPS, *steps])
-    yield made
-    CATALOGS.remove(made)
+    yield catalog
+    CATALOGS.remove(catalog)
 
 
 @pytest.mark.thorough
@@ -204,25 +204,25 @@ def test_the_driver_dies_or_a_step_fails(
     def make() -> list[Any]:
         folder = tmp_path / str(next(numbers))
         mode, layout, exists = FILES[case]
-        found: list[Any] = [Table(catalog, template, folder, mode, layout, exists=exists, token="t")]
+        targets: list[Any] = [Table(catalog, template, folder, mode, layout, exists=exists, token="t")]
         if other == "files":
-            found.append(Files(template, tmp_path / str(next(numbers)), "append", "plain", exists=True, token="t"))
+            targets.append(Files(template, tmp_path / str(next(numbers)), "append", "plain", exists=True, token="t"))
         if other == "database":
-            found.append(Jdbc(None, LocalSqlite(f"{folder}.db"), "append", exists=True, token="t"))
-        return found
+            targets.append(Jdbc(None, LocalSqlite(f"{folder}.db"), "append", exists=True, token="t"))
+        return targets
 
     steps = steps_of(spark, make)
     assert ("create_table" in steps) is case.startswith("create")
     assert ("unmark_table" in steps) is case.startswith("create")
-    told = [number for number, step in enumerate(steps) if EVERY or number % 9 == 0 or step in OF_THE_CATALOGUE]
-    for number in told:
-        for after in (False, True) if EVERY or steps[number] in OF_THE_CATALOGUE else (number % 2 == 0,):
+    chosen = [number for number, step in enumerate(steps) if EVERY or number % 9 == 0 or step in CATALOG_STEPS]
+    for number in chosen:
+        for after in (False, True) if EVERY or steps[number] in CATALOG_STEPS else (number % 2 == 0,):
             for how in ("kill", "error"):
                 stopped(spark, make, number, after=after, how=how, by="recover")
 
 
 class Overtaken(Table):
-    """A table of whose name another program makes one, in a place of its own, while the job commits."""
+    """A table whose name another program takes for its own table, at another location, during the commit."""
 
     moment: str = "prepare"
 
@@ -234,17 +234,17 @@ class Overtaken(Table):
         self.theirs.mkdir(exist_ok=True)
         (self.theirs / "rows").touch()
         self.catalog.put(self.entry, location=str(self.theirs))
-        (self.place / "is theirs").touch()
+        (self.journal_folder / "is theirs").touch()
 
     def write(self, job: Any) -> None:
         super().write(job)
-        places: list[tuple[Any, str]] = {
+        methods: list[tuple[Any, str]] = {
             "prepare": [(job, "prepare")],
             "moved": [(PreparedFolders, "commit"), (PreparedFiles, "commit")],
             "create_table": [(catalog_tables, "create_table")],
         }[self.moment]
-        for place, name in places:
-            setattr(place, name, self.overtaken(getattr(place, name), name))
+        for owner, name in methods:
+            setattr(owner, name, self.overtaken(getattr(owner, name), name))
 
     def overtaken(self, original: Any, name: str) -> Any:
         def overtaken(*args: Any, **kwargs: Any) -> Any:
@@ -258,7 +258,7 @@ class Overtaken(Table):
 
 
 class Refused(TableFiles):
-    """A sink whose job fails once all others are prepared."""
+    """A sink whose job fails after all other sinks are prepared."""
 
     def open(self, spark: Any) -> Any:
         job = super().open(spark)
@@ -274,10 +274,10 @@ class Refused(TableFiles):
 @pytest.mark.parametrize("how", ["kill", "error"])
 @pytest.mark.parametrize("store", [False, True])
 @pytest.mark.parametrize("moment", ["prepare", "moved", "create_table"])
-def test_a_table_that_another_program_makes_meanwhile_stays(
+def test_a_table_that_another_program_creates_during_the_commit_stays(
     monkeypatch: pytest.MonkeyPatch, catalog: Catalog, tmp_path: Path, how: str, store: bool, moment: str
 ) -> None:
-    """Wherever the job dies, fails or notices it: it has no right to a table that it has not made."""
+    """Wherever the job dies, fails or notices the table: it must not drop a table that it has not created."""
     spark = without_a_jvm(monkeypatch, tmp_path)
     if store:
         as_an_object_store(monkeypatch)
@@ -288,11 +288,11 @@ def test_a_table_that_another_program_makes_meanwhile_stays(
         target.moment = moment
         stop = Stop(number, number % 2 == 0, how)
         end = in_child(spark, lambda target=target, stop=stop: run(spark, [target], stop))
-        for path in journals_at(Access(None), LocalFolder(None, str(target.place))):  # type: ignore[arg-type]
+        for path in journals_at(Access(None), LocalFolder(None, str(target.journal_folder))):  # type: ignore[arg-type]
             recover(Access(None), path)  # type: ignore[arg-type]
-        if (target.place / "is theirs").exists():
-            found = catalog.tables()[target.entry]
-            assert (found["location"], found["mark"]) == (str(target.theirs), ""), number
+        if (target.journal_folder / "is theirs").exists():
+            entry = catalog.tables()[target.entry]
+            assert (entry["location"], entry["mark"]) == (str(target.theirs), ""), number
             assert (target.theirs / "rows").exists(), number
         assert not target.path.exists()
         assert not journals(target), number
@@ -302,7 +302,7 @@ def test_a_table_that_another_program_makes_meanwhile_stays(
             break
 
 
-def test_a_job_that_fails_before_it_is_ready_drops_no_table(
+def test_a_job_that_fails_in_prepare_drops_no_table(
     monkeypatch: pytest.MonkeyPatch, catalog: Catalog, tmp_path: Path
 ) -> None:
     spark = without_a_jvm(monkeypatch, tmp_path)
@@ -316,26 +316,26 @@ def test_a_job_that_fails_before_it_is_ready_drops_no_table(
 
 
 @pytest.mark.parametrize("theirs", [True, False])
-def test_an_undone_append_keeps_partitions_with_rows_of_others(
+def test_undo_of_an_append_retains_partitions_with_rows_of_other_jobs(
     catalog: Catalog, appended: PreparedTable, tmp_path: Path, theirs: bool
 ) -> None:
-    appended.commit(NOBODY)
+    appended.commit(NO_SESSION)
     assert catalog.tables()["t"]["partitions"] == ["p=0", "p=1"]
     if theirs:
         (tmp_path / "t" / "p=1" / "b").touch()
-    appended.undo(NOBODY)
+    appended.undo(NO_SESSION)
     assert catalog.tables()["t"]["partitions"] == (["p=0", "p=1"] if theirs else ["p=0"])
 
 
-def test_a_record_survives_its_journal() -> None:
+def test_a_record_round_trips_through_json() -> None:
     files = {"kind": "files", "path": "/t", "staging": "/s", "files": ["a"], "made": [""]}
     record = PreparedTable("`t`", files, "CREATE TABLE t", SCHEMA.json(), partitions=("p=1",), gone_partitions=("p=2",))
-    again = prepared_of(json.loads(json.dumps(record.as_dict())))
-    assert again == record
-    assert (again.folder, again.added, again.is_atomic) == ("/t", ("/t",), False)
+    parsed = prepared_from_dict(json.loads(json.dumps(record.as_dict())))
+    assert parsed == record
+    assert (parsed.folder, parsed.added, parsed.is_atomic) == ("/t", ("/t",), False)
 
 
-def test_a_table_that_another_session_does_not_know_keeps_its_files(
+def test_files_of_a_table_that_is_not_in_the_catalogue_are_completed(
     monkeypatch: pytest.MonkeyPatch, catalog: Catalog, tmp_path: Path, caplog: Any
 ) -> None:
     without_a_jvm(monkeypatch, tmp_path)
@@ -351,7 +351,7 @@ def test_a_table_that_another_session_does_not_know_keeps_its_files(
 
 @pytest.fixture
 def appended(monkeypatch: pytest.MonkeyPatch, catalog: Catalog, tmp_path: Path) -> PreparedTable:
-    """A job that has rows ready for a new partition of a table that is there."""
+    """The record of a job that has prepared rows for a new partition of an existing table."""
     without_a_jvm(monkeypatch, tmp_path)
     folder, staging = tmp_path / "t", tmp_path / ".penstock-t-0123456789ab-00000000-1-00000000"
     (staging / "p=1").mkdir(parents=True)
@@ -363,86 +363,88 @@ def appended(monkeypatch: pytest.MonkeyPatch, catalog: Catalog, tmp_path: Path) 
     return PreparedTable("t", files, partitions=("p=1",), new_partitions=("p=1",))
 
 
-NOBODY: Any = Access(None)  # type: ignore[arg-type]
+NO_SESSION: Any = Access(None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("moved", [True, False])
-def test_a_table_that_was_dropped_meanwhile_is_told(
+def test_a_commit_to_a_dropped_table_fails(
     catalog: Catalog, appended: PreparedTable, tmp_path: Path, moved: bool
 ) -> None:
-    """Another that has its name now hears of no partition, and keeps those it has."""
+    """The partitions of another table of the same name do not change."""
     theirs = tmp_path / "theirs"
     (theirs / "p=1").mkdir(parents=True)
     catalog._write({})
     if moved:
         catalog.put("t", location=str(theirs), partitions=["p=1"])
     with pytest.raises(SinkError, match=r"table t cannot be committed[\s\S]*it was dropped"):
-        appended.commit(NOBODY)
-    appended.undo(NOBODY)
+        appended.commit(NO_SESSION)
+    appended.undo(NO_SESSION)
     assert catalog.tables() == ({"t": {"mark": "", "location": str(theirs), "partitions": ["p=1"]}} if moved else {})
     assert not (tmp_path / "t" / "p=1").exists()
 
 
-def test_a_table_that_is_dropped_while_files_are_moved_is_told(
+def test_a_commit_fails_if_the_table_is_dropped_while_files_are_moved(
     monkeypatch: pytest.MonkeyPatch, catalog: Catalog, appended: PreparedTable
 ) -> None:
     commit = PreparedFiles.commit
 
-    def dropped(self: Any, access: Any) -> None:
+    def commit_then_drop(self: Any, access: Any) -> None:
         commit(self, access)
         catalog._write({})
 
-    monkeypatch.setattr(PreparedFiles, "commit", dropped)
+    monkeypatch.setattr(PreparedFiles, "commit", commit_then_drop)
     with pytest.raises(SinkError, match="table t cannot be committed"):
-        appended.commit(NOBODY)
+        appended.commit(NO_SESSION)
 
 
-def test_a_partition_that_another_job_fills_while_it_is_forgotten_is_known(
+def test_undo_retains_a_partition_that_another_job_fills_meanwhile(
     monkeypatch: pytest.MonkeyPatch, catalog: Catalog, appended: PreparedTable, tmp_path: Path
 ) -> None:
-    appended.commit(NOBODY)
+    appended.commit(NO_SESSION)
 
     def forget(bridge: Any, name: str, folders: Any) -> None:
         (tmp_path / "t" / "p=1").mkdir()
         catalog.add_partitions(bridge, name, ["p=1"])
-        catalog.forget_partitions(bridge, name, folders)
+        catalog.unregister_partitions(bridge, name, folders)
 
-    monkeypatch.setattr(catalog_tables, "forget_partitions", forget)
-    appended.undo(NOBODY)
+    monkeypatch.setattr(catalog_tables, "unregister_partitions", forget)
+    appended.undo(NO_SESSION)
     assert catalog.tables()["t"]["partitions"] == ["p=0", "p=1"]
 
 
-def test_a_table_that_was_made_again_in_the_same_place_is_another(catalog: Catalog, appended: PreparedTable) -> None:
-    there = PreparedTable(**{**vars(appended), "created": 5})
+def test_a_table_that_was_created_again_at_the_same_location_is_not_the_same(
+    catalog: Catalog, appended: PreparedTable
+) -> None:
+    record = PreparedTable(**{**vars(appended), "created": 5})
     catalog.put("t", **catalog.tables()["t"] | {"created": 6})
     with pytest.raises(SinkError, match="table t cannot be committed"):
-        there.commit(NOBODY)
+        record.commit(NO_SESSION)
     catalog.put("t", **catalog.tables()["t"] | {"created": 5})
-    there.commit(NOBODY)
+    record.commit(NO_SESSION)
 
 
 def test_a_session_with_another_catalogue_recovers_nothing(
     monkeypatch: pytest.MonkeyPatch, appended: PreparedTable
 ) -> None:
-    monkeypatch.setattr(catalog_tables, "lasting_catalog", lambda bridge: "")
-    there = PreparedTable(**{**vars(appended), "catalog": "hive"})
+    monkeypatch.setattr(catalog_tables, "persistent_catalog_id", lambda bridge: "")
+    record = PreparedTable(**{**vars(appended), "catalog": "hive"})
     with pytest.raises(CommitError, match=r"spark\.sql\.catalogImplementation=hive"):
-        there.check(NOBODY)
+        record.check(NO_SESSION)
     assert Path(appended.hidden[0].removeprefix("file:"), "p=1", "a").exists()
 
 
 @pytest.mark.parametrize("more", [{}, {"of a newer release": 1}, {"files": {"of a newer release": 1}}])
-def test_what_a_journal_of_a_table_needs_is_no_leftover(
+def test_the_staging_folder_of_a_journal_is_not_a_leftover(
     monkeypatch: pytest.MonkeyPatch, appended: PreparedTable, tmp_path: Path, more: dict[str, Any]
 ) -> None:
-    """The old rows may be there: whoever removes them, with a journal that could not be followed, loses them."""
+    """It may contain the only copy of old rows, also if this release cannot follow the journal."""
     written = appended.as_dict()
     files = {**written["files"], **more.get("files", {})}
-    part = known_or_not({**written, **more, "files": files}, is_of_this_version=True)
+    part = prepared_or_unknown({**written, **more, "files": files}, is_of_this_version=True)
     assert (part.kind == "unknown") is bool(more)
     assert part.folder == f"file:{tmp_path}/t"
-    monkeypatch.setattr(places, "journals_at", lambda access, folder: ["journal"])
-    monkeypatch.setattr(places, "read_own_journal", lambda access, path: SimpleNamespace(parts=[part]))
-    assert places.leftovers_at(NOBODY, str(tmp_path / "t")) == []
-    monkeypatch.setattr(places, "journals_at", lambda access, folder: [])
-    assert [left.path for left in places.leftovers_at(NOBODY, str(tmp_path / "t"))] == [appended.hidden[0]]
+    monkeypatch.setattr(locations, "journals_at", lambda access, folder: ["journal"])
+    monkeypatch.setattr(locations, "read_own_journal", lambda access, path: SimpleNamespace(parts=[part]))
+    assert locations.leftovers_at(NO_SESSION, str(tmp_path / "t")) == []
+    monkeypatch.setattr(locations, "journals_at", lambda access, folder: [])
+    assert [left.path for left in locations.leftovers_at(NO_SESSION, str(tmp_path / "t"))] == [appended.hidden[0]]

@@ -1,4 +1,4 @@
-"""Claims: one at a time has it, and what the dead have left is taken over."""
+"""Claims: a single holder at a time, and takeover of the claims of dead processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def is_free(claim: Path) -> bool:
         return is_mine
 
 
-def test_one_of_many_threads_has_it(claim: Path) -> None:
+def test_a_claim_has_a_single_holder_among_threads(claim: Path) -> None:
     with claimed(ACCESS, str(claim)) as is_mine:
         assert is_mine
         assert holder_of(ACCESS, str(claim)) == Owner.me()
@@ -48,14 +48,14 @@ def test_one_of_many_threads_has_it(claim: Path) -> None:
     assert os.listdir(claim.parent) == []
 
 
-def test_a_claim_that_could_not_be_removed_is_nobodys(
+def test_a_claim_file_that_could_not_be_removed_is_free(
     claim: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def away(_: Any) -> None:
+    def fail(_: Any) -> None:
         raise OSError("the disk is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalFolder, "delete", away)
+        patch.setattr(LocalFolder, "delete", fail)
         assert is_free(claim)
     assert "could not be removed" in caplog.text
     assert claim.exists()
@@ -65,10 +65,10 @@ def test_a_claim_that_could_not_be_removed_is_nobodys(
 
 @pytest.mark.parametrize("content", [json.dumps(ELSEWHERE), "{"], ids=["another machine", "torn"])
 @pytest.mark.parametrize("rename", ["keeps times", "copies"])
-def test_what_cannot_be_looked_for_is_dead_once_it_is_silent(
+def test_a_holder_that_cannot_be_checked_counts_as_dead_without_a_renewal(
     claim: Path, monkeypatch: pytest.MonkeyPatch, content: str, rename: str
 ) -> None:
-    """Object stores copy a file to rename it: it is young again."""
+    """On object stores a rename copies the file, which resets its age."""
     move = LocalFolder.move_to
 
     def copies(self: Any, target: Any) -> Any:
@@ -90,18 +90,20 @@ def test_what_cannot_be_looked_for_is_dead_once_it_is_silent(
 
 
 def dead_claim() -> str:
-    """What a process of this machine has left that has ended: no process has this number."""
+    """Return the claim of a dead process of this machine; no process has this id."""
     return json.dumps({"host": Owner.me().host, "pid": 2**22 + 1, "started": "1"})
 
 
-def test_one_of_many_has_what_a_dead_process_has_left(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each round is a contest for one dead claim; who has lost tries again, while the winner ends."""
+def test_a_single_contestant_takes_over_the_claim_of_a_dead_process(
+    claim: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In each round all threads contend for a dead claim; losers retry while the winner releases it."""
     read = LocalFolder.read
 
     def slow(self: Any) -> bytes:
-        found = read(self)
-        time.sleep(random.random() / 500)  # the store answers late, and the claim may be another by then
-        return found
+        content = read(self)
+        time.sleep(random.random() / 500)  # a slow store: the claim may have changed in the meantime
+        return content
 
     monkeypatch.setattr(LocalFolder, "read", slow)
     contestants, holders, most = 12, [0], [0]
@@ -129,12 +131,12 @@ def test_one_of_many_has_what_a_dead_process_has_left(claim: Path, monkeypatch: 
         won = list(threads.map(contest, range(contestants)))
     assert most == [1]
     assert sum(won) >= 30
-    claim.unlink()  # the last barrier has left one
+    claim.unlink()  # written by the action of the last barrier
     assert os.listdir(claim.parent) == []
 
 
-def test_a_living_claim_stays_where_it_is(claim: Path) -> None:
-    """One that has found a dead claim goes on when another has taken it over: a third must find it taken."""
+def test_the_claim_of_a_live_process_is_not_replaced(claim: Path) -> None:
+    """A contestant that has read a dead claim continues after another has taken it over."""
     claim.write_text(dead_claim())
     with claimed(ACCESS, str(claim)) as is_mine:
         assert is_mine
@@ -145,16 +147,16 @@ def test_a_living_claim_stays_where_it_is(claim: Path) -> None:
     assert os.listdir(claim.parent) == []
 
 
-def test_who_dies_while_it_takes_over_is_taken_over(claim: Path) -> None:
+def test_a_process_that_dies_during_a_takeover_is_itself_taken_over(claim: Path) -> None:
     dead = dead_claim()
     claim.write_text(dead)
-    right = claim.with_name(f"claim-{hashlib.sha256(dead.encode()).hexdigest()[:16]}")
-    right.write_text(dead)
+    replacement = claim.with_name(f"claim-{hashlib.sha256(dead.encode()).hexdigest()[:16]}")
+    replacement.write_text(dead)
     assert is_free(claim)
     assert os.listdir(claim.parent) == []
 
 
-def test_a_store_that_lets_two_make_a_claim_gives_it_to_the_later(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_a_store_lets_two_create_a_claim_the_later_write_wins(claim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = LocalFolder.write
 
     def overtaken(self: Any, content: bytes, **options: bool) -> bool:
@@ -167,8 +169,8 @@ def test_a_store_that_lets_two_make_a_claim_gives_it_to_the_later(claim: Path, m
     assert json.loads(claim.read_text()) == ELSEWHERE
 
 
-def test_a_claim_that_others_have_replaced_is_theirs(claim: Path) -> None:
+def test_a_claim_that_another_process_has_replaced_is_not_removed(claim: Path) -> None:
     with claimed(ACCESS, str(claim)) as is_mine:
         assert is_mine
-        claim.write_text(json.dumps(ELSEWHERE))  # it was held up for longer than its lease
+        claim.write_text(json.dumps(ELSEWHERE))  # this process was delayed for longer than its lease
     assert json.loads(claim.read_text()) == ELSEWHERE

@@ -1,4 +1,4 @@
-"""A disk that fills up while sinks commit: the target stays readable, and the old rows are back."""
+"""Commits on a full disk: the target stays readable, and failed commits are undone."""
 
 from __future__ import annotations
 
@@ -43,68 +43,68 @@ PAIRS = [
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Any]:
-    """A file system of its own, of 4 MiB."""
+    """A separate file system of 4 MiB."""
     with small_file_system(tmp_path / "small", 4) as folder:
         yield folder
 
 
-def fill(folder: Path, left: int) -> Any:
-    """Fill a file system but for so many blocks."""
+def fill(folder: Path, free_blocks: int) -> Any:
+    """Fill a file system except for a number of blocks."""
     filler = folder / "filler"
     free = os.statvfs(folder)
     with filler.open("wb") as file:
-        file.write(b"x" * max(0, free.f_bavail * free.f_bsize - left * BLOCK))
+        file.write(b"x" * max(0, free.f_bavail * free.f_bsize - free_blocks * BLOCK))
     return filler
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("case", ["append", "append by partition", "overwrite", "dynamic", "create"])
-def test_a_commit_on_a_disk_that_is_full(
+def test_a_commit_on_a_full_disk(
     monkeypatch: pytest.MonkeyPatch, small: Any, tmp_path_factory: pytest.TempPathFactory, case: str
 ) -> None:
     spark = without_a_jvm(monkeypatch, small)
     template = Template(None, tmp_path_factory.mktemp("template"))
     mode, layout, exists = FILES[case]
-    ended = []
-    for left in range(12):
-        folder = small / str(left)
+    outcomes = []
+    for free_blocks in range(12):
+        folder = small / str(free_blocks)
         targets = [Files(template, folder / name, mode, layout, exists=exists, token="t") for name in "ab"]
 
         def write(target: Any, job: Any) -> None:
             Files.write(target, job)
             if target is targets[1]:  # noqa: B023
-                fill(small, left)  # noqa: B023
+                fill(small, free_blocks)  # noqa: B023
 
         for target in targets:
             target.write = lambda job, target=target, write=write: write(target, job)  # type: ignore[misc]
         end = in_child(spark, lambda: run(spark, targets))  # noqa: B023
         (small / "filler").unlink()
         rows = [target.rows() for target in targets]
-        wanted = "new" if end.error is None else "old"
-        assert rows == [getattr(target, wanted) for target in targets], (left, end.error)
+        expected = "new" if end.error is None else "old"
+        assert rows == [getattr(target, expected) for target in targets], (free_blocks, end.error)
         assert end.error is None or "No space left" in end.error
         assert not [path for target in targets for path in journals(target) if path.suffix in {".json", ".ref"}]
-        ended.append(wanted)
+        outcomes.append(expected)
         for target in targets:
             del target.write
         run(spark, targets)
         assert [target.rows() for target in targets] == [target.new for target in targets]
         shutil.rmtree(folder)
-    assert {"old", "new"} == set(ended)  # both sides of the edge were seen
+    assert {"old", "new"} == set(outcomes)  # with and without enough space
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("pair", PAIRS)
-def test_a_pair_of_sinks_on_a_disk_that_is_full(
+def test_a_pair_of_sinks_on_a_full_disk(
     monkeypatch: pytest.MonkeyPatch, small: Any, tmp_path_factory: pytest.TempPathFactory, pair: Any
 ) -> None:
-    """Where something has committed for good the rest follows once there is room; else the old rows are back."""
+    """After an irreversible commit the other sink follows once there is space; otherwise all is undone."""
     spark = without_a_jvm(monkeypatch, small)
     template = Template(None, tmp_path_factory.mktemp("template"))
     kinds = {"delta": Delta, "iceberg": Iceberg}
-    went = set()
-    for left in (0, 1, 3, 5, 8, 24):
-        folder = small / str(left)
+    completed = set()
+    for free_blocks in (0, 1, 3, 5, 8, 24):
+        folder = small / str(free_blocks)
         folder.mkdir()
         targets = []
         for name, kind in zip("ab", pair, strict=True):
@@ -115,12 +115,12 @@ def test_a_pair_of_sinks_on_a_disk_that_is_full(
             else:
                 targets.append(kinds[kind](template, folder / name, "append", exists=True, token="t"))
 
-        def full(folder: Any = folder, targets: Any = targets, left: Any = left) -> Any:
+        def full(folder: Any = folder, targets: Any = targets, free_blocks: Any = free_blocks) -> Any:
             write = targets[1].write
 
             def filled(job: Any) -> None:
                 write(job)
-                fill(small, left)
+                fill(small, free_blocks)
 
             targets[1].write = filled
             error = None
@@ -132,8 +132,10 @@ def test_a_pair_of_sinks_on_a_disk_that_is_full(
             del targets[1].write
             assert all(target.is_readable(target.rows()) for target in targets), error
             for target in targets:
-                for path in journals_at(Access(None), LocalFolder(None, str(target.place))):
-                    secrets = {address: found for target in targets for address, found in target.sink().secrets.items()}
+                for path in journals_at(Access(None), LocalFolder(None, str(target.journal_folder))):
+                    secrets = {
+                        address: values for target in targets for address, values in target.sink().secrets.items()
+                    }
                     recover(Access(None, secrets), path)
             rows = [target.rows() for target in targets]
             states = [rows == [getattr(target, which) for target in targets] for which in ("old", "new")]
@@ -145,13 +147,13 @@ def test_a_pair_of_sinks_on_a_disk_that_is_full(
 
         end = in_child(spark, full)
         assert end.error is None, end.error
-        went.add(end.result)
+        completed.add(end.result)
         shutil.rmtree(folder)
-    assert went == {False, True}  # both sides of the edge were seen
+    assert completed == {False, True}  # with and without enough space
 
 
 @pytest.mark.thorough
-def test_a_job_on_a_disk_that_is_full(env: Environment, spark: SparkSession, small: Any) -> None:
+def test_a_job_on_a_full_disk(env: Environment, spark: SparkSession, small: Any) -> None:
     path = str(small / "out")
     spark.range(100).write.parquet(path)
     filler = fill(small, 20)

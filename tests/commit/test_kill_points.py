@@ -1,4 +1,4 @@
-"""The driver dies, or a step fails, at every step of a commit: all targets stay readable, and end with all rows, once."""
+"""The driver dies, or a step fails, at every step of a commit: targets stay readable, and end with every row once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PAIRED = (
     "iceberg append",
     "kafka append",
 )
-"""Every pair of these is tried always, at a few steps; pairs of all others, and without a token, where slow tests run."""
+"""All pairs of these run always, at a few steps; other pairs, and those without a token, are slow tests."""
 SAMPLE = {
     *((pair, "t") for pair in combinations_with_replacement(PAIRED, 2)),
     (("files overwrite", "local append"), None),
@@ -60,7 +60,7 @@ PAIRS = [
         sorted(NO_JVM, key=lambda name: (name not in PAIRED, PAIRED.index(name) if name in PAIRED else 0)), 2
     )
     for token in (None, "t")
-    if token or not {"kafka append", "kafka parts"} & set(pair)  # without a token it is at least once, whatever dies
+    if token or not {"kafka append", "kafka parts"} & set(pair)  # without a token delivery is at least once
     if not {"files create by partition", "files append by _p", "files overwrite by partition", "files dynamic by _p"}
     & set(pair)
 ]
@@ -104,7 +104,7 @@ QUICK = {
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:
-    """A server of its own: drivers that die leave staged rows."""
+    """A separate server, because drivers that die leave staged rows."""
     server = Postgres()
     yield server
     server.close()
@@ -117,33 +117,33 @@ def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Sqlite:
 
 @pytest.fixture(scope="module")
 def counts() -> Iterator[Any]:
-    found: Counter[Any] = Counter()
-    yield found
+    tries: Counter[Any] = Counter()
+    yield tries
     print(
         "\nkill points:",
-        sum(found.values()),
-        *(f"{number} {name}" for name, number in sorted(found.items())),
+        sum(tries.values()),
+        *(f"{number} {name}" for name, number in sorted(tries.items())),
         sep="\n  ",
     )
 
 
 @pytest.fixture(scope="module")
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return templates: written by Spark where there is one."""
-    found = {}
+    """Return a function that returns a template, written by Spark if there is a session."""
+    templates = {}
 
     def by(spark: SparkSession) -> Any:
         key = spark is None
-        if key not in found:
-            found[key] = Template(spark, tmp_path_factory.mktemp("template"))
-        return found[key]
+        if key not in templates:
+            templates[key] = Template(spark, tmp_path_factory.mktemp("template"))
+        return templates[key]
 
     return by
 
 
 @pytest.fixture
 def maker(request: pytest.FixtureRequest, written: Any, tmp_path: Path) -> Any:
-    """Return a function that makes a fresh target by its name, such as "files append" or "delta append"."""
+    """Return a function that creates a new target by name, such as "files append" or "delta append"."""
     numbers = iter(range(100_000))
 
     def make(spark: SparkSession, name: str, token: str | None, database: Any = None) -> Any:
@@ -155,8 +155,8 @@ def maker(request: pytest.FixtureRequest, written: Any, tmp_path: Path) -> Any:
                 mode, layout, exists = FILES[mode]
                 return Files(template, folder, mode, layout, exists=exists, token=token)
             case "delta" | "iceberg":
-                made = {"delta": Delta, "iceberg": Iceberg}[kind]
-                return made(template, folder, mode.replace("create", "append"), exists=mode != "create", token=token)
+                table = {"delta": Delta, "iceberg": Iceberg}[kind]
+                return table(template, folder, mode.replace("create", "append"), exists=mode != "create", token=token)
             case "local":
                 server = LocalSqlite(database)
                 return Jdbc(None, server, mode.replace("create", "append"), exists=mode != "create", token=token)
@@ -171,17 +171,17 @@ def maker(request: pytest.FixtureRequest, written: Any, tmp_path: Path) -> Any:
 
 
 def points(steps: Any, few: int, offset: int) -> Any:
-    """Before each step, and after the last, as numbers and sides (after a step is before the next); or a few of them."""
+    """Return kill points before each step and after the last, as pairs of step and side; or a sample of `few`."""
     every = [(number, False) for number in range(len(steps))] + [(len(steps) - 1, True)]
     if EVERY or few >= len(every):
         return every
     return [every[(offset + round(number * len(every) / few)) % len(every)] for number in range(few)]
 
 
-def tried(spark: SparkSession, make: Any, counts: Any, name: Any, few: Any) -> None:
-    """Stop commits at steps: at all, or at so many, others for each case."""
+def try_kill_points(spark: SparkSession, make: Any, counts: Any, name: Any, few: Any) -> None:
+    """Stop commits at all steps, or at a sample of steps that differs between cases."""
     steps = steps_of(spark, make)
-    # Without a token, appended rows would be there twice if a job that has committed were run again.
+    # Without a token, a rerun of a committed job would append its rows twice.
     repeats = all(target.token or target.repeats for target in make())
     offset = zlib.crc32(os.environ["PYTEST_CURRENT_TEST"].encode())
     for how, some in (("kill", few), ("error", -(-few // 2))):
@@ -194,7 +194,7 @@ def tried(spark: SparkSession, make: Any, counts: Any, name: Any, few: Any) -> N
 
 
 def slow_without(token: Any, case: Any) -> Any:
-    """Where slow tests run: without a token, and columns that begin with ``_``."""
+    """Mark cases without a token, and with columns that begin with ``_``, as slow."""
     slow = token is None or "_p" in case
     return pytest.param(case, token, id=f"{case}{', token' if token else ''}", marks=pytest.mark.slow if slow else ())
 
@@ -205,38 +205,38 @@ def slow_without(token: Any, case: Any) -> Any:
     ("case", "token"),
     [slow_without(token, case) for case in NO_JVM for token in (None, "t") if token or "kafka" not in case],
 )
-def test_one_sink_without_a_jvm(
+def test_a_sink_without_a_jvm(
     monkeypatch: pytest.MonkeyPatch, maker: Any, counts: Any, tmp_path: Path, case: Any, token: Any
 ) -> None:
     spark = without_a_jvm(monkeypatch, tmp_path)
     databases = (tmp_path / f"{number}.db" for number in count())
     few = 5 if "parts" in case else 2 if "kafka" in case else 3
-    tried(spark, lambda: [maker(None, case, token, next(databases))], counts, case, few)
+    try_kill_points(spark, lambda: [maker(None, case, token, next(databases))], counts, case, few)
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("case", "token"), [slow_without(token, case) for case in FILES for token in (None, "t")])
-def test_one_sink_on_an_object_store(
+def test_a_sink_on_an_object_store(
     monkeypatch: pytest.MonkeyPatch, maker: Any, counts: Any, tmp_path: Path, case: Any, token: Any
 ) -> None:
     spark = without_a_jvm(monkeypatch, tmp_path)
     as_an_object_store(monkeypatch)
     monkeypatch.setattr(Files, "is_whole", False)
-    tried(spark, lambda: [maker(None, f"files {case}", token)], counts, f"object store, files {case}", 3)
+    try_kill_points(spark, lambda: [maker(None, f"files {case}", token)], counts, f"object store, files {case}", 3)
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("case", "token"), [slow_without(token, case) for case in FILES if "create" not in case for token in (None, "t")]
 )
-def test_one_sink_on_a_volume(
+def test_a_sink_on_a_volume(
     monkeypatch: pytest.MonkeyPatch, maker: Any, counts: Any, tmp_path: Path, case: Any, token: Any
 ) -> None:
     spark = without_a_jvm(monkeypatch, tmp_path)
     as_a_volume(monkeypatch)
     if case.startswith("overwrite"):
         monkeypatch.setattr(Files, "is_whole", False)
-    tried(spark, lambda: [maker(None, f"files {case}", token)], counts, f"volume, files {case}", 3)
+    try_kill_points(spark, lambda: [maker(None, f"files {case}", token)], counts, f"volume, files {case}", 3)
 
 
 @pytest.mark.sample(2)
@@ -251,7 +251,7 @@ def test_pairs_without_a_jvm(
         database = next(databases)
         return [maker(None, name, token, database) for name in pair]
 
-    tried(spark, make, counts, " + ".join(pair), 1 if {"kafka append", "kafka parts"} & set(pair) else 3)
+    try_kill_points(spark, make, counts, " + ".join(pair), 1 if {"kafka append", "kafka parts"} & set(pair) else 3)
 
 
 @pytest.mark.parametrize(
@@ -265,13 +265,14 @@ def test_pairs_without_a_jvm(
         )
         for case in WITH_SPARK
         for token in (None, "t")
-        if token
-        or not {"kafka append", "kafka parts"} & set(case)  # without a token it is at least once, whatever dies
+        if token or not {"kafka append", "kafka parts"} & set(case)  # without a token delivery is at least once
     ],
 )
 def test_with_spark(spark: SparkSession, maker: Any, counts: Any, case: Any, token: Any) -> None:
-    new_instance(Bridge(spark), "TaskAttempt")  # once here, so that no child has to send it to Spark again
+    new_instance(Bridge(spark), "TaskAttempt")  # in the parent, so that children need not send it to Spark again
     steps_of(
         spark, lambda: [maker(spark, name, token) for name in case]
-    )  # servers that all cases share have the tables of journals then
-    tried(spark, lambda: [maker(spark, name, token) for name in case], counts, f"with Spark: {' + '.join(case)}", 3)
+    )  # creates the tables of journals on the shared servers
+    try_kill_points(
+        spark, lambda: [maker(spark, name, token) for name in case], counts, f"with Spark: {' + '.join(case)}", 3
+    )

@@ -1,4 +1,4 @@
-"""Commits whose outcome is unknown: a client hears of an error, or dies, and the commit succeeds a moment later."""
+"""Commits whose outcome is unknown: the client gets an error, or dies, and the commit succeeds later."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return Template(None, tmp_path_factory.mktemp("template"))
 
 
-def made(kind: Any, template: Any, folder: Path, mode: str) -> Any:
+def make_target(kind: Any, template: Any, folder: Path, mode: str) -> Any:
     return kind(template, folder, mode.replace("create", "append"), exists=mode != "create", token="t")
 
 
 def client_of(kind: Any, mode: str) -> tuple[Any, str, Any]:
-    """Return the call of a client that commits, and what it raises where the answer is lost."""
+    """Return owner and name of the client's commit method, and the error that it raises if the answer is lost."""
     if kind is Iceberg:
         from pyiceberg.catalog.sql import SqlCatalog
         from pyiceberg.exceptions import CommitStateUnknownException
@@ -57,39 +57,39 @@ def client_of(kind: Any, mode: str) -> tuple[Any, str, Any]:
 
 
 class Unanswered:
-    """A client whose commits fail without an answer; each may land later, as the server goes on with it."""
+    """A client whose commit requests get no answer; each may land later, as the server still processes it."""
 
     def __init__(self, kind: Any, mode: str) -> None:
-        self._place, self._name, error = client_of(kind, mode)
-        self._original = getattr(self._place, self._name)
-        self._asked: list[Any] = []
+        self._owner, self._name, error = client_of(kind, mode)
+        self._original = getattr(self._owner, self._name)
+        self._requests: list[Any] = []
 
         def lost(*args: Any, **kwargs: Any) -> Never:
-            self._asked.append((args, kwargs))
+            self._requests.append((args, kwargs))
             raise error("504: gateway timeout")
 
-        setattr(self._place, self._name, lost)
+        setattr(self._owner, self._name, lost)
 
     def answers_again(self) -> None:
-        setattr(self._place, self._name, self._original)
+        setattr(self._owner, self._name, self._original)
 
     def land(self, number: int) -> None:
-        args, kwargs = self._asked[number]
+        args, kwargs = self._requests[number]
         self._original(*args, **kwargs)
 
 
 def journal_of(target: Any) -> str:
-    (found,) = [path for path in journals(target) if path.suffix == ".json"]
-    return str(found)
+    (journal,) = [path for path in journals(target) if path.suffix == ".json"]
+    return str(journal)
 
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize(("kind", "mode"), TABLES, ids=NAMES)
 @pytest.mark.parametrize("lands", ["before the recovery", "after it"])
-def test_nothing_is_removed_that_a_late_commit_names(
+def test_files_of_a_late_commit_are_not_removed(
     local: Any, template: Any, tmp_path: Path, kind: Any, mode: str, lands: str
 ) -> None:
-    target = made(kind, template, tmp_path / "t", mode)
+    target = make_target(kind, template, tmp_path / "t", mode)
 
     def work() -> Any:
         client = Unanswered(kind, mode)
@@ -102,13 +102,13 @@ def test_nothing_is_removed_that_a_late_commit_names(
             client.land(0)
             assert target.rows() == target.new
         client.answers_again()
-        went = recover(Access(None), journal).direction
-        with suppress(Exception):  # at once, or it is refused
+        direction = recover(Access(None), journal).direction
+        with suppress(Exception):  # the second request lands, or is refused
             client.land(1)
         assert target.rows() == target.new
-        run(local, [target])  # the token is there
+        run(local, [target])  # the target has the token
         assert target.rows() == target.new
-        return went
+        return direction
 
     end = in_child(local, work)
     assert end.error is None, end.error
@@ -118,11 +118,11 @@ def test_nothing_is_removed_that_a_late_commit_names(
 
 
 @pytest.mark.parametrize(("kind", "mode"), TABLES, ids=NAMES)
-def test_a_commit_that_lands_between_two_attempts_is_not_made_again(
+def test_a_commit_that_lands_between_two_attempts_is_not_repeated(
     local: Any, template: Any, tmp_path: Path, kind: Any, mode: str
 ) -> None:
-    """Without a token, so that only the job's own receipt tells."""
-    target = made(kind, template, tmp_path / "t", mode)
+    """Without a token, so that only the job's own receipt shows the commit."""
+    target = make_target(kind, template, tmp_path / "t", mode)
     target.token = None
 
     def work() -> None:
@@ -144,11 +144,11 @@ def test_a_commit_that_lands_between_two_attempts_is_not_made_again(
 
 
 @pytest.mark.parametrize("again", ["by the job", "by a recovery"])
-def test_an_append_that_lands_once_the_log_was_looked_at_is_named_once(
+def test_an_append_that_lands_after_the_log_was_read_is_committed_once(
     local: Any, template: Any, tmp_path: Path, again: str
 ) -> None:
-    """deltalake would append to a version that came in between, by itself, and readers of changes see rows twice."""
-    target = made(Delta, template, tmp_path / "t", "append")
+    """deltalake by itself would append to an intermediate version, and readers of changes would see rows twice."""
+    target = make_target(Delta, template, tmp_path / "t", "append")
     target.token = None
 
     def work() -> int:
@@ -185,12 +185,12 @@ def test_an_append_that_lands_once_the_log_was_looked_at_is_named_once(
 
 
 @pytest.mark.parametrize("kind", [Delta, Iceberg])
-def test_sinks_beside_one_that_may_have_committed_are_not_undone(
+def test_other_sinks_are_not_undone_if_a_sink_may_have_committed(
     local: Any, template: Any, tmp_path: Path, kind: Any
 ) -> None:
     mode, layout, exists = FILES["overwrite"]
     files = Files(template, tmp_path / "f", mode, layout, exists=exists, token="t")
-    targets = [files, made(kind, template, tmp_path / "t", "append")]
+    targets = [files, make_target(kind, template, tmp_path / "t", "append")]
 
     def work() -> Any:
         client = Unanswered(kind, "append")
@@ -199,8 +199,8 @@ def test_sinks_beside_one_that_may_have_committed_are_not_undone(
         assert files.rows() == files.new
         client.land(2)
         client.answers_again()
-        went = recover(Access(None), journal_of(files)).direction
-        return went, [target.rows() == target.new for target in targets]
+        direction = recover(Access(None), journal_of(files)).direction
+        return direction, [target.rows() == target.new for target in targets]
 
     end = in_child(local, work)
     assert end.error is None, end.error
@@ -209,11 +209,11 @@ def test_sinks_beside_one_that_may_have_committed_are_not_undone(
 
 
 @pytest.mark.thorough
-def test_a_driver_that_dies_once_it_has_asked(local: Any, template: Any, tmp_path: Path) -> None:
-    """The catalogue commits after the recovery has begun: its request is a process of its own, which lives on."""
+def test_a_driver_that_dies_after_the_request(local: Any, template: Any, tmp_path: Path) -> None:
+    """The catalogue commits after the recovery has begun: a separate process sends the request and survives."""
     mode, layout, exists = FILES["overwrite"]
     files = Files(template, tmp_path / "f", mode, layout, exists=exists, token="t")
-    targets = [files, made(Iceberg, template, tmp_path / "t", "append")]
+    targets = [files, make_target(Iceberg, template, tmp_path / "t", "append")]
     landed = tmp_path / "landed"
 
     def dies() -> None:
@@ -221,9 +221,9 @@ def test_a_driver_that_dies_once_it_has_asked(local: Any, template: Any, tmp_pat
 
         commit_table = SqlCatalog.commit_table
 
-        def asked(*args: Any, **kwargs: Any) -> Never:
+        def request_then_die(*args: Any, **kwargs: Any) -> Never:
             if os.fork() == 0:
-                for number in os.listdir("/proc/self/fd"):  # nobody waits for what only this process may still write
+                for number in os.listdir("/proc/self/fd"):  # so that no reader waits for this process
                     with suppress(OSError):
                         if os.readlink(f"/proc/self/fd/{number}").startswith("pipe:") and int(number) > 2:
                             os.close(int(number))
@@ -235,7 +235,7 @@ def test_a_driver_that_dies_once_it_has_asked(local: Any, template: Any, tmp_pat
             os.kill(os.getpid(), signal.SIGKILL)
             raise AssertionError
 
-        SqlCatalog.commit_table = asked  # type: ignore[method-assign]
+        SqlCatalog.commit_table = request_then_die  # type: ignore[method-assign]
         run(local, targets)
 
     assert in_child(local, dies).killed
@@ -243,10 +243,10 @@ def test_a_driver_that_dies_once_it_has_asked(local: Any, template: Any, tmp_pat
     def after() -> Any:
         journal = journal_of(files)
         assert not landed.exists()
-        went = recover(Access(None), journal).direction
+        direction = recover(Access(None), journal).direction
         while not landed.exists():
             time.sleep(0.05)
-        return went, [target.rows() == target.new for target in targets]
+        return direction, [target.rows() == target.new for target in targets]
 
     end = in_child(local, after)
     assert end.error is None, end.error
@@ -255,10 +255,10 @@ def test_a_driver_that_dies_once_it_has_asked(local: Any, template: Any, tmp_pat
 
 
 def test_an_undo_that_dies_is_not_completed(local: Any, template: Any, tmp_path: Path) -> None:
-    """The catalogue refuses for certain, and the driver dies once some files are removed: nobody may name them."""
+    """The catalogue refuses the commit, and the driver dies after some files are removed: the rest is undone, too."""
     mode, layout, exists = FILES["overwrite"]
     files = Files(template, tmp_path / "f", mode, layout, exists=exists, token="t")
-    targets = [files, made(Iceberg, template, tmp_path / "t", "append")]
+    targets = [files, make_target(Iceberg, template, tmp_path / "t", "append")]
 
     def dies() -> None:
         from pyiceberg.catalog.sql import SqlCatalog
@@ -281,8 +281,8 @@ def test_an_undo_that_dies_is_not_completed(local: Any, template: Any, tmp_path:
     assert in_child(local, dies).killed
 
     def after() -> Any:
-        went = recover(Access(None), journal_of(files)).direction
-        return went, [target.rows() == target.old for target in targets]
+        direction = recover(Access(None), journal_of(files)).direction
+        return direction, [target.rows() == target.old for target in targets]
 
     end = in_child(local, after)
     assert end.error is None, end.error
@@ -290,8 +290,8 @@ def test_an_undo_that_dies_is_not_completed(local: Any, template: Any, tmp_path:
 
 
 @pytest.mark.parametrize("key", ["", ", PRIMARY KEY (target, token)"])
-def test_a_ledger_without_a_key_tells_nothing_of_a_commit_under_way(local: Any, tmp_path: Path, key: str) -> None:
-    """Who asks waits for a transaction that has put its entry there, by the key of the ledger."""
+def test_a_ledger_without_a_key_cannot_show_a_running_commit(local: Any, tmp_path: Path, key: str) -> None:
+    """With a key, a query of the ledger waits for transactions that have inserted an entry."""
     database = LocalSqlite(tmp_path / "d.db")
     target = Jdbc(None, database, "append", exists=True, token=None)
     database.sql(f"create table penstock_commits (target varchar(200) not null, token varchar(200) not null{key})")
@@ -305,8 +305,8 @@ def test_a_ledger_without_a_key_tells_nothing_of_a_commit_under_way(local: Any, 
             record.is_committed(Access(None))
 
 
-def test_a_process_that_is_interrupted_in_its_only_commit(local: Any, tmp_path: Path) -> None:
-    """A sink that needed no journal gets one: whether its rows were committed is for a later process to find out."""
+def test_an_interrupt_during_the_only_commit_writes_a_journal(local: Any, tmp_path: Path) -> None:
+    """A later process finds out from the journal whether the rows were committed."""
     database = LocalSqlite(tmp_path / "d.db")
     target = Jdbc(None, database, "append", exists=True, token="t")
 
@@ -321,32 +321,32 @@ def test_a_process_that_is_interrupted_in_its_only_commit(local: Any, tmp_path: 
             run(local, [target])
         LocalConnection.commit = commit  # type: ignore[method-assign]
         (journal,) = (tmp_path / "warehouse").glob(".penstock-commit-*.json")
-        (told,) = failed.value.__notes__
-        assert str(journal) in told
-        went = recover(Access(None, dict(target.sink().secrets)), str(journal)).direction
-        return went, target.rows() == target.old, database.sql("select name from sqlite_master")
+        (note,) = failed.value.__notes__
+        assert str(journal) in note
+        direction = recover(Access(None, dict(target.sink().secrets)), str(journal)).direction
+        return direction, target.rows() == target.old, database.sql("select name from sqlite_master")
 
     end = in_child(local, work)
     assert end.error is None, end.error
-    went, is_old, tables = end.result
-    assert (went, is_old) == (Direction.BACK, True)
+    direction, is_old, tables = end.result
+    assert (direction, is_old) == (Direction.BACK, True)
     assert f"penstock_{target.table[:2]}" not in tables
 
 
 def test_a_database_that_goes_away_during_commit(local: Any, tmp_path: Path) -> None:
-    """A sink that needed no journal gets one, and its rows stay staged until somebody can ask."""
+    """A journal is written, and the rows stay staged until a later process can query the database."""
     database = LocalSqlite(tmp_path / "d.db")
     target = Jdbc(None, database, "append", exists=True, token="t")
 
     def work() -> Any:
         commit, connect = LocalConnection.commit, LocalConnection.__init__
 
-        def away(*_: Any) -> Never:
+        def fail(*_: Any) -> Never:
             raise OSError("the database is away")
 
         def lost(self: Any) -> Never:
-            LocalConnection.__init__ = away  # type: ignore[assignment,method-assign]
-            away()
+            LocalConnection.__init__ = fail  # type: ignore[assignment,method-assign]
+            fail()
 
         LocalConnection.commit = lost  # type: ignore[method-assign]
         with pytest.raises(CommitUnknownError, match="the database is away") as failed:
@@ -358,9 +358,9 @@ def test_a_database_that_goes_away_during_commit(local: Any, tmp_path: Path) -> 
             f"select name from sqlite_master where name like 'penstock_{target.table[:2]}%'"
         ).split()
         assert database.sql(f"select count(*) from {staged}") == str(len(target.new) - len(target.old))
-        went = recover(Access(None, dict(target.sink().secrets)), str(journal)).direction
+        direction = recover(Access(None, dict(target.sink().secrets)), str(journal)).direction
         assert staged not in database.sql("select name from sqlite_master")
-        return went, target.rows() == target.old
+        return direction, target.rows() == target.old
 
     end = in_child(local, work)
     assert end.error is None, end.error

@@ -1,4 +1,4 @@
-"""File systems that Spark reaches through Hadoop alone: folders are renamed, but cannot change places; and object stores."""
+"""File systems that only Hadoop can access: with renames of folders but no exchange, and object stores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.forks
 
 @pytest.fixture(scope="module")
 def mounted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A folder that is reached by another scheme, as HDFS is."""
+    """A folder with a path of another scheme, like HDFS."""
     folder = tmp_path_factory.mktemp("mounted")
     spark.conf.set("fs.viewfs.mounttable.default.link./m", f"file://{folder}")
     yield folder
@@ -35,20 +35,20 @@ def mounted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 class Mounted(Files):
-    """A folder of files; read by its other path, between the renames of which there may be nothing."""
+    """A folder of files, read by its local path; between two renames it may not exist."""
 
     def sink(self) -> Any:
         return self._at(super().sink())
 
     def _at(self, sink: FileSink) -> FileSink:
-        place = f"viewfs:///m/{self.place.name}"
+        parent = f"viewfs:///m/{self.journal_folder.name}"
         return FileSink(
-            f"{place}/out", mode=sink.mode, partition_by=sink.partition_by, options=sink.options, token=sink.token
+            f"{parent}/out", mode=sink.mode, partition_by=sink.partition_by, options=sink.options, token=sink.token
         )
 
     def write(self, job: Any) -> None:
         if not job._skip:
-            staging = self.place / job._staging.name
+            staging = self.journal_folder / job._staging.name
             shutil.copytree(self.template("new", self.layout), staging, ignore=shutil.ignore_patterns("*.crc"))
             for file in staging.rglob("part-*"):
                 file.rename(file.with_name(f"part-{uuid.uuid4()}.parquet"))
@@ -74,7 +74,7 @@ def test_a_commit_through_hadoop(
     case: str,
 ) -> None:
     if not whole:
-        monkeypatch.setattr(filesystem, "_WHOLE", set())
+        monkeypatch.setattr(filesystem, "_ATOMIC_RENAMES", set())
         monkeypatch.setattr(Files, "is_whole", False)
     template = Template(None, tmp_path_factory.mktemp("template"))
     numbers = itertools.count()

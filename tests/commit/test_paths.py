@@ -1,15 +1,15 @@
-"""Paths that name the same place, and those that only look like it."""
+"""Comparison of paths of the same location."""
 
 from __future__ import annotations
 
 import pytest
 
 from penstock.commit.folders import PreparedFolders
-from penstock.commit.paths import are_within, place_of
+from penstock.commit.paths import are_within, location_of
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "is_same"),
+    ("path", "other", "is_same"),
     [
         ("s3a://jan/out", "s3a://jan/out/", True),
         ("s3a://jan/out", "s3://jan/out", True),
@@ -21,14 +21,14 @@ from penstock.commit.paths import are_within, place_of
         ("file:///out", "/out", True),
     ],
 )
-def test_places(one: str, other: str, is_same: bool) -> None:
-    assert (place_of(one) == place_of(other)) == is_same
-    assert are_within([f"{one}/p=1"], [other]) == is_same
-    assert not are_within([one], [f"{other}/p=1"])
+def test_locations(path: str, other: str, is_same: bool) -> None:
+    assert (location_of(path) == location_of(other)) == is_same
+    assert are_within([f"{path}/p=1"], [other]) == is_same
+    assert not are_within([path], [f"{other}/p=1"])
 
 
 @pytest.mark.parametrize(("name", "mark"), [("daily", "daily"), ("day=a:b", "day=a_b")])
 def test_the_hidden_file_of_a_new_folder(name: str, mark: str) -> None:
-    """A later release finds it by this name, so it stays; Hadoop takes no colon in it."""
+    """Later releases rely on this name; Hadoop accepts no colon in it."""
     prepared = PreparedFolders(f"/out/{name}", f"/out/.penstock-{name}-0123456789ab", ("",))
     assert prepared._mark == f".new-penstock-{mark}-0123456789ab"

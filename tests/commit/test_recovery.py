@@ -1,4 +1,4 @@
-"""Recovery: who may recover what, several at once, what stays when a part cannot follow, and what journals tell."""
+"""Recovery of commits: ownership, concurrent recoveries, irreversible sinks, and errors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Never
 
 import pytest
 
-from penstock.commit import Access, Commit, Direction, look, recover
+from penstock.commit import Access, Commit, Direction, plan_recovery, recover
 from penstock.commit.held import HeldJournal
 from penstock.commit.journal import journals_at
 from penstock.commit.lease import Lease, is_young
 from penstock.commit.owner import Owner, tag_is_alive
-from penstock.commit.prepared import prepared_of
+from penstock.commit.prepared import prepared_from_dict
 from penstock.connectors.extras import with_secrets, without_secrets
 from penstock.connectors.kafka import parts
 from penstock.errors import CommitError, SinkError
@@ -56,11 +56,11 @@ def files(template: Any, folder: Path, case: Any, token: Any = None) -> Any:
 
 
 def killed(spark: SparkSession, targets: Any, name: str) -> str:
-    """Kill a commit after the first step of a name."""
+    """Kill a commit after the first step of a name, and return the path of its journal."""
 
-    class Here(Stop):
-        def around(self, place: Any, step: Any) -> Any:
-            original, counted = super().around(place, step)
+    class KillAfterStep(Stop):
+        def around(self, owner: Any, step: Any) -> Any:
+            original, counted = super().around(owner, step)
 
             def killing(*args: Any, **kwargs: Any) -> Any:
                 result = counted(*args, **kwargs)
@@ -70,18 +70,18 @@ def killed(spark: SparkSession, targets: Any, name: str) -> str:
 
             return original, killing
 
-    assert in_child(spark, lambda: run(spark, targets, Here())).killed
+    assert in_child(spark, lambda: run(spark, targets, KillAfterStep())).killed
     (journal,) = [path for target in targets for path in journals(target) if path.suffix == ".json"]
     return str(journal)
 
 
-def test_a_process_and_a_later_one_of_the_same_number() -> None:
+def test_a_process_differs_from_a_later_process_with_the_same_id() -> None:
     me = Owner.me()
     assert me.is_alive()
     assert tag_is_alive(me.tag)
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     other = Owner(me.host, child.pid, me.started)
-    assert other.is_alive() is False  # another process of that number, begun at another time
+    assert other.is_alive() is False  # another process with that id, with another start time
     child.kill()
     time.sleep(0.2)
     zombie = Owner(me.host, child.pid, me.started)
@@ -91,15 +91,15 @@ def test_a_process_and_a_later_one_of_the_same_number() -> None:
     assert tag_is_alive(Owner("elsewhere/1", me.pid, me.started).tag) is None
 
 
-def test_a_job_that_still_commits_is_left_alone(local: Any, template: Any, tmp_path: Path) -> None:
+def test_a_running_commit_is_not_recovered(local: Any, template: Any, tmp_path: Path) -> None:
     targets = [files(template, tmp_path / "a", "append by partition")]
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
 
         class Sleepy(Stop):
-            def around(self, place: Any, step: Any) -> Any:
-                original, counted = super().around(place, step)
+            def around(self, owner: Any, step: Any) -> Any:
+                original, counted = super().around(owner, step)
 
                 def slow(*args: Any, **kwargs: Any) -> Any:
                     if step == "move_to":
@@ -115,31 +115,31 @@ def test_a_job_that_still_commits_is_left_alone(local: Any, template: Any, tmp_p
             os._exit(0)
     os.read(read, 1)
     journal = str(next(path for path in journals(targets[0]) if path.suffix == ".json"))
-    assert look(Access(None), journal).direction is Direction.ALIVE
+    assert plan_recovery(Access(None), journal).direction is Direction.ALIVE
     assert recover(Access(None), journal).direction is Direction.ALIVE
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    assert look(Access(None), journal).direction is Direction.BACK
+    assert plan_recovery(Access(None), journal).direction is Direction.BACK
     assert recover(Access(None), journal).direction is Direction.BACK
     assert targets[0].rows() == targets[0].old
     assert recover(Access(None), journal).direction is Direction.GONE
 
 
-def test_another_machine_is_dead_once_it_no_longer_renews_its_journal(
+def test_a_process_of_another_machine_counts_as_dead_without_a_renewal(
     local: Any, template: Any, tmp_path: Path
 ) -> None:
     journal = killed(local, [files(template, tmp_path / "a", "append")], "move_to")
-    told = json.loads(open(journal).read())
-    told["owner"]["host"] = "elsewhere/1"
-    open(journal, "w").write(json.dumps(told))
-    assert look(Access(None), journal).direction is Direction.ALIVE
+    content = json.loads(open(journal).read())
+    content["owner"]["host"] = "elsewhere/1"
+    open(journal, "w").write(json.dumps(content))
+    assert plan_recovery(Access(None), journal).direction is Direction.ALIVE
     os.utime(journal, (time.time() - 61,) * 2)
-    assert look(Access(None), journal).direction is Direction.BACK
+    assert plan_recovery(Access(None), journal).direction is Direction.BACK
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("step", ["exchange", "move_to"])
-def test_many_recover_at_once(local: Any, template: Any, tmp_path: Path, step: str) -> None:
+def test_concurrent_recoveries(local: Any, template: Any, tmp_path: Path, step: str) -> None:
     for number in range(5):
         targets = [files(template, tmp_path / f"{number}{case}", case) for case in ("append by partition", "overwrite")]
         journal = killed(local, targets, step)
@@ -161,21 +161,21 @@ def test_the_claim_of_a_dead_process_is_taken_over(local: Any, template: Any, tm
 
 
 @pytest.mark.thorough
-def test_parts_of_a_topic_that_cannot_follow_wait_in_the_journal(
+def test_remaining_parts_of_a_topic_are_completed_later(
     local: Any, broker: KafkaBroker, template: Any, tmp_path: Path
 ) -> None:
-    """Some parts are there for good: nothing is undone, not even what could be, and the next job completes it."""
+    """Some parts are irreversibly committed: nothing is undone, and the next job completes the commit."""
     targets = [files(template, tmp_path / "f", "overwrite", "t"), KafkaParts(None, broker, token="t")]
 
     def refused() -> Any:
         write = parts.write_part
 
-        def some(place: Any, number: int, records: Any) -> int:
-            if number == 2:
+        def fail_second(*args: Any, **kwargs: Any) -> int:
+            if args[1] == 2:
                 raise OSError("a broker is down")
-            return write(place, number, records)
+            return write(*args, **kwargs)
 
-        parts.write_part = some
+        parts.write_part = fail_second
         try:
             run(local, targets)
         except CommitError as error:
@@ -188,21 +188,21 @@ def test_parts_of_a_topic_that_cannot_follow_wait_in_the_journal(
     assert rows[0] == len(targets[0].new)
     assert 0 < rows[1] < len(targets[1].new)
 
-    def rest() -> Any:
+    def complete() -> Any:
         run(local, targets)
         return [target.rows() == target.new for target in targets]
 
-    end = in_child(local, rest)
+    end = in_child(local, complete)
     assert end.error is None, end.error
     assert end.result == [True, True]
     assert not journals(targets[0])
 
 
 @pytest.mark.thorough
-def test_what_cannot_follow_waits_in_the_journal(
+def test_a_sink_with_an_unknown_outcome_is_completed_later(
     local: Any, template: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Delta has committed, Iceberg's catalogue refuses: nothing is undone, the error tells, the next job completes it."""
+    """Delta has committed, Iceberg's catalogue fails: nothing is undone, and the next job completes the commit."""
     targets = [
         files(template, tmp_path / "f", "overwrite", "t"),
         Delta(template, tmp_path / "d", "append", exists=True, token="t"),
@@ -230,19 +230,19 @@ def test_what_cannot_follow_waits_in_the_journal(
     (journal,) = [path for path in journals(targets[0]) if path.suffix == ".json"]
     assert json.loads(journal.read_text())["owner"] is None
 
-    def rest() -> Any:
+    def complete() -> Any:
         states = [[target.rows() == target.new for target in targets]]
         run(local, targets)
         return [*states, [target.rows() == target.new for target in targets]]
 
-    end = in_child(local, rest)
+    end = in_child(local, complete)
     assert end.error is None, end.error
     assert end.result == [[True, True, False], [True, True, True]]
     assert not journals(targets[0])
 
 
-def test_an_error_before_that_undoes_everything(local: Any, template: Any, tmp_path: Path) -> None:
-    """The log of a Delta table cannot be written: files that were moved, or have changed places, are as before."""
+def test_an_error_before_an_irreversible_commit_undoes_everything(local: Any, template: Any, tmp_path: Path) -> None:
+    """The log of a Delta table cannot be written: moved files and exchanged folders are restored."""
     targets = [
         files(template, tmp_path / "a", "append by partition"),
         files(template, tmp_path / "b", "overwrite"),
@@ -271,7 +271,7 @@ def test_an_error_before_that_undoes_everything(local: Any, template: Any, tmp_p
 def test_a_file_system_that_cannot_exchange_renames_twice(
     local: Any, template: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.commit.local.exchange", lambda one, other: False)
+    monkeypatch.setattr("tests.commit.local.exchange", lambda path, other: False)
     for step in range(14):
         target = files(template, tmp_path / str(step), "overwrite")
         end = in_child(local, lambda: run(local, [target], Stop(step)))  # noqa: B023
@@ -284,8 +284,8 @@ def test_a_file_system_that_cannot_exchange_renames_twice(
         assert target.rows() == target.new
 
 
-def test_the_old_rows_of_a_target_named_commit_are_no_journal(local: Any, tmp_path: Path) -> None:
-    """Their hidden folder begins as journals do, and its process is dead."""
+def test_the_old_rows_of_a_target_named_commit_are_not_a_journal(local: Any, tmp_path: Path) -> None:
+    """The name of their hidden folder begins like that of journals, and its process is dead."""
     dead = Owner.me().tag.replace(str(os.getpid()), "4194300")
     assert tag_is_alive(f"x-{dead}") is False
     rows = tmp_path / f".penstock-commit-0123456789ab-{dead}-old"
@@ -295,26 +295,26 @@ def test_the_old_rows_of_a_target_named_commit_are_no_journal(local: Any, tmp_pa
     assert (rows / "part-0").read_text() == "old rows"
 
 
-def test_journals_keep_no_secrets() -> None:
-    given = {"user": "u", "password": "p", "uri": "postgresql://u:secret@host/db", "batchsize": "10"}
-    kept = without_secrets(given)
-    assert dict(kept) == {"user": "u", "password": MASK, "uri": MASK, "batchsize": "10"}
-    assert with_secrets(kept, given) == given
+def test_journals_contain_no_secrets() -> None:
+    properties = {"user": "u", "password": "p", "uri": "postgresql://u:secret@host/db", "batchsize": "10"}
+    masked = without_secrets(properties)
+    assert dict(masked) == {"user": "u", "password": MASK, "uri": MASK, "batchsize": "10"}
+    assert with_secrets(masked, properties) == properties
 
 
-def test_a_record_of_another_release() -> None:
+def test_a_record_of_an_unsupported_kind() -> None:
     with pytest.raises(CommitError, match="newer"):
-        prepared_of({"kind": "newer"})
+        prepared_from_dict({"kind": "newer"})
 
 
 def test_a_journal_that_cannot_be_read(local: Any, tmp_path: Path) -> None:
     (tmp_path / ".penstock-commit-x.json").write_text("{")
     with pytest.raises(CommitError, match="cannot be read"):
-        look(Access(None), str(tmp_path / ".penstock-commit-x.json"))
+        plan_recovery(Access(None), str(tmp_path / ".penstock-commit-x.json"))
 
 
-def test_a_journal_that_cannot_be_decided_keeps_what_recovery_needs(local: Any, template: Any, tmp_path: Path) -> None:
-    """The disk fills up after Delta has committed: nothing is removed that tells so, and the next job completes it."""
+def test_if_the_decision_cannot_be_recorded_nothing_is_removed(local: Any, template: Any, tmp_path: Path) -> None:
+    """The disk fills up after Delta has committed; recovery completes the commit."""
     targets = [
         files(template, tmp_path / "f", "overwrite", "t"),
         Delta(template, tmp_path / "d", "append", exists=True, token=None),
@@ -332,10 +332,10 @@ def test_a_journal_that_cannot_be_decided_keeps_what_recovery_needs(local: Any, 
         run(local, targets)
         LocalFolder.write = write
         (journal,) = [path for path in journals(targets[0]) if path.suffix == ".json"]
-        told = json.loads(journal.read_text())
-        staging = told["parts"][0]["staging"].removeprefix("file:")
+        content = json.loads(journal.read_text())
+        staging = content["parts"][0]["staging"].removeprefix("file:")
         return (
-            told["decided"],
+            content["decided"],
             os.path.exists(staging),
             recover(Access(None), str(journal)).direction,
             [target.rows() == target.new for target in targets],
@@ -346,7 +346,7 @@ def test_a_journal_that_cannot_be_decided_keeps_what_recovery_needs(local: Any, 
     assert end.result == (False, True, Direction.FORWARD, [True, True])
 
 
-def test_a_claim_of_another_machine_ends_with_its_lease(local: Any, template: Any, tmp_path: Path) -> None:
+def test_a_claim_of_another_machine_expires_with_its_lease(local: Any, template: Any, tmp_path: Path) -> None:
     journal = killed(local, [files(template, tmp_path / "a", "append")], "move_to")
     claim = journal.replace(".json", ".claim")
     open(claim, "w").write(json.dumps({"host": "elsewhere/1", "pid": 1, "started": "1"}))
@@ -357,7 +357,7 @@ def test_a_claim_of_another_machine_ends_with_its_lease(local: Any, template: An
 
 
 def journals_left(journal: Any) -> Any:
-    """What is left once somebody has looked for journals."""
+    """Return the files of journals that are left after a search for journals."""
     journals_at(Access(None), LocalFolder(None, os.path.dirname(journal)))
     return [
         name
@@ -382,10 +382,10 @@ def test_a_lease_is_renewed_until_it_ends(local: Any, tmp_path: Path, monkeypatc
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("other", [None, "delta", "local"])
 @pytest.mark.parametrize("case", ["append by partition", "dynamic", "overwrite"])
-def test_a_recovery_that_dies_is_done_again(
+def test_a_recovery_that_dies_is_repeated(
     local: Any, template: Any, tmp_path: Path, case: str, other: str | None
 ) -> None:
-    """Recovery is killed at each of its steps, or some; then the rest follows."""
+    """Recovery is killed at each of its steps, or at a sample; another recovery completes it."""
     dies = {
         None: "move_to" if case == "append by partition" else "exchange",
         "delta": "create_write_transaction",
@@ -404,31 +404,31 @@ def test_a_recovery_that_dies_is_done_again(
             with Stop(step).armed():
                 recover(Access(None), path)
 
-        ended = in_child(local, stopped)
-        assert ended.error is None, ended.error
-        again = in_child(local, lambda path=journal: recover(Access(None), path).direction)
-        assert again.error is None, again.error
-        assert again.result is not Direction.ALIVE
+        end = in_child(local, stopped)
+        assert end.error is None, end.error
+        retry = in_child(local, lambda path=journal: recover(Access(None), path).direction)
+        assert retry.error is None, retry.error
+        assert retry.result is not Direction.ALIVE
         rows = in_child(local, lambda targets=targets: [target.rows() for target in targets]).result
         assert rows == [target.old if other is None else target.new for target in targets], step
         assert not in_child(local, lambda journal=journal: journals_left(journal)).result
-        if not ended.killed:
+        if not end.killed:
             break
-    assert not ended.killed
+    assert not end.killed
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", ["append by partition", "overwrite"])
-def test_a_recovery_that_the_user_interrupts_is_done_again_by_the_same_process(
+def test_an_interrupted_recovery_is_repeated_by_the_same_process(
     local: Any, template: Any, tmp_path: Path, case: str
 ) -> None:
-    """At each of its steps: the process lives on, and must not take its own claim or lease for somebody else's."""
+    """At each step: the process survives, and must not mistake its own claim or lease for another's."""
     step, was_interrupted = 0, True
     while was_interrupted:
         targets = [files(template, tmp_path / f"{step}", case), files(template, tmp_path / f"{step}b", case)]
         journal = killed(local, targets, "move_to" if case == "append by partition" else "exchange")
 
-        def interrupted_and_again(path: Any = journal, step: Any = step) -> Any:
+        def interrupt_then_recover(path: Any = journal, step: Any = step) -> Any:
             was_interrupted = False
             try:
                 with Stop(step, how="interrupt").armed():
@@ -437,11 +437,11 @@ def test_a_recovery_that_the_user_interrupts_is_done_again_by_the_same_process(
                 was_interrupted = True
             return was_interrupted, recover(Access(None), path).direction
 
-        ended = in_child(local, interrupted_and_again)
-        assert ended.error is None, ended.error
-        was_interrupted, direction = ended.result
+        end = in_child(local, interrupt_then_recover)
+        assert end.error is None, end.error
+        was_interrupted, direction = end.result
         assert direction is not Direction.ALIVE, step
-        assert in_child(local, lambda targets=targets: [one.rows() for one in targets]).result == [
+        assert in_child(local, lambda targets=targets: [each.rows() for each in targets]).result == [
             target.old for target in targets
         ], step
         assert not in_child(local, lambda journal=journal: journals_left(journal)).result
@@ -449,90 +449,92 @@ def test_a_recovery_that_the_user_interrupts_is_done_again_by_the_same_process(
     assert step > 5
 
 
-@pytest.mark.parametrize("for_good", [False, True])
-def test_a_stage_after_the_commit_that_fails(local: Any, template: Any, tmp_path: Path, for_good: bool) -> None:
-    """What can be undone is, if all can; what has committed for good stays, and all that came with it."""
+@pytest.mark.parametrize("is_irreversible", [False, True])
+def test_a_stage_after_the_commit_that_fails(local: Any, template: Any, tmp_path: Path, is_irreversible: bool) -> None:
+    """All sinks are undone if all are reversible; otherwise the rows of all sinks stay."""
     targets = [files(template, tmp_path / "a", "append by partition"), files(template, tmp_path / "b", "overwrite")]
-    if for_good:
+    if is_irreversible:
         targets.append(Delta(template, tmp_path / "d", "append", exists=True, token=None))
 
-    def fails() -> Any:
-        opened = [target.sink().open(local) for target in targets]
-        for target, job in zip(targets, opened, strict=True):
+    def fail_after_commit() -> Any:
+        jobs = [target.sink().open(local) for target in targets]
+        for target, job in zip(targets, jobs, strict=True):
             target.write(job)
-        commit = Commit(Access(None), "j", "j", opened)
+        commit = Commit(Access(None), "j", "j", jobs)
         commit.run()
         error = SinkError("the policy failed")
         commit.fail(error)
         return [target.rows() for target in targets], getattr(error, "__notes__", [])
 
-    end = in_child(local, fails)
+    end = in_child(local, fail_after_commit)
     assert end.error is None, end.error
     rows, notes = end.result
-    assert rows == [target.new if for_good else target.old for target in targets]
-    assert bool(notes) == for_good
+    assert rows == [target.new if is_irreversible else target.old for target in targets]
+    assert bool(notes) == is_irreversible
     assert not journals(targets[0])
     assert not journals(targets[1])
 
 
-def as_seen_from_elsewhere(journal: Any) -> None:
-    """Let a journal look as if its process, on another machine, had not renewed it for a minute."""
-    told = json.loads(journal.read_text())
-    told["owner"]["host"] = "elsewhere/1"
-    journal.write_text(json.dumps(told))
+def expire_on_another_machine(journal: Any) -> None:
+    """Change a journal to that of a process on another machine that has not renewed it for a minute."""
+    content = json.loads(journal.read_text())
+    content["owner"]["host"] = "elsewhere/1"
+    journal.write_text(json.dumps(content))
     os.utime(journal, (time.time() - 61,) * 2)
 
 
-@pytest.mark.parametrize("for_good", [False, True])
-def test_a_job_that_was_taken_for_dead_does_not_finish(
-    local: Any, template: Any, tmp_path: Path, for_good: bool
+@pytest.mark.parametrize("is_irreversible", [False, True])
+def test_a_job_that_counted_as_dead_does_not_finish(
+    local: Any, template: Any, tmp_path: Path, is_irreversible: bool
 ) -> None:
-    """It was held up between its commit and its end: what can be undone has been."""
+    """It was delayed between `run` and `finish`: reversible sinks have been undone."""
     targets = [files(template, tmp_path / "a", "overwrite"), files(template, tmp_path / "b", "append")]
-    if for_good:
+    if is_irreversible:
         targets.append(Jdbc(None, LocalSqlite(tmp_path / "db"), "append", exists=True, token=None))
-    opened = [target.sink().open(local) for target in targets]
-    for target, job in zip(targets, opened, strict=True):
+    jobs = [target.sink().open(local) for target in targets]
+    for target, job in zip(targets, jobs, strict=True):
         target.write(job)
-    commit = Commit(Access(None), "j", "j", opened)
+    commit = Commit(Access(None), "j", "j", jobs)
     commit.run()
     (journal,) = [path for path in journals(targets[0]) if path.suffix == ".json"]
-    as_seen_from_elsewhere(journal)
-    went = recover(Access(None), str(journal)).direction
-    if for_good:
-        assert went is Direction.FORWARD
+    expire_on_another_machine(journal)
+    direction = recover(Access(None), str(journal)).direction
+    if is_irreversible:
+        assert direction is Direction.FORWARD
         commit.finish()
     else:
-        assert went is Direction.BACK
+        assert direction is Direction.BACK
         with pytest.raises(CommitError, match="another process recovered") as error:
             commit.finish()
         commit.fail(error.value)
-    assert [target.rows() for target in targets] == [target.new if for_good else target.old for target in targets]
+    assert [target.rows() for target in targets] == [
+        target.new if is_irreversible else target.old for target in targets
+    ]
     assert not journals(targets[0])
 
 
 @pytest.mark.parametrize(
-    ("told", "killed_by", "alive"),
+    ("status_text", "kill_error", "alive"),
     [
         ("the status", None, True),
-        (None, PermissionError, None),  # another user's, hidden (hidepid): it may run
-        (None, None, None),  # seen, but the system does not tell when it began
+        (None, PermissionError, None),  # a hidden process of another user (hidepid): it may run
+        (None, None, None),  # visible, but the system does not report its start time
         (None, ProcessLookupError, False),
     ],
 )
 def test_a_process_that_is_hidden_may_run(
-    monkeypatch: pytest.MonkeyPatch, told: str | None, killed_by: Any, alive: bool | None
+    monkeypatch: pytest.MonkeyPatch, status_text: str | None, kill_error: Any, alive: bool | None
 ) -> None:
     me = Owner.me()
 
     def status(pid: Any) -> Any:
-        if told is None:
+        if status_text is None:
             raise FileNotFoundError(pid)
         return original(pid)
 
     def kill(pid: Any, signal: Any) -> None:
-        if killed_by is not None:
-            raise killed_by(pid)
+        if kill_error is not None:
+            raise kill_error(pid)
 
     from penstock.commit import owner
 
@@ -543,45 +545,45 @@ def test_a_process_that_is_hidden_may_run(
     assert tag_is_alive(me.tag) is alive
 
 
-def test_the_journal_of_a_hidden_process_lives_by_its_lease(
+def test_a_hidden_process_counts_as_alive_while_it_renews_its_journal(
     local: Any, template: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = files(template, tmp_path / "a", "append")
-    journal = killed(local, [one], "move_to")
+    target = files(template, tmp_path / "a", "append")
+    journal = killed(local, [target], "move_to")
     monkeypatch.setattr("penstock.commit.owner._started", lambda pid: "")
     assert recover(Access(None), journal).direction is Direction.ALIVE
     os.utime(journal, (time.time() - 61,) * 2)
     assert recover(Access(None), journal).direction is Direction.BACK
-    assert one.rows() == one.old
+    assert target.rows() == target.old
 
 
 @pytest.mark.parametrize(
     "folder", ["insurance.claims", "a.json", "a.ref", "a.lease", ".penstock-commit-x", "00000000-1-00000000", "a b%20"]
 )
-def test_folders_of_any_name_on_the_way(local: Any, template: Any, tmp_path: Path, folder: str) -> None:
-    one = files(template, tmp_path / folder / "x", "append")
-    journal = killed(local, [one], "move_to")
-    assert [os.path.basename(path) for path in journals_at(Access(None), LocalFolder(None, str(one.place)))] == [
-        os.path.basename(journal)
-    ]
-    run(local, [one])
-    assert one.rows() == one.new
-    assert not journals(one)
+def test_parent_folders_with_unusual_names(local: Any, template: Any, tmp_path: Path, folder: str) -> None:
+    target = files(template, tmp_path / folder / "x", "append")
+    journal = killed(local, [target], "move_to")
+    assert [
+        os.path.basename(path) for path in journals_at(Access(None), LocalFolder(None, str(target.journal_folder)))
+    ] == [os.path.basename(journal)]
+    run(local, [target])
+    assert target.rows() == target.new
+    assert not journals(target)
 
 
-def test_a_journal_is_let_go_once_it_is_written(
+def test_a_journal_is_released_after_its_last_write(
     local: Any, template: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk is full for a moment; another job of this process looks as soon as the journal is nobody's."""
-    one = files(template, tmp_path / "a", "append by partition")
+    """The disk is full for a moment; another job of this process recovers the commit once it is released."""
+    target = files(template, tmp_path / "a", "append by partition")
     table = Jdbc(None, LocalSqlite(tmp_path / "db"), "append", exists=True, token=None)
-    opened = [target.sink().open(local) for target in (one, table)]
-    for target, job in zip((one, table), opened, strict=True):
-        target.write(job)
-    commit = Commit(Access(None), "j", "j", opened)
+    jobs = [each.sink().open(local) for each in (target, table)]
+    for each, job in zip((target, table), jobs, strict=True):
+        each.write(job)
+    commit = Commit(Access(None), "j", "j", jobs)
     commit.run()
-    (journal,) = [path for path in journals(one) if path.suffix == ".json"]
-    write, went = LocalFolder.write, []
+    (journal,) = [path for path in journals(target) if path.suffix == ".json"]
+    write, directions = LocalFolder.write, []
     refused: list[Any] = []
 
     def refuse(self: Any, content: Any, **options: bool) -> Any:
@@ -593,56 +595,58 @@ def test_a_journal_is_let_go_once_it_is_written(
     leave = HeldJournal.leave
     monkeypatch.setattr(LocalFolder, "write", refuse)
     monkeypatch.setattr(
-        HeldJournal, "leave", lambda self: (leave(self), went.append(recover(Access(None), str(journal)).direction))
+        HeldJournal,
+        "leave",
+        lambda self: (leave(self), directions.append(recover(Access(None), str(journal)).direction)),
     )
     commit.finish()
     assert refused
-    assert went == [Direction.FORWARD]
+    assert directions == [Direction.FORWARD]
     assert recover(Access(None), str(journal)).direction is Direction.GONE
-    assert not journals(one)
-    assert (one.rows(), table.rows()) == (one.new, table.new)
+    assert not journals(target)
+    assert (target.rows(), table.rows()) == (target.new, table.new)
 
 
 @pytest.mark.parametrize("change", ["version", "field", "kind"])
 def test_a_journal_of_a_later_release(local: Any, template: Any, tmp_path: Path, change: str) -> None:
-    """It is not guessed what it means: its own target waits for the release that knows, others do not."""
-    one, other = files(template, tmp_path / "a", "append"), files(template, tmp_path / "b", "create")
-    other.path = one.path.with_name("other")
-    journal = killed(local, [one], "move_to")
-    told = json.loads(open(journal).read())
+    """Jobs at its target fail until the later release recovers it; jobs at other targets run."""
+    target, other = files(template, tmp_path / "a", "append"), files(template, tmp_path / "b", "create")
+    other.path = target.path.with_name("other")
+    journal = killed(local, [target], "move_to")
+    content = json.loads(open(journal).read())
     if change == "version":
-        told["version"] = 99
+        content["version"] = 99
     else:
-        told["parts"][0] |= {"field": {"of_later": 1}, "kind": {"kind": "later"}}[change]
-    open(journal, "w").write(json.dumps(told))
-    rows = one.rows()
-    for does in (
-        lambda: look(Access(None), journal),
+        content["parts"][0] |= {"field": {"of_later": 1}, "kind": {"kind": "later"}}[change]
+    open(journal, "w").write(json.dumps(content))
+    rows = target.rows()
+    for access in (
+        lambda: plan_recovery(Access(None), journal),
         lambda: recover(Access(None), journal),
-        lambda: run(local, [one]),
+        lambda: run(local, [target]),
     ):
         with pytest.raises(CommitError, match="cannot be recovered"):
-            does()
-    assert one.rows() == rows
-    assert json.loads(open(journal).read()) == told
+            access()
+    assert target.rows() == rows
+    assert json.loads(open(journal).read()) == content
     run(local, [other])
     assert other.rows() == other.new
 
 
 @pytest.mark.parametrize("case", ["append", "overwrite", "dynamic"])
-def test_a_target_that_somebody_has_replaced_since(local: Any, template: Any, tmp_path: Path, case: str) -> None:
-    """Delta has committed, then plain Spark replaces the folder of files: the rest is completed, and nothing is stuck."""
-    one = files(template, tmp_path / "f", case)
+def test_a_target_that_another_program_has_replaced_since(local: Any, template: Any, tmp_path: Path, case: str) -> None:
+    """Delta has committed, then plain Spark replaces the folder of files: recovery completes without changing it."""
+    target = files(template, tmp_path / "f", case)
     layout = "plain" if case != "dynamic" else "parts"
     table = Delta(template, tmp_path / "d", "append", exists=True, token=None)
 
     def work() -> Any:
-        journal = killed(local, [one, table], "create_write_transaction")
-        shutil.rmtree(one.path)
-        shutil.copytree(template("old", layout), one.path)
-        told = one.rows()
+        journal = killed(local, [target, table], "create_write_transaction")
+        shutil.rmtree(target.path)
+        shutil.copytree(template("old", layout), target.path)
+        rows = target.rows()
         direction = recover(Access(None), journal).direction
-        return direction, one.rows() == told, table.rows() == table.new, journals(one)
+        return direction, target.rows() == rows, table.rows() == table.new, journals(target)
 
     end = in_child(local, work)
     assert end.error is None, end.error
@@ -650,37 +654,37 @@ def test_a_target_that_somebody_has_replaced_since(local: Any, template: Any, tm
 
 
 @pytest.mark.parametrize("case", ["overwrite", "dynamic"])
-def test_old_rows_stay_where_they_are_if_others_are_in_their_place(
+def test_old_rows_are_not_restored_over_rows_of_another_program(
     local: Any, template: Any, tmp_path: Path, case: str
 ) -> None:
-    """Killed with the old folder moved aside, and plain Spark makes one of its name before the recovery."""
-    one = files(template, tmp_path / "f", case)
+    """The job is killed after the old folder was moved aside, and plain Spark creates a folder of its name."""
+    target = files(template, tmp_path / "f", case)
 
     def work() -> Any:
         LocalFolder.exchange = lambda self, other: False  # type: ignore[method-assign]
-        journal = killed(local, [one], "move_to")
-        told = json.loads(open(journal).read())["parts"][0]
-        name = next(name for name in told["folders"] if not (one.path / name).exists())
-        old = tmp_path / "f" / f"{os.path.basename(told['staging'])}-old" / name
-        shutil.copytree(template("new", "plain"), one.path / name)
-        before = [sorted(os.listdir(folder)) for folder in (one.path / name, old)]
-        raised = ""
+        journal = killed(local, [target], "move_to")
+        record = json.loads(open(journal).read())["parts"][0]
+        name = next(name for name in record["folders"] if not (target.path / name).exists())
+        old = tmp_path / "f" / f"{os.path.basename(record['staging'])}-old" / name
+        shutil.copytree(template("new", "plain"), target.path / name)
+        before = [sorted(os.listdir(folder)) for folder in (target.path / name, old)]
+        message = ""
         for _ in range(2):
             try:
                 recover(Access(None), journal)
             except SinkError as error:
-                raised = str(error)
-        kept = [sorted(os.listdir(folder)) for folder in (one.path / name, old)] == before
-        shutil.rmtree(one.path / name)
+                message = str(error)
+        is_unchanged = [sorted(os.listdir(folder)) for folder in (target.path / name, old)] == before
+        shutil.rmtree(target.path / name)
         direction = recover(Access(None), journal).direction
-        return str(old) in raised, kept, direction, one.rows() == one.old, leftovers(one)
+        return str(old) in message, is_unchanged, direction, target.rows() == target.old, leftovers(target)
 
     end = in_child(local, work)
     assert end.error is None, end.error
     assert end.result == (True, True, Direction.BACK, True, [])
 
 
-def test_a_recovery_that_fails_tells_what_to_do(
+def test_the_error_of_a_failed_recovery_has_a_hint(
     local: Any, template: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = killed(local, [files(template, tmp_path / "a", "overwrite")], "exchange")
@@ -693,23 +697,25 @@ def test_a_recovery_that_fails_tells_what_to_do(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", ["overwrite", "dynamic"])
-def test_folders_that_changed_places_elsewhere(local: Any, template: Any, tmp_path: Path, case: str) -> None:
-    """The machine that recovers cannot exchange folders; it is killed at each of its steps, then the rest follows."""
+def test_undo_of_an_exchange_on_a_machine_that_cannot_exchange(
+    local: Any, template: Any, tmp_path: Path, case: str
+) -> None:
+    """The recovery is killed at each of its steps; another recovery completes it."""
     for step in range(40):
-        one = files(template, tmp_path / str(step), case)
-        journal = killed(local, [one], "exchange")
+        target = files(template, tmp_path / str(step), case)
+        journal = killed(local, [target], "exchange")
 
         def stopped(path: Any = journal, step: Any = step) -> None:
             LocalFolder.exchange = lambda self, other: False
             with Stop(step).armed():
                 recover(Access(None), path)
 
-        ended = in_child(local, stopped)
-        assert ended.error is None, ended.error
+        end = in_child(local, stopped)
+        assert end.error is None, end.error
         in_child(local, lambda path=journal: (stopped(path, None), path))
-        assert not journals_at(Access(None), LocalFolder(None, str(one.place)))
-        assert one.rows() == one.old, step
-        assert not leftovers(one)
-        if not ended.killed:
+        assert not journals_at(Access(None), LocalFolder(None, str(target.journal_folder)))
+        assert target.rows() == target.old, step
+        assert not leftovers(target)
+        if not end.killed:
             return
-    raise AssertionError("it did not come to an end")
+    raise AssertionError("the recovery did not end")

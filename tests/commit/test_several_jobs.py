@@ -1,4 +1,4 @@
-"""Several jobs at one target at a time: none harms what another has committed."""
+"""Concurrent jobs at the same target do not destroy each other's committed rows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture
-def target(template: Any, tmp_path: Path) -> Any:
+def make_target(template: Any, tmp_path: Path) -> Any:
     def make(case: Any, name: str = "t", token: Any = None) -> Any:
         mode, layout, exists = FILES[case]
         return Files(template, tmp_path / name, mode, layout, exists=exists, token=token)
@@ -54,7 +54,7 @@ def target(template: Any, tmp_path: Path) -> Any:
 
 
 class Other(Prepared):
-    """A sink of another kind in the same job, so that the job wants a journal."""
+    """A sink of another kind in the same job, so that the job needs a journal."""
 
     kind = "other of a test"
     is_reversible = False
@@ -90,17 +90,18 @@ class OtherJob:
         pass
 
 
-def job_at(spark: SparkSession, target: Any, *others: Any, mode: Any = None) -> Any:
-    """A job that has written its rows, as one that is about to commit."""
+def new_commit(spark: SparkSession, target: Any, *others: Any, mode: Any = None) -> Any:
+    """Return the commit of a job that has written its rows."""
     sink = target.sink()
     if mode is not None:
         object.__setattr__(sink, "mode", mode)
-    opened = sink.open(spark)
-    target.write(opened)
-    return Commit(Access(None), f"j{os.urandom(3).hex()}", "j", [opened, *others])
+    job = sink.open(spark)
+    target.write(job)
+    return Commit(Access(None), f"j{os.urandom(3).hex()}", "j", [job, *others])
 
 
-def ends(commit: Any) -> Any:
+def run_commit(commit: Any) -> Any:
+    """Run a commit to its end, and return its error; None if it succeeds."""
     try:
         commit.run()
         commit.finish()
@@ -113,49 +114,53 @@ def ends(commit: Any) -> Any:
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("first", ["overwrite", "dynamic", "append by partition"])
 @pytest.mark.parametrize("second", ["overwrite", "dynamic", "append by partition", "append"])
-@pytest.mark.parametrize("goes", [BACK, FORWARD])
-@pytest.mark.parametrize("beside", [True, False], ids=["with another sink", "one sink, and stages after the commit"])
-def test_a_commit_waits_for_another_that_could_take_its_rows_back(
-    local: Any, target: Any, first: str, second: str, goes: Any, beside: bool
+@pytest.mark.parametrize("direction", [BACK, FORWARD])
+@pytest.mark.parametrize(
+    "has_other_sink", [True, False], ids=["with another sink", "single sink, with stages after the commit"]
+)
+def test_a_commit_waits_for_another_whose_undo_could_remove_its_rows(
+    local: Any, make_target: Any, first: str, second: str, direction: Any, has_other_sink: bool
 ) -> None:
     layout = "parts" if "partition" in first or first == "dynamic" else "plain"
     if ("partition" in second or second == "dynamic") != (layout == "parts"):
         return
-    one = target(first)
-    two = target(second, "copy")
-    shutil.rmtree(two.path)
-    two.path = one.path
-    before = job_at(local, one, OtherJob()) if beside else job_at(local, one)
-    after = job_at(local, two)
+    target = make_target(first)
+    copy = make_target(second, "copy")
+    shutil.rmtree(copy.path)
+    copy.path = target.path
+    before = new_commit(local, target, OtherJob()) if has_other_sink else new_commit(local, target)
+    after = new_commit(local, copy)
     before.run()
     ended: list[Any] = []
-    thread = threading.Thread(target=lambda: ended.append(ends(after)))
+    thread = threading.Thread(target=lambda: ended.append(run_commit(after)))
     thread.start()
     replaces = "append" not in first or "append" not in second
     thread.join(0.6 if replaces else 20)
     assert thread.is_alive() == replaces
-    if goes == BACK:
+    if direction == BACK:
         before._irreversible = False
         before.fail(SinkError("the other sink failed"))
     else:
         before.finish()
     thread.join(20)
     assert ended == [None]
-    rows = one.old if goes == BACK else one.new
+    rows = target.old if direction == BACK else target.new
     if "append" in second:
-        wanted = sorted([*rows, *NEW])
+        expected = sorted([*rows, *NEW])
     elif second == "dynamic":
-        wanted = sorted([*(row for row in rows if row[1] not in {p for _, p in NEW}), *NEW])
+        expected = sorted([*(row for row in rows if row[1] not in {p for _, p in NEW}), *NEW])
     else:
-        wanted = sorted(NEW)
-    assert one.rows() == wanted
-    assert not journals(one)
+        expected = sorted(NEW)
+    assert target.rows() == expected
+    assert not journals(target)
 
 
-def test_of_two_that_begin_at_once_one_waits(local: Any, target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = target("overwrite")
-    jobs = [job_at(local, one, OtherJob()) for _ in range(2)]
-    together = threading.Barrier(2)
+def test_the_later_of_two_simultaneous_commits_waits(
+    local: Any, make_target: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = make_target("overwrite")
+    jobs = [new_commit(local, target, OtherJob()) for _ in range(2)]
+    barrier = threading.Barrier(2)
     original = LocalFolder.write
     seen = threading.local()
 
@@ -163,117 +168,117 @@ def test_of_two_that_begin_at_once_one_waits(local: Any, target: Any, monkeypatc
         result = original(self, content, **options)
         if self.name.endswith(".json") and not getattr(seen, "it", False):
             seen.it = True
-            together.wait(10)
+            barrier.wait(10)
         return result
 
     monkeypatch.setattr(LocalFolder, "write", write)
     ended: list[Any] = []
-    threads = [threading.Thread(target=lambda job=job: ended.append(ends(job))) for job in jobs]
+    threads = [threading.Thread(target=lambda job=job: ended.append(run_commit(job))) for job in jobs]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
     assert ended == [None, None]
-    assert one.rows() == sorted(NEW)
-    assert not journals(one)
-    assert [path.name for path in one.place.iterdir()] == ["out"]
+    assert target.rows() == sorted(NEW)
+    assert not journals(target)
+    assert [path.name for path in target.journal_folder.iterdir()] == ["out"]
 
 
-def test_a_commit_waits_no_longer_than_its_patience(local: Any, target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.commit.turns.PATIENCE", 0.3)
-    one = target("overwrite")
-    before, after = job_at(local, one, OtherJob()), job_at(local, one)
+def test_a_commit_fails_after_the_wait_timeout(local: Any, make_target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.commit.concurrent_commits.WAIT_TIMEOUT", 0.3)
+    target = make_target("overwrite")
+    before, after = new_commit(local, target, OtherJob()), new_commit(local, target)
     before.run()
-    error = ends(after)
+    error = run_commit(after)
     assert isinstance(error, CommitError)
     assert "is still committing" in str(error)
     before.finish()
-    assert one.rows() == one.new
-    assert [path.name for path in one.place.iterdir()] == ["out"]
+    assert target.rows() == target.new
+    assert [path.name for path in target.journal_folder.iterdir()] == ["out"]
 
 
-def test_a_job_that_waits_can_be_cancelled(local: Any, target: Any) -> None:
-    one = target("overwrite")
-    before, after = job_at(local, one, OtherJob()), job_at(local, one)
+def test_a_job_that_waits_can_be_cancelled(local: Any, make_target: Any) -> None:
+    target = make_target("overwrite")
+    before, after = new_commit(local, target, OtherJob()), new_commit(local, target)
     before.run()
 
     def cancelled() -> Never:
         raise KeyError("cancelled")
 
-    after._go_on = cancelled
-    assert isinstance(ends(after), KeyError)
+    after._on_wait = cancelled
+    assert isinstance(run_commit(after), KeyError)
     before.finish()
-    assert one.rows() == one.new
-    assert [path.name for path in one.place.iterdir()] == ["out"]
+    assert target.rows() == target.new
+    assert [path.name for path in target.journal_folder.iterdir()] == ["out"]
 
 
-def test_partitions_of_their_own_do_not_wait(local: Any, template: Any, target: Any) -> None:
-    one = target("dynamic")
-    before, after = job_at(local, one, OtherJob()), job_at(local, one)
+def test_commits_to_different_partitions_do_not_wait(local: Any, template: Any, make_target: Any) -> None:
+    target = make_target("dynamic")
+    before, after = new_commit(local, target, OtherJob()), new_commit(local, target)
     staging = after._sinks[0]._staging._path
     for name in ("p=0", "p=1"):
         (staging / name).rename(staging / name.replace("=", "=7"))
     before.run()
-    assert ends(after) is None
+    assert run_commit(after) is None
     before.finish()
-    assert one.rows() == sorted([*one.new, *((i, p + 70) for i, p in NEW)])
+    assert target.rows() == sorted([*target.new, *((i, p + 70) for i, p in NEW)])
 
 
 @pytest.mark.parametrize("mode", ["error", "append", "ignore"])
 @pytest.mark.parametrize(
-    "looks", [1, 2, 3, 4], ids=["after prepare", "once more", "in commit", "just before the rename"]
+    "checks", [1, 2, 3, 4], ids=["after prepare", "once more", "in commit", "just before the rename"]
 )
-def test_a_folder_that_has_appeared_is_not_replaced(
-    local: Any, template: Any, target: Any, monkeypatch: pytest.MonkeyPatch, mode: str, looks: int
+def test_a_folder_that_appears_during_the_job_is_not_replaced(
+    local: Any, template: Any, make_target: Any, monkeypatch: pytest.MonkeyPatch, mode: str, checks: int
 ) -> None:
-    one = target("create")
-    job, exists = job_at(local, one, mode=mode), LocalFolder.exists
+    target = make_target("create")
+    job, exists = new_commit(local, target, mode=mode), LocalFolder.exists
 
-    def look(self: Any) -> Any:  # somebody else, such as Spark alone, writes after so many looks that saw nothing
-        found = exists(self)
-        if not found and self.name == "out":
-            look.left -= 1
-            if not look.left:
-                shutil.copytree(template("new", "plain"), one.path)
-        return found
+    def check(self: Any) -> Any:  # another program writes after this number of unsuccessful checks
+        does_exist = exists(self)
+        if not does_exist and self.name == "out":
+            check.left -= 1
+            if not check.left:
+                shutil.copytree(template("new", "plain"), target.path)
+        return does_exist
 
-    look.left = looks
-    monkeypatch.setattr(LocalFolder, "exists", look)
-    error = ends(job)
-    if mode == "append" and looks == 1:
+    check.left = checks
+    monkeypatch.setattr(LocalFolder, "exists", check)
+    error = run_commit(job)
+    if mode == "append" and checks == 1:
         assert error is None
-        assert one.rows() == sorted(NEW + NEW)
+        assert target.rows() == sorted(NEW + NEW)
     else:
         assert isinstance(error, SinkError)
-        assert one.rows() == sorted(NEW)
-    assert look.left <= 0
-    assert [path.name for path in one.place.iterdir()] == ["out"]
-    assert not [path for path in one.path.iterdir() if path.name.startswith(".penstock-")]
+        assert target.rows() == sorted(NEW)
+    assert check.left <= 0
+    assert [path.name for path in target.journal_folder.iterdir()] == ["out"]
+    assert not [path for path in target.path.iterdir() if path.name.startswith(".penstock-")]
 
 
 @pytest.mark.parametrize("case", ["append", "overwrite", "dynamic"])
-def test_two_runs_of_one_token_write_once(local: Any, target: Any, case: str) -> None:
-    one = target(case, token="t")
-    jobs = [job_at(local, one), job_at(local, one)]
+def test_two_runs_with_the_same_token_write_once(local: Any, make_target: Any, case: str) -> None:
+    target = make_target(case, token="t")
+    jobs = [new_commit(local, target), new_commit(local, target)]
     parts = [job._sinks[0].prepare() for job in jobs]  # neither sees the other's token
     for job, part in zip(jobs, parts, strict=True):
         job._sinks[0].prepare = lambda part=part: part
-    assert ends(jobs[0]) is None
-    error = ends(jobs[1])
-    assert one.rows() == one.new
-    if case != "overwrite":  # which gives the same rows
+    assert run_commit(jobs[0]) is None
+    error = run_commit(jobs[1])
+    assert target.rows() == target.new
+    if case != "overwrite":  # which writes the same rows
         assert isinstance(error, SinkError)
-    run(local, [one])
-    assert one.rows() == one.new
-    assert len(list((one.path / ".penstock-tokens").glob("*.json"))) == 1
+    run(local, [target])
+    assert target.rows() == target.new
+    assert len(list((target.path / ".penstock-tokens").glob("*.json"))) == 1
 
 
-def test_a_token_that_may_be_undone_is_waited_for(local: Any, target: Any) -> None:
-    one = target("append", token="t")
-    before = job_at(local, one, OtherJob())
+def test_a_run_waits_for_a_commit_of_its_token_that_may_be_undone(local: Any, make_target: Any) -> None:
+    target = make_target("append", token="t")
+    before = new_commit(local, target, OtherJob())
     before.run()
     ended: list[Any] = []
-    thread = threading.Thread(target=lambda: ended.append(run(local, [one])))
+    thread = threading.Thread(target=lambda: ended.append(run(local, [target])))
     thread.start()
     time.sleep(0.5)
     assert thread.is_alive()
@@ -281,67 +286,65 @@ def test_a_token_that_may_be_undone_is_waited_for(local: Any, target: Any) -> No
     before.fail(SinkError("the other sink failed"))
     thread.join(20)
     assert ended == [None]
-    assert one.rows() == one.new
+    assert target.rows() == target.new
 
 
 @pytest.mark.parametrize("exchanges", [True, False])
-@pytest.mark.parametrize("what", ["undo", "commit"])
-def test_what_somebody_has_put_there_since_stays(
-    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch, exchanges: bool, what: str
+@pytest.mark.parametrize("step", ["undo", "commit"])
+def test_rows_that_another_job_has_written_since_stay(
+    local: Any, make_target: Any, monkeypatch: pytest.MonkeyPatch, exchanges: bool, step: str
 ) -> None:
     monkeypatch.setattr("tests.commit.local.exchange", exchange if exchanges else lambda *_: False)
-    one = target("overwrite")
-    first, second = (job_at(local, one)._sinks[0].prepare() for _ in range(2))
+    target = make_target("overwrite")
+    first, second = (new_commit(local, target)._sinks[0].prepare() for _ in range(2))
     access = Access(None)
     first.ready(access)
     first.commit(access)
-    for path in one.path.glob("*.parquet"):
-        path.unlink()  # so that its rows can be told from those of the second
+    for path in target.path.glob("*.parquet"):
+        path.unlink()  # to distinguish its rows from those of the second
     second.ready(access)
     second.commit(access)
     second.finish(access)
     assert first.is_committed(access)
-    if (what, exchanges) == ("undo", False):  # the old rows lie aside, and cannot go back
+    if (step, exchanges) == ("undo", False):  # the old rows were moved aside, and cannot be restored
         with pytest.raises(SinkError, match="the old rows cannot be put back"):
             first.undo(access)
     else:
-        getattr(first, what)(access)
+        getattr(first, step)(access)
     first.finish(access)
-    assert one.rows() == sorted(NEW)
-    assert [path.name for path in one.place.iterdir()] == ["out"]
+    assert target.rows() == sorted(NEW)
+    assert [path.name for path in target.journal_folder.iterdir()] == ["out"]
 
 
-def test_what_somebody_has_put_where_the_old_rows_were_stays(
-    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_at_the_path_of_replaced_rows_stay(local: Any, make_target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.commit.local.exchange", lambda *_: False)
-    one = target("overwrite")
-    first, second = (job_at(local, one)._sinks[0].prepare() for _ in range(2))
+    target = make_target("overwrite")
+    first, second = (new_commit(local, target)._sinks[0].prepare() for _ in range(2))
     assert isinstance(first, PreparedFolders)
     access = Access(None)
     first.ready(access)
-    one.path.rename(LocalFolder(None, first._old)._path)  # where it was killed
+    target.path.rename(LocalFolder(None, first._old)._path)  # the state in which it was killed
     second.ready(access)
     second.commit(access)
     second.finish(access)
     old = LocalFolder(None, first._old)
-    kept = old.entries()
+    entries = old.entries()
     for _ in range(2):
         with pytest.raises(SinkError, match="the old rows cannot be put back"):
             first.undo(access)
-        assert old.entries() == kept
-        assert one.rows() == sorted(NEW)
+        assert old.entries() == entries
+        assert target.rows() == sorted(NEW)
     old.delete()  # as the error says
     first.undo(access)
-    assert one.rows() == sorted(NEW)
-    assert [path.name for path in one.place.iterdir()] == ["out"]
+    assert target.rows() == sorted(NEW)
+    assert [path.name for path in target.journal_folder.iterdir()] == ["out"]
 
 
-@pytest.mark.parametrize("taken", ["claim", "gone"])
-def test_a_process_that_was_taken_for_dead_commits_no_more(
-    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch, taken: str
+@pytest.mark.parametrize("journal_state", ["claim", "gone"])
+def test_a_process_that_counted_as_dead_does_not_commit(
+    local: Any, make_target: Any, monkeypatch: pytest.MonkeyPatch, journal_state: str
 ) -> None:
-    one = target("overwrite")
+    target = make_target("overwrite")
     committed = []
     other = OtherJob()
 
@@ -350,30 +353,32 @@ def test_a_process_that_was_taken_for_dead_commits_no_more(
             return None
 
         def commit(self) -> None:
-            (path,) = [path for path in journals(one) if path.suffix == ".json"]
-            told = json.loads(path.read_text())
-            if taken == "claim":
+            (path,) = [path for path in journals(target) if path.suffix == ".json"]
+            content = json.loads(path.read_text())
+            if journal_state == "claim":
                 path.with_suffix(".claim").write_text("{}")
                 return
-            path.write_text(json.dumps({**told, "owner": None}))
+            path.write_text(json.dumps({**content, "owner": None}))
             assert recover(Access(None), str(path)).direction is Direction.BACK
 
     monkeypatch.setattr(Other, "commit", lambda self, access: committed.append(1))
-    error = ends(job_at(local, one, Slow(), other))
+    error = run_commit(new_commit(local, target, Slow(), other))
     assert isinstance(error, CommitError)
     assert "another process recovered this commit" in str(error)
     assert not committed
-    assert one.rows() == (one.old if taken == "gone" else one.new)  # the other process goes on with it
+    assert target.rows() == (
+        target.old if journal_state == "gone" else target.new
+    )  # the other process continues the commit
 
 
-def test_machines_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machines_of_the_same_name_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     me = Owner.me()
     monkeypatch.setattr("penstock.commit.owner._boot", lambda: "another")
     assert me.is_alive() is None
 
 
-def of_one_file(target: Any, job: Any) -> Any:
-    """Leave one file of a job's rows; return how many rows it has."""
+def leave_single_file(target: Any, job: Any) -> Any:
+    """Remove all files of a job's rows except the first; return its number of rows."""
     staging = job._sinks[0]._staging._path
     first, *rest = sorted(staging.glob("part-*"))
     for path in (*rest, staging / "_SUCCESS"):
@@ -381,28 +386,28 @@ def of_one_file(target: Any, job: Any) -> Any:
     return pq.read_metadata(first).num_rows
 
 
-def test_one_file_is_not_added_to_what_may_be_taken_back(local: Any, target: Any) -> None:
-    """Another job begins between the look of a job that only adds one file, and its rename."""
-    one = target("overwrite")
-    other, slow = job_at(local, one, OtherJob()), job_at(local, one, mode="append")
-    added = of_one_file(one, slow)
+def test_a_single_file_is_not_added_to_a_folder_that_may_be_undone(local: Any, make_target: Any) -> None:
+    """Another job begins between the check of a job that only adds a file, and its rename."""
+    target = make_target("overwrite")
+    other, slow = new_commit(local, target, OtherJob()), new_commit(local, target, mode="append")
+    added = leave_single_file(target, slow)
     ended, has_ended = [], threading.Event()
-    thread = threading.Thread(target=lambda: ended.append(ends_undone(other, has_ended)))
+    thread = threading.Thread(target=lambda: ended.append(run_and_undo(other, has_ended)))
 
     def begin() -> None:
         thread.start()
         thread.join(0.5)
 
-    slow._begin_commit = begin
-    assert ends(slow) is None
+    slow._before_commit = begin
+    assert run_commit(slow) is None
     has_ended.set()
     thread.join(20)
     assert ended == [None]
-    assert len(one.rows()) == len(one.old) + added
+    assert len(target.rows()) == len(target.old) + added
 
 
-def ends_undone(commit: Any, after: Any = None) -> Any:
-    """Let a job commit, and be undone, after another has ended."""
+def run_and_undo(commit: Any, after: Any = None) -> Any:
+    """Run a commit and undo it, after an event if there is `after`; return its error."""
     try:
         commit.run()
     except Exception as error:
@@ -414,8 +419,8 @@ def ends_undone(commit: Any, after: Any = None) -> Any:
     return None
 
 
-def overtaken(commit: Any, by: Any) -> Any:
-    """Let something happen just after a job has looked at its target for the first time."""
+def call_after_first_prepare(commit: Any, by: Any) -> Any:
+    """Call a function right after the sink of a commit was prepared for the first time."""
     sink = commit._sinks[0]
     prepare = sink.prepare
 
@@ -429,7 +434,7 @@ def overtaken(commit: Any, by: Any) -> Any:
     return commit
 
 
-OVERTAKEN = {  # the case, the modes of both, the rows, and whether the job that is overtaken fails
+CONFLICTS = {  # case of the target, modes of both jobs, final rows, whether the slower job fails
     "overwrite twice": ("overwrite", "overwrite", "overwrite", NEW, False),
     "overwrite after append": ("overwrite", "append", "overwrite", NEW, False),
     "append after overwrite": ("overwrite", "overwrite", "append", NEW + NEW, False),
@@ -444,101 +449,101 @@ OVERTAKEN = {  # the case, the modes of both, the rows, and whether the job that
 
 @pytest.mark.parametrize("kind", ["folders", "objects", "volume"])
 @pytest.mark.parametrize("marks", [True, False], ids=["_SUCCESS", "no _SUCCESS"])
-@pytest.mark.parametrize("case", OVERTAKEN)
-def test_a_job_looks_again_at_what_others_have_committed(
-    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch, kind: str, marks: bool, case: str
+@pytest.mark.parametrize("case", CONFLICTS)
+def test_a_job_prepares_again_after_commits_of_other_jobs(
+    local: Any, make_target: Any, monkeypatch: pytest.MonkeyPatch, kind: str, marks: bool, case: str
 ) -> None:
-    what, mode_of_other, mode, rows, fails = OVERTAKEN[case]
-    if kind == "volume" and what == "create":  # one that is mounted is there
+    target_case, other_mode, mode, rows, fails = CONFLICTS[case]
+    if kind == "volume" and target_case == "create":  # a mounted target exists
         return
     {"folders": lambda _: None, "objects": as_an_object_store, "volume": as_a_volume}[kind](monkeypatch)
-    one = target(what)
-    if what == "dynamic":
-        shutil.rmtree(one.path)
-        one.path.mkdir()
-    jobs = [job_at(local, one, mode=given) for given in (mode_of_other, mode)]
+    target = make_target(target_case)
+    if target_case == "dynamic":
+        shutil.rmtree(target.path)
+        target.path.mkdir()
+    jobs = [new_commit(local, target, mode=job_mode) for job_mode in (other_mode, mode)]
     if not marks:
         for job in jobs:
             (job._sinks[0]._staging._path / "_SUCCESS").unlink()
-    error = ends(overtaken(jobs[1], lambda: ends(jobs[0])))
+    error = run_commit(call_after_first_prepare(jobs[1], lambda: run_commit(jobs[0])))
     assert isinstance(error, SinkError) if fails else error is None
-    assert one.rows() == sorted(rows)
-    assert not journals(one)
-    assert (one.path / "_SUCCESS").exists() or not marks
+    assert target.rows() == sorted(rows)
+    assert not journals(target)
+    assert (target.path / "_SUCCESS").exists() or not marks
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["folders", "objects"])
 @pytest.mark.parametrize("case", ["overwrite", "create", "dynamic"])
-def test_another_waits_for_a_job_that_has_looked(
-    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch, kind: str, case: str
+def test_a_later_job_waits_for_a_prepared_commit(
+    local: Any, make_target: Any, monkeypatch: pytest.MonkeyPatch, kind: str, case: str
 ) -> None:
     if kind == "objects":
         as_an_object_store(monkeypatch)
-    one = target(case)
+    target = make_target(case)
     if case == "dynamic":
-        shutil.rmtree(one.path)
-        one.path.mkdir()
-    first, second = (job_at(local, one, mode="overwrite") for _ in range(2))
-    ended, thread = [], threading.Thread(target=lambda: ended.append(ends(second)))
+        shutil.rmtree(target.path)
+        target.path.mkdir()
+    first, second = (new_commit(local, target, mode="overwrite") for _ in range(2))
+    ended, thread = [], threading.Thread(target=lambda: ended.append(run_commit(second)))
 
     def begin() -> None:
         thread.start()
         thread.join(0.5)
         assert thread.is_alive()
 
-    first._begin_commit = begin
-    assert ends(first) is None
+    first._before_commit = begin
+    assert run_commit(first) is None
     thread.join(20)
     assert ended == [None]
-    assert one.rows() == sorted(NEW)
-    assert not journals(one)
+    assert target.rows() == sorted(NEW)
+    assert not journals(target)
 
 
 @pytest.mark.parametrize("kind", ["folders", "objects"])
 @pytest.mark.parametrize("undone", [False, True], ids=["both commit", "the second is undone"])
 @pytest.mark.parametrize("case", ["append", "dynamic", "create"])
-def test_a_marker_is_whose_it_is(
-    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch, kind: str, undone: bool, case: str
+def test_undo_does_not_remove_the_marker_of_another_job(
+    local: Any, make_target: Any, monkeypatch: pytest.MonkeyPatch, kind: str, undone: bool, case: str
 ) -> None:
-    """Two jobs that do not wait for each other find no marker, and each brings one."""
+    """Two jobs that do not wait for each other see no marker, and each adds a marker."""
     if case == "create" and kind == "folders":
         return
     if kind == "objects":
         as_an_object_store(monkeypatch)
-    one = target(case)
-    (one.path / "_SUCCESS").unlink(missing_ok=True)
-    jobs = [job_at(local, one, mode="append" if case == "create" else None) for _ in range(2)]
+    target = make_target(case)
+    (target.path / "_SUCCESS").unlink(missing_ok=True)
+    jobs = [new_commit(local, target, mode="append" if case == "create" else None) for _ in range(2)]
     if case == "dynamic":
         staging = jobs[1]._sinks[0]._staging._path
         for name in ("p=0", "p=1"):
             (staging / name).rename(staging / name.replace("=", "=7"))
-    jobs[1]._begin_commit = lambda: ends(jobs[0])
+    jobs[1]._before_commit = lambda: run_commit(jobs[0])
     if undone:
-        assert ends_undone(jobs[1]) is None
+        assert run_and_undo(jobs[1]) is None
     else:
-        assert ends(jobs[1]) is None
+        assert run_commit(jobs[1]) is None
     moved = NEW if case != "dynamic" else [(i, p + 70) for i, p in NEW]
-    assert one.rows() == sorted([*one.new, *(() if undone else moved)])
-    assert (one.path / "_SUCCESS").exists()
+    assert target.rows() == sorted([*target.new, *(() if undone else moved)])
+    assert (target.path / "_SUCCESS").exists()
 
 
-@pytest.mark.parametrize("above", [True, False], ids=["on the way", "itself"])
+@pytest.mark.parametrize("above", [True, False], ids=["link to a parent", "link to the target"])
 @pytest.mark.parametrize("dead", [True, False])
-def test_a_target_of_two_names(local: Any, target: Any, tmp_path: Path, above: bool, dead: bool) -> None:
-    """A job that names the target by a symbolic link waits for the one that does not, and recovers it."""
-    one = target("overwrite", "real/x")
-    (tmp_path / "link").symlink_to(tmp_path / "real" if above else one.path)
-    alias = target("append", "alias")
+def test_a_target_with_two_names(local: Any, make_target: Any, tmp_path: Path, above: bool, dead: bool) -> None:
+    """A job that uses a symbolic link waits for a job that uses the path, and recovers its commit."""
+    target = make_target("overwrite", "real/x")
+    (tmp_path / "link").symlink_to(tmp_path / "real" if above else target.path)
+    alias = make_target("append", "alias")
     alias.path = tmp_path / "link" / "x" / "out" if above else tmp_path / "link"
     if dead:
 
         def dies() -> None:
-            assert job_at(local, one, OtherJob()).run() is None
+            assert new_commit(local, target, OtherJob()).run() is None
 
         assert in_child(local, dies).error is None
     else:
-        before = job_at(local, one, OtherJob())
+        before = new_commit(local, target, OtherJob())
         before.run()
     ended: list[Any] = []
     thread = threading.Thread(target=lambda: ended.append(run(local, [alias])))
@@ -550,6 +555,6 @@ def test_a_target_of_two_names(local: Any, target: Any, tmp_path: Path, above: b
         before.fail(SinkError("the other sink failed"))
         thread.join(20)
     assert ended == [None]
-    assert one.rows() == sorted(one.old + NEW)
-    assert not journals(one)
+    assert target.rows() == sorted(target.old + NEW)
+    assert not journals(target)
     assert (tmp_path / "link").is_symlink()

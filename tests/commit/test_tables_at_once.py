@@ -1,4 +1,4 @@
-"""Two jobs at one table, topic or database at a time, each ordering forced: no row is lost, none is there twice."""
+"""Concurrent commits to the same table, topic or database in forced orders: no row is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from penstock.commit import Access, Commit
 from penstock.connectors.delta_commit import PreparedDelta
 from penstock.connectors.iceberg_commit import PreparedIceberg
 from penstock.connectors.jdbc import commit as jdbc_commit
-from penstock.connectors.jdbc.ledger import add_token, has_token, make_ledger
+from penstock.connectors.jdbc.ledger import add_token, create_ledger, has_token
 from penstock.connectors.jdbc.source import dialect_of
 from penstock.connectors.kafka.commit import PreparedKafka
 from penstock.connectors.kafka.parts import PreparedKafkaParts
 from tests.commit.harness import in_child
 from tests.commit.local import without_a_jvm
 from tests.commit.targets import Delta, Iceberg, Kafka, KafkaParts, Template
-from tests.commit.test_several_jobs import ends
+from tests.commit.test_several_jobs import run_commit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,32 +48,32 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return Template(None, tmp_path_factory.mktemp("template"))
 
 
-def job_at(spark: SparkSession, target: Any) -> Any:
-    """A job that has written its rows, as one that is about to commit."""
-    opened = target.sink().open(spark)
-    target.write(opened)
-    return Commit(Access(None), f"j{os.urandom(3).hex()}", "j", [opened])
+def new_commit(spark: SparkSession, target: Any) -> Any:
+    """Return the commit of a job that has written its rows."""
+    job = target.sink().open(spark)
+    target.write(job)
+    return Commit(Access(None), f"j{os.urandom(3).hex()}", "j", [job])
 
 
-def meanwhile(
-    monkeypatch: pytest.MonkeyPatch, place: Any, name: Any, number: Any, other: Any, *, after: bool = False
+def commit_other_at_call(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: Any, number: Any, other: Any, *, after: bool = False
 ) -> None:
-    """Let another job commit before (or after) the call of a method with this number."""
-    original, calls = getattr(place, name), []
+    """Let another job commit before (or after) the call with this number of a method."""
+    original, calls = getattr(owner, name), []
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
         calls.append(name)
         result = original(self, *args, **kwargs) if after else None
         if len(calls) == number:
-            monkeypatch.setattr(place, name, original)
-            assert ends(other) is None
+            monkeypatch.setattr(owner, name, original)
+            assert run_commit(other) is None
         return result if after else original(self, *args, **kwargs)
 
-    monkeypatch.setattr(place, name, called)
+    monkeypatch.setattr(owner, name, called)
 
 
 TABLES = [
-    # kind, mode, what is there before, token, rows in the end
+    # kind, mode, rows before, token, number of rows at the end
     (Delta, "append", "rows", None, 32),
     (Delta, "append", "rows", "t", 22),
     (Delta, "overwrite", "rows", None, 10),
@@ -90,7 +90,7 @@ TABLES = [
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(("kind", "mode", "before", "token", "rows"), TABLES)
-def test_two_commits_to_one_table(
+def test_two_concurrent_commits_to_a_table(
     monkeypatch: pytest.MonkeyPatch,
     local: Any,
     template: Any,
@@ -109,12 +109,12 @@ def test_two_commits_to_one_table(
                 deltalake.DeltaTable.create(str(target.path), deltalake.Schema.from_arrow(schema))
             else:
                 target.catalog().create_table("n.t", schema)
-        first, second = job_at(local, target), job_at(local, target)
-        if kind is Delta:  # once it has looked at the table for the last time
-            meanwhile(monkeypatch, PreparedDelta, "table_now", 2, second, after=True)
+        first, second = new_commit(local, target), new_commit(local, target)
+        if kind is Delta:  # after it has read the table for the last time
+            commit_other_at_call(monkeypatch, PreparedDelta, "table_now", 2, second, after=True)
         else:
-            meanwhile(monkeypatch, PreparedIceberg, "_fill", 1, second)
-        return ends(first), len(target.rows()), len(set(target.rows()))
+            commit_other_at_call(monkeypatch, PreparedIceberg, "_add_files", 1, second)
+        return run_commit(first), len(target.rows()), len(set(target.rows()))
 
     end = in_child(local, work)
     assert end.error is None, end.error
@@ -124,25 +124,25 @@ def test_two_commits_to_one_table(
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", [Kafka, KafkaParts])
 @pytest.mark.parametrize(("step", "number"), [("_producer", 1), ("_producer", 2), ("_receipt", 1)])
-def test_two_runs_of_one_token_of_a_topic(
+def test_two_concurrent_runs_with_the_same_token_of_a_topic(
     monkeypatch: pytest.MonkeyPatch, local: Any, tmp_path: Path, broker: KafkaBroker, step: str, number: int, kind: Any
 ) -> None:
-    """The other commits before the first is ready, before it has its producer, and once it has looked for the token."""
+    """The second run commits before `ready`, before the producer is created, or after the check of the token."""
 
-    target = kind(None, broker, token="t")  # here, as the client that makes topics does not survive a fork
+    target = kind(None, broker, token="t")  # in the parent, as the client that creates topics does not survive a fork
 
     def work() -> Any:
-        first, second = job_at(local, target), job_at(local, target)
+        first, second = new_commit(local, target), new_commit(local, target)
         record = PreparedKafka if kind is Kafka else PreparedKafkaParts
-        meanwhile(monkeypatch, record, step, number, second, after=True)
-        return ends(first), target.rows() == target.new
+        commit_other_at_call(monkeypatch, record, step, number, second, after=True)
+        return run_commit(first), target.rows() == target.new
 
     end = in_child(local, work)
     assert end.error is None, end.error
     assert end.result == (None, True)
 
 
-def test_tokens_and_topics_with_dashes_have_producers_of_their_own(monkeypatch: pytest.MonkeyPatch, local: Any) -> None:
+def test_tokens_and_topics_with_dashes_have_separate_producers(monkeypatch: pytest.MonkeyPatch, local: Any) -> None:
     import confluent_kafka
 
     ids = []
@@ -161,7 +161,7 @@ def test_tokens_and_topics_with_dashes_have_producers_of_their_own(monkeypatch: 
 
 
 class Client:
-    """A connection by a server's own client program, as `JdbcConnection` for what commits ask."""
+    """A replacement of `JdbcConnection` that uses the client program of a server."""
 
     def __init__(self, command: str, begin: str, error: str, end: str) -> None:
         self._begin, self._error, self._end = begin, error, end
@@ -213,31 +213,31 @@ def server(request: pytest.FixtureRequest) -> Any:
 
 
 def connect(server: Any, isolation: str = "") -> Any:
-    """A connection, of a server that isolates transactions less, or more, than is usual."""
+    """Return a connection with an isolation level; with the default level if it is empty."""
     if "postgresql" in server.url:
         at = f"-h 127.0.0.1 -p {server.port} -U {server.user}"
-        made = Client(
+        client = Client(
             f"env PGPASSWORD={server.password} {server.bin}/psql {at} -qAt postgres", "BEGIN", "ERROR:", r"\echo =end"
         )
         if isolation:
-            made.run(f"SET default_transaction_isolation = '{isolation}'")
-        return made
+            client.run(f"SET default_transaction_isolation = '{isolation}'")
+        return client
     program = f"mariadb --no-defaults --socket={server.socket} -u root -N -B --unbuffered --force d"
-    made = Client(program, "SET autocommit = 0", "ERROR ", "SELECT '=end';")
+    client = Client(program, "SET autocommit = 0", "ERROR ", "SELECT '=end';")
     if isolation:
-        made.run(f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}")
-    return made
+        client.run(f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}")
+    return client
 
 
 class Staged:
-    """A sink all of whose rows are staged in a table of a server."""
+    """A sink whose rows are staged in a table of a server."""
 
     secrets: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, server: Any, name: Any, table: Any, **given: Any) -> None:
+    def __init__(self, server: Any, name: Any, table: Any, **options: Any) -> None:
         quote = '"' if "postgresql" in server.url else "`"
-        columns = tuple(f"{quote}{one}{quote}" for one in ("id", "p"))
-        record = {"token": None, "receipt": f"job {name}", "of_token": None, "properties": ()} | given
+        columns = tuple(f"{quote}{column}{quote}" for column in ("id", "p"))
+        record = {"token": None, "receipt": f"job {name}", "of_token": None, "properties": ()} | options
         self.part = jdbc_commit.PreparedJdbc(server.url, table, "overwrite", columns, (), f"st_{name}", **record)
 
     def prepare(self) -> Any:
@@ -254,7 +254,7 @@ class Staged:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("before", [0, 12])
 @pytest.mark.parametrize("isolation", ["", "READ COMMITTED", "REPEATABLE READ"])
-def test_two_overwrites_of_one_table_of_a_database(
+def test_two_concurrent_overwrites_of_a_database_table(
     monkeypatch: pytest.MonkeyPatch, server: Any, isolation: str, before: int
 ) -> None:
     class Target:
@@ -269,25 +269,27 @@ def test_two_overwrites_of_one_table_of_a_database(
     server.sql(f"create table {name} (id bigint primary key, p bigint)")
     if before:
         server.sql(f"insert into {name} values {', '.join(f'({2 * i}, 1)' for i in range(before))}")
-    for one, start in (("a", 5), ("b", -100)):  # rows in front of those that are there, and among them
-        staged = f"st_{one}{name}"
+    for job_name, start in (("a", 5), ("b", -100)):  # rows among the existing rows, and before them
+        staged = f"st_{job_name}{name}"
         columns = "id bigint, p bigint, penstock_task int, penstock_attempt bigint"
         values = ", ".join(f"({start + 2 * i}, 0, 0, 0)" for i in range(10))
         server.sql(f"create table {staged} ({columns}); insert into {staged} values {values}")
-    first, second = (Commit(Access(None), one, one, [Staged(server, one + name, name)]) for one in "ab")
-    found = []
+    first, second = (
+        Commit(Access(None), job_name, job_name, [Staged(server, job_name + name, name)]) for job_name in "ab"
+    )
+    errors = []
 
-    def begin() -> None:  # the first has copied its rows, and wants its COMMIT
+    def begin() -> None:  # the first has copied its rows, and only its COMMIT is missing
         thread.start()
         time.sleep(1)
 
-    first._begin_commit = begin
-    thread = threading.Thread(target=lambda: found.append(ends(second)))
-    assert ends(first) is None
+    first._before_commit = begin
+    thread = threading.Thread(target=lambda: errors.append(run_commit(second)))
+    assert run_commit(first) is None
     thread.join(60)
-    refused = [one for one in found if one is not None]
+    refused = [error for error in errors if error is not None]
     rows = server.sql(f"select count(*), min(id) from {name}").replace("\t", "|")
-    assert rows == ("10|5" if refused else "10|-100")  # the rows of the last to commit; one that fails leaves none
+    assert rows == ("10|5" if refused else "10|-100")  # the rows of the last successful commit
     if "postgresql" in server.url:
         assert not refused
 
@@ -308,35 +310,35 @@ TOKENS = [
 ]
 
 
-def test_tokens_that_a_database_takes_for_the_same(server: Any) -> None:
+def test_tokens_that_a_database_compares_as_equal(server: Any) -> None:
     dialect = dialect_of(server.url)
     server.sql("drop table if exists penstock_commits")
     with connect(server) as database:
         for number, token in enumerate(TOKENS):
             assert not has_token(dialect, database, "orders", token), token
             add_token(database, "orders", token)
-            assert all(has_token(dialect, database, "orders", one) for one in TOKENS[: number + 1])
+            assert all(has_token(dialect, database, "orders", earlier) for earlier in TOKENS[: number + 1])
         for table in ("ORDERS", '"orders"', "o" * 300):
             assert not any(has_token(dialect, database, table, token) for token in TOKENS)
             add_token(database, table, "day-1")
             assert has_token(dialect, database, table, "day-1")
-        with pytest.raises(RuntimeError):  # two runs of one token still keep each other out
+        with pytest.raises(RuntimeError):  # two runs with the same token still exclude each other
             add_token(database, "orders", "Malmö")
 
 
-def test_tokens_of_older_releases_are_found(server: Any) -> None:
+def test_tokens_of_older_releases_are_recognized(server: Any) -> None:
     dialect = dialect_of(server.url)
     server.sql("drop table if exists penstock_commits")
     with connect(server) as database:
-        make_ledger(dialect, database)
+        create_ledger(dialect, database)
         database.run("INSERT INTO penstock_commits VALUES ('orders', 'Malmö')")
         assert has_token(dialect, database, "orders", "Malmö")
         assert not has_token(dialect, database, "orders", "malmo")
         assert not has_token(dialect, database, "ORDERS", "Malmö")
 
 
-def test_two_first_jobs_make_the_table_of_tokens(server: Any) -> None:
-    """The other makes it between the look and the CREATE TABLE."""
+def test_two_concurrent_first_jobs_create_the_table_of_tokens(server: Any) -> None:
+    """The other job creates it between the check and the CREATE TABLE."""
     dialect = dialect_of(server.url)
     server.sql("drop table if exists penstock_commits")
 

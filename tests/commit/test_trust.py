@@ -1,4 +1,4 @@
-"""Which journals are acted upon: planted, foreign and damaged ones do nothing and stop nobody."""
+"""Trust in journals: planted, foreign and damaged journals have no effect and stop no job."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 from penstock.commit import Access, Direction, recover, recover_target
 from penstock.commit.added_files import PreparedFiles
 from penstock.commit.journal import journals_at, read_journal
+from penstock.commit.locations import leftovers_at
 from penstock.commit.names import check_relative, check_staging, check_within
 from penstock.commit.owner import Owner
-from penstock.commit.places import leftovers_at
 from penstock.commit.signing import is_signed, key_file, signed, user_key
 from penstock.commit.trust import LARGEST_JOURNAL, check_location, check_pointed
 from penstock.errors import CommitError, UntrustedJournalError
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.forks
 
 STRANGER = 65534
-"""The user ``nobody``; only root can give files to it."""
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+"""The user ``nobody``; only root can change the owner of files to it."""
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of a file")
 DEAD = Owner.me().tag.replace(str(os.getpid()), "4194300")
 STAGING = f"0123456789ab-{DEAD}"
 
@@ -58,7 +58,7 @@ def target(template: Template, tmp_path: Path) -> Files:
 
 @pytest.fixture
 def precious(tmp_path: Path) -> Path:
-    """A folder that a planted journal would have removed."""
+    """A folder that a planted journal tries to remove."""
     folder = tmp_path / "precious"
     folder.mkdir()
     (folder / "file").write_text("precious")
@@ -66,11 +66,11 @@ def precious(tmp_path: Path) -> Path:
 
 
 def journal_of(target: Files, **change: Any) -> dict[str, Any]:
-    """What a dead job has left that would be undone: its staging folder would be removed."""
+    """Return the journal of a dead job whose recovery is a rollback, which removes its staging folder."""
     part = {
         "kind": "files",
         "path": f"file:{target.path}",
-        "staging": f"file:{target.place}/.penstock-out-{STAGING}",
+        "staging": f"file:{target.journal_folder}/.penstock-out-{STAGING}",
         "files": ["part-0.parquet"],
     }
     content = {"version": 1, "job": "j", "name": "j", "decided": False, "asked": False, "back": True, "owner": None}
@@ -78,7 +78,7 @@ def journal_of(target: Files, **change: Any) -> dict[str, Any]:
 
 
 def plant(target: Files, content: bytes | dict[str, Any], ending: str = "json", uid: int | None = None) -> Path:
-    file = target.place / f".penstock-commit-x-{DEAD}.{ending}"
+    file = target.journal_folder / f".penstock-commit-x-{DEAD}.{ending}"
     file.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     file.chmod(0o600)
     if uid is not None:
@@ -86,43 +86,43 @@ def plant(target: Files, content: bytes | dict[str, Any], ending: str = "json", 
     return file
 
 
-def undone(target: Files) -> Path:
-    """Return the staging folder that a journal of `journal_of` names."""
-    staging = target.place / f".penstock-out-{STAGING}"
+def make_staging(target: Files) -> Path:
+    """Create and return the staging folder of `journal_of`."""
+    staging = target.journal_folder / f".penstock-out-{STAGING}"
     staging.mkdir()
     return staging
 
 
 def test_the_journal_of_this_user_is_recovered(local: Any, target: Files) -> None:
-    staging, journal = undone(target), plant(target, journal_of(target))
+    staging, journal = make_staging(target), plant(target, journal_of(target))
     assert recover_target(Access(None), LocalFolder(None, str(target.path)))
     assert not staging.exists()
     assert not journal.exists()
 
 
-def _to_nobody(file: Path) -> None:
+def _change_owner(file: Path) -> None:
     os.chown(file, STRANGER, STRANGER)
 
 
-def _as_a_link(file: Path) -> None:
+def _replace_by_link(file: Path) -> None:
     shutil.move(file, file.with_name("elsewhere"))
     file.symlink_to("elsewhere")
 
 
 PLANTED: dict[str, Callable[[Path], object]] = {
-    "belongs to user 65534": _to_nobody,
+    "belongs to user 65534": _change_owner,
     "mode 622": lambda file: file.chmod(0o622),
     "mode 620": lambda file: file.chmod(0o620),
-    "symbolic link": _as_a_link,
+    "symbolic link": _replace_by_link,
 }
 
 
 @needs_root
 @pytest.mark.parametrize("reason", PLANTED)
-def test_what_others_may_have_written_is_ignored(
+def test_journals_that_others_may_have_written_are_ignored(
     local: Any, target: Files, caplog: pytest.LogCaptureFixture, reason: str
 ) -> None:
-    staging, journal = undone(target), plant(target, journal_of(target))
+    staging, journal = make_staging(target), plant(target, journal_of(target))
     PLANTED[reason](journal)
     with caplog.at_level(logging.WARNING, "penstock.commit"):
         run(local, [target])
@@ -137,28 +137,28 @@ def test_what_others_may_have_written_is_ignored(
 
 BAD: dict[str, dict[str, Any]] = {
     "any folder": {"staging": "file:{precious}"},
-    "upwards": {"staging": "file:{place}/.penstock-out-0123456789ab/../../precious"},
+    "upwards": {"staging": "file:{parent}/.penstock-out-0123456789ab/../../precious"},
     "relative": {"staging": "precious"},
-    "of another file system": {"staging": f"s3a://bucket{{place}}/.penstock-out-{STAGING}"},
+    "of another file system": {"staging": f"s3a://bucket{{parent}}/.penstock-out-{STAGING}"},
     "beside another target": {"staging": f"file:{{precious}}/.penstock-out-{STAGING}"},
-    "of another name": {"staging": f"file:{{place}}/.penstock-other-{STAGING}"},
+    "of another name": {"staging": f"file:{{parent}}/.penstock-other-{STAGING}"},
     "a file upwards": {"files": ["../../precious/file"]},
     "an absolute file": {"files": ["/etc/passwd"]},
     "the target as a file": {"files": [""]},
     "old files upwards": {"away": ["../../precious/file"]},
-    "made folders upwards": {"made": ["../../precious"]},
+    "new folders upwards": {"made": ["../../precious"]},
     "no text": {"path": 5},
     "no list": {"files": "abc"},
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_names_that_no_job_writes(
+def test_journals_with_invalid_names_are_ignored(
     local: Any, target: Files, precious: Path, caplog: pytest.LogCaptureFixture, case: str
 ) -> None:
-    """Not even a journal of this user's own leads out of its target."""
-    places = {"place": target.place, "precious": precious}
-    change = {key: value.format(**places) if isinstance(value, str) else value for key, value in BAD[case].items()}
+    """Even the user's own journal cannot affect paths outside its target."""
+    folders = {"parent": target.journal_folder, "precious": precious}
+    change = {key: value.format(**folders) if isinstance(value, str) else value for key, value in BAD[case].items()}
     journal = plant(target, journal_of(target, **change))
     before = target.rows()
     with pytest.raises(UntrustedJournalError, match="cannot be read"):
@@ -185,13 +185,13 @@ GARBAGE: dict[str, bytes] = {
 
 @pytest.mark.parametrize("case", GARBAGE)
 @pytest.mark.parametrize("ending", ["json", "ref", "claim", "json.lease"])
-def test_garbage_stops_nobody(local: Any, target: Files, case: str, ending: str) -> None:
+def test_garbage_stops_no_job(local: Any, target: Files, case: str, ending: str) -> None:
     plant(target, GARBAGE[case], ending)
     run(local, [target])
     assert target.rows() == target.new
 
 
-def test_a_job_writes_no_journal_that_would_not_be_believed(
+def test_a_job_writes_no_journal_that_recovery_would_reject(
     monkeypatch: pytest.MonkeyPatch, local: Any, target: Files
 ) -> None:
     def refuse(self: PreparedFiles) -> None:
@@ -214,7 +214,7 @@ def test_a_huge_file_is_not_read(local: Any, target: Files, caplog: pytest.LogCa
 
 
 @needs_root
-def test_the_unknown_version_of_another_user_stops_nobody(local: Any, target: Files) -> None:
+def test_an_unknown_version_by_another_user_stops_no_job(local: Any, target: Files) -> None:
     content = journal_of(target) | {"version": 99}
     journal = plant(target, content, uid=STRANGER)
     run(local, [target])
@@ -224,8 +224,8 @@ def test_the_unknown_version_of_another_user_stops_nobody(local: Any, target: Fi
         run(local, [target])
 
 
-def test_nothing_is_undone_beside_a_record_that_is_not_known(local: Any, target: Files) -> None:
-    staging, content = undone(target), journal_of(target)
+def test_a_journal_with_an_unsupported_record_is_not_undone(local: Any, target: Files) -> None:
+    staging, content = make_staging(target), journal_of(target)
     content["parts"].insert(0, {"kind": "later", "path": f"file:{target.path}"})
     plant(target, content)
     with pytest.raises(CommitError, match="cannot be recovered"):
@@ -234,33 +234,33 @@ def test_nothing_is_undone_beside_a_record_that_is_not_known(local: Any, target:
 
 
 REFERENCES: dict[str, str] = {
-    "another name": "file:{place}/.penstock-commit-y.json",
-    "upwards": f"file:{{place}}/../t/.penstock-commit-x-{DEAD}.json",
+    "another name": "file:{parent}/.penstock-commit-y.json",
+    "upwards": f"file:{{parent}}/../t/.penstock-commit-x-{DEAD}.json",
     "relative": f".penstock-commit-x-{DEAD}.json",
     "any file": "file:/etc/passwd",
     "a web server": f"http://127.0.0.1:1/.penstock-commit-x-{DEAD}.json",
-    "no file system": f"nosuch://x/.penstock-commit-x-{DEAD}.json",
+    "unsupported file system": f"nosuch://x/.penstock-commit-x-{DEAD}.json",
 }
 
 
 @pytest.mark.parametrize("case", REFERENCES)
-def test_pointers_to_what_is_no_journal(
+def test_pointers_to_invalid_journals_are_ignored(
     local: Any, target: Files, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    path = REFERENCES[case].format(place=target.place)
+    path = REFERENCES[case].format(parent=target.journal_folder)
     pointer = plant(target, {"version": 1, "journal": path}, "ref")
-    assert journals_at(Access(None), LocalFolder(None, str(target.place))) == []
+    assert journals_at(Access(None), LocalFolder(None, str(target.journal_folder))) == []
     assert str(pointer) in caplog.text or path in caplog.text
     run(local, [target])
     assert target.rows() == target.new
 
 
 @needs_root
-def test_pointers_of_others_are_not_followed(local: Any, target: Files, tmp_path: Path) -> None:
+def test_pointers_of_other_users_are_not_followed(local: Any, target: Files, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere" / f".penstock-commit-x-{DEAD}.json"
     elsewhere.parent.mkdir()
     elsewhere.write_text(json.dumps(journal_of(target)))
-    staging = undone(target)
+    staging = make_staging(target)
     pointer = plant(target, {"version": 1, "journal": f"file:{elsewhere}"}, "ref", uid=STRANGER)
     run(local, [target])
     assert staging.exists()
@@ -271,14 +271,16 @@ def test_pointers_of_others_are_not_followed(local: Any, target: Files, tmp_path
 
 
 @needs_root
-def test_claims_and_leases_of_others_do_not_count(local: Any, target: Files, caplog: pytest.LogCaptureFixture) -> None:
-    staging, content = undone(target), journal_of(target)
+def test_claims_and_leases_of_other_users_do_not_count(
+    local: Any, target: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    staging, content = make_staging(target), journal_of(target)
     content["owner"] = {"host": "elsewhere/1", "pid": 1, "started": "1"}
     journal = plant(target, content)
     os.utime(journal, (1, 1))
     lease = plant(target, b"", "json.lease", uid=STRANGER)
     claim = plant(target, json.dumps(content["owner"]).encode(), "claim", uid=STRANGER)
-    run(local, [target])  # whose claim it is cannot be known, so nothing is recovered, but nobody waits
+    run(local, [target])  # the foreign claim prevents a recovery, but no job waits
     assert target.rows() == target.new
     assert staging.exists()
     assert str(claim) in caplog.text
@@ -290,20 +292,20 @@ def test_claims_and_leases_of_others_do_not_count(local: Any, target: Files, cap
 
 @needs_root
 def test_a_claim_of_another_user_does_not_take_over_a_commit(local: Any, target: Files) -> None:
-    """It appears while the job commits."""
+    """The claim appears during the commit."""
 
     def work() -> list[Any]:
         write = LocalFolder.write
 
-        def then_claimed(self: Any, content: bytes, **options: bool) -> bool:
-            done = write(self, content, **options)
+        def write_then_claim(self: Any, content: bytes, **options: bool) -> bool:
+            is_written = write(self, content, **options)
             if self.name.startswith(".penstock-commit-") and self.name.endswith(".json"):
                 claim = self.local_path.removesuffix(".json") + ".claim"
                 shutil.copy(self.local_path, claim)
                 os.chown(claim, STRANGER, STRANGER)
-            return done
+            return is_written
 
-        LocalFolder.write = then_claimed  # type: ignore[method-assign]
+        LocalFolder.write = write_then_claim  # type: ignore[method-assign]
         run(local, [target])
         return target.rows()
 
@@ -313,8 +315,8 @@ def test_a_claim_of_another_user_does_not_take_over_a_commit(local: Any, target:
 
 
 @needs_root
-def test_who_vouches_for_a_journal_recovers_it(local: Any, target: Files, precious: Path) -> None:
-    staging, journal = undone(target), plant(target, journal_of(target), uid=STRANGER)
+def test_a_trusted_journal_of_another_user_is_recovered(local: Any, target: Files, precious: Path) -> None:
+    staging, journal = make_staging(target), plant(target, journal_of(target), uid=STRANGER)
     assert recover(Access(None, trusted=f"file:{journal}"), str(journal)).direction is Direction.BACK
     assert not staging.exists()
     journal = plant(target, journal_of(target, staging=f"file:{precious}"), uid=STRANGER)
@@ -324,19 +326,21 @@ def test_who_vouches_for_a_journal_recovers_it(local: Any, target: Files, precio
 
 
 @pytest.mark.parametrize("content", [b"garbage", None])
-def test_what_an_ignored_journal_may_need_is_not_removed(local: Any, target: Files, content: bytes | None) -> None:
-    """Its folders may hold the only copy of old rows."""
-    staging, path = undone(target), f"file:{target.path}"
-    assert [left.is_used for left in leftovers_at(Access(None), path)] == [False]
+def test_folders_that_an_ignored_journal_may_need_are_not_removed(
+    local: Any, target: Files, content: bytes | None
+) -> None:
+    """They may contain the only copy of old rows."""
+    staging, path = make_staging(target), f"file:{target.path}"
+    assert [leftover.is_used for leftover in leftovers_at(Access(None), path)] == [False]
     journal = plant(target, content or journal_of(target))
     if content is None:
         journal.chmod(0o666)
-    assert [left.is_used for left in leftovers_at(Access(None), path)] == [None]
+    assert [leftover.is_used for leftover in leftovers_at(Access(None), path)] == [None]
     assert staging.exists()
 
 
 def test_files_of_commits_are_private(local: Any, template: Template, tmp_path: Path) -> None:
-    """Journal, pointer and lease; the rows are not, as the umask decides on them."""
+    """Journals, pointers and leases are private; the mode of files with rows depends on the umask."""
     targets = [Files(template, tmp_path / name, "append", "plain", exists=True, token=None) for name in ("a", "b")]
     before = os.umask(0)
     try:
@@ -351,7 +355,7 @@ def test_files_of_commits_are_private(local: Any, template: Template, tmp_path: 
 
 
 def _without_owners(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let files have no owners, as on an object store."""
+    """Report no owners of files, as on an object store."""
 
     def read(path: str, limit: int) -> CheckedContent | None:
         checked = original(path, limit)
@@ -362,7 +366,7 @@ def _without_owners(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("has_key", [True, False])
-def test_a_digest_decides_where_no_owners_are_recorded(
+def test_a_digest_decides_if_no_owners_are_recorded(
     local: Any, target: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has_key: bool
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
@@ -384,7 +388,7 @@ def test_a_digest_decides_where_no_owners_are_recorded(
     assert recover(Access(None), str(journal)).direction is Direction.BACK
 
 
-def test_a_digest_is_of_one_name_and_one_content(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_digest_covers_name_and_content(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     content = signed("a.json", {"parts": [1]})
     assert json.loads(content)["parts"] == [1]
@@ -396,7 +400,7 @@ def test_a_digest_is_of_one_name_and_one_content(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o604, 0o620])
-def test_a_key_that_others_know_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: int) -> None:
+def test_a_key_that_others_can_access_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: int) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     content = signed("a.json", {})
     key_file().chmod(mode)
@@ -424,7 +428,7 @@ def test_without_a_home_there_is_no_key(monkeypatch: pytest.MonkeyPatch, tmp_pat
         ("/w/journal.json", False),
     ],
 )
-def test_rows_of_databases_name_journals(path: str, is_accepted: bool) -> None:
+def test_journal_paths_in_rows_of_databases(path: str, is_accepted: bool) -> None:
     if is_accepted:
         check_pointed(path, "hdfs://here/warehouse")
     else:
@@ -433,8 +437,10 @@ def test_rows_of_databases_name_journals(path: str, is_accepted: bool) -> None:
 
 
 @pytest.mark.parametrize("pointed_from", ["own:/y", "file:/y"])
-def test_journals_lie_where_the_target_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pointed_from: str) -> None:
-    """On a file system that Hadoop has by an implementation of the user's."""
+def test_journals_are_on_the_file_system_of_the_target(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pointed_from: str
+) -> None:
+    """Also on a file system with an implementation by the user."""
     path = "own:/x/.penstock-commit-a.json"
     if pointed_from == "file:/y":
         with pytest.raises(UntrustedJournalError):
@@ -473,7 +479,7 @@ def test_staging_folders(staging: str, target: str, is_accepted: bool) -> None:
     if is_accepted:
         check_staging(staging, target)
     else:
-        with pytest.raises(ValueError, match=r"staging|leads"):
+        with pytest.raises(ValueError, match=r"staging|contains"):
             check_staging(staging, target)
 
 
@@ -507,7 +513,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", STATEMENTS)
-def test_names_of_tables_are_no_statements(local: Any, tmp_path: Path, case: str) -> None:
+def test_names_that_contain_statements_are_rejected(local: Any, tmp_path: Path, case: str) -> None:
     server = LocalSqlite(tmp_path / "db")
     target = Jdbc(None, server, "append", exists=True, token=None)
     server.sql("create table precious (id bigint); create table penstock_journals (target text, journal text)")
@@ -540,7 +546,7 @@ def test_names_of_tables_are_no_statements(local: Any, tmp_path: Path, case: str
 
 
 def test_a_table_whose_name_is_a_statement_is_not_dropped(local: Any, tmp_path: Path) -> None:
-    """Runs of one token have staging tables whose names begin alike, and so may tables of others."""
+    """Staging tables of runs with the same token share a prefix, which other tables may have, too."""
     server = LocalSqlite(tmp_path / "db")
     target = Jdbc(None, server, "append", exists=True, token="t")
     stem = target.sink().open(local)._of_token
@@ -551,10 +557,10 @@ def test_a_table_whose_name_is_a_statement_is_not_dropped(local: Any, tmp_path: 
         )
     run(local, [target])
     assert target.rows() == target.new
-    left = server.sql("select name from sqlite_master where type = 'table'").split("\n")
-    assert "precious" in left
-    assert names[0] not in left
-    assert set(names[1:]) <= set(left)
+    tables = server.sql("select name from sqlite_master where type = 'table'").split("\n")
+    assert "precious" in tables
+    assert names[0] not in tables
+    assert set(names[1:]) <= set(tables)
 
 
 def _create(server: LocalSqlite, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Targets that are volumes, or hold some, and folders that do not change places: nothing is copied, nothing gets lost."""
+"""Targets that are or contain mounted volumes, and folders that cannot be exchanged: no copies, no lost rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from penstock.commit import Access, Direction, recover
 from penstock.commit.folders import PreparedFolders
-from penstock.commit.places import leftovers_at
+from penstock.commit.locations import leftovers_at
 from penstock.connectors import FileSink
 from penstock.errors import SinkError
 from penstock.spark import rename as renames
@@ -20,7 +20,7 @@ from tests.commit.checks import journals, leftovers, run
 from tests.commit.harness import in_child
 from tests.commit.local import LocalFolder, as_a_volume, without_a_jvm
 from tests.commit.targets import FILES, NEW, Files, Template
-from tests.commit.test_several_jobs import OtherJob, ends, job_at
+from tests.commit.test_several_jobs import OtherJob, new_commit, run_commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture
-def target(template: Any, tmp_path: Path) -> Any:
+def make_target(template: Any, tmp_path: Path) -> Any:
     def make(case: Any, name: str = "t", token: Any = None) -> Any:
         mode, layout, exists = FILES[case]
         return Files(template, tmp_path / name, mode, layout, exists=exists, token=token)
@@ -51,22 +51,22 @@ def target(template: Any, tmp_path: Path) -> Any:
 
 @pytest.fixture
 def mounted() -> Iterator[Any]:
-    """Mount a small file system of its own on a folder, with what the folder holds."""
-    done = []
+    """Return a function that mounts a small file system on a folder, with the content of the folder."""
+    mounts = []
 
     def mount(path: Any) -> None:
-        kept = path.with_name("kept")
-        shutil.copytree(path, kept)
+        copy = path.with_name("copy")
+        shutil.copytree(path, copy)
         if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "tmpfs", path], check=False).returncode:
             if os.environ.get("ALL_TEST_SERVICES") == "1":
                 pytest.fail("nothing can be mounted here")
-            pytest.skip("nothing can be mounted here: that wants root")
-        done.append(path)
-        shutil.copytree(kept, path, dirs_exist_ok=True)
-        shutil.rmtree(kept)
+            pytest.skip("nothing can be mounted here: that needs root")
+        mounts.append(path)
+        shutil.copytree(copy, path, dirs_exist_ok=True)
+        shutil.rmtree(copy)
 
     yield mount
-    for path in reversed(done):
+    for path in reversed(mounts):
         subprocess.run(["umount", "-l", path], check=True)
 
 
@@ -75,67 +75,67 @@ IN_VOLUMES = [name for name in FILES if "create" not in name]
 
 @pytest.mark.parametrize("fails", [False, True], ids=["commits", "fails"])
 @pytest.mark.parametrize("case", IN_VOLUMES)
-def test_a_target_that_is_a_volume(local: Any, target: Any, mounted: Any, case: Any, fails: bool) -> None:
-    one = target(case)
-    mounted(one.path)
-    error = ends(job_at(local, one, *([OtherJob(SinkError("the other sink failed"))] if fails else [])))
+def test_a_target_that_is_a_volume(local: Any, make_target: Any, mounted: Any, case: Any, fails: bool) -> None:
+    target = make_target(case)
+    mounted(target.path)
+    error = run_commit(new_commit(local, target, *([OtherJob(SinkError("the other sink failed"))] if fails else [])))
     assert (error is not None) == fails
-    assert one.rows() == (one.old if fails else one.new)
-    assert not leftovers(one)
-    assert os.path.ismount(one.path)
+    assert target.rows() == (target.old if fails else target.new)
+    assert not leftovers(target)
+    assert os.path.ismount(target.path)
 
 
 @pytest.mark.parametrize(
     ("case", "refused"),
     [("overwrite", True), ("append by partition", True), ("dynamic", True), ("append", False)],
 )
-def test_a_target_that_holds_a_volume(local: Any, target: Any, mounted: Any, case: str, refused: bool) -> None:
-    one = target(case)
-    (one.path / "p=0").mkdir(exist_ok=True)
-    mounted(one.path / "p=0")
+def test_a_target_that_contains_a_volume(local: Any, make_target: Any, mounted: Any, case: str, refused: bool) -> None:
+    target = make_target(case)
+    (target.path / "p=0").mkdir(exist_ok=True)
+    mounted(target.path / "p=0")
     if refused:
         with pytest.raises(SinkError, match=r"holds volumes of their own: .*p=0"):
-            run(local, [one])
+            run(local, [target])
     else:
-        run(local, [one])
-    assert one.rows() == (one.old if refused else one.new)
-    assert not leftovers(one)
+        run(local, [target])
+    assert target.rows() == (target.old if refused else target.new)
+    assert not leftovers(target)
 
 
-def test_a_whole_file_system_is_no_target(local: Any) -> None:
+def test_a_whole_file_system_is_rejected_as_target(local: Any) -> None:
     with pytest.raises(SinkError, match="whole file system"):
         FileSink("/", mode="overwrite").open(local)
 
 
 @pytest.mark.parametrize("case", ["overwrite", "dynamic", "append by partition"])
-def test_a_volume_that_is_not_known_as_one(
-    local: Any, target: Any, mounted: Any, monkeypatch: pytest.MonkeyPatch, case: str
+def test_a_volume_that_is_not_recognized(
+    local: Any, make_target: Any, mounted: Any, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    """The system does not tell of it: the job fails, as nothing is copied instead of renamed, and the old rows stay."""
-    one = target(case)
-    mounted(one.path)
+    """The system does not report the volume: the job fails instead of copying, and the old rows stay."""
+    target = make_target(case)
+    mounted(target.path)
     monkeypatch.setattr(LocalFolder, "is_volume", False)
-    error = ends(job_at(local, one))
+    error = run_commit(new_commit(local, target))
     assert isinstance(error, SinkError)
-    assert one.rows() == one.old
-    assert not leftovers(one)
+    assert target.rows() == target.old
+    assert not leftovers(target)
     assert "volume" in str(error)
 
 
-@pytest.mark.parametrize("died", [False, True])
-def test_an_old_folder_is_only_removed_if_it_is_not_needed(
-    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch, died: bool
+@pytest.mark.parametrize("is_blocked", [False, True])
+def test_an_empty_folder_in_the_way_of_old_rows_is_removed(
+    local: Any, make_target: Any, monkeypatch: pytest.MonkeyPatch, is_blocked: bool
 ) -> None:
-    """A file system of which it was not known empties the folder that it cannot rename, as a copy of it would."""
-    one = target("overwrite")
-    job = job_at(local, one)
-    part = job._sinks[0].prepare()
+    """A file system may empty a folder that it cannot rename, as a copy does."""
+    target = make_target("overwrite")
+    commit = new_commit(local, target)
+    part = commit._sinks[0].prepare()
     access = Access(None)
     part.ready(access)
-    shutil.copytree(one.path, LocalFolder(None, part._old)._path)
-    for path in one.path.iterdir():
+    shutil.copytree(target.path, LocalFolder(None, part._old)._path)
+    for path in target.path.iterdir():
         path.unlink()
-    if died:
+    if is_blocked:
         monkeypatch.setattr(LocalFolder, "remove_if_empty", lambda self: None)
         with pytest.raises(SinkError, match="are in"):
             part.undo(access)
@@ -143,104 +143,104 @@ def test_an_old_folder_is_only_removed_if_it_is_not_needed(
         assert LocalFolder(None, part._old).exists()
     else:
         part.undo(access)
-        assert one.rows() == one.old
+        assert target.rows() == target.old
 
 
 @pytest.mark.parametrize("how", ["recover", "rerun"])
-def test_folders_that_do_not_change_places_after_all(local: Any, target: Any, how: str) -> None:
-    """A folder system can exchange folders in general, but not this one; the job is killed between its two renames."""
-    one = target("overwrite")
+def test_an_exchange_of_folders_that_the_file_system_refuses(local: Any, make_target: Any, how: str) -> None:
+    """The system can exchange folders, but not on this file system; the job is killed between its two renames."""
+    target = make_target("overwrite")
 
     def dies() -> None:
         LocalFolder.exchange = lambda self, other: False
         move = LocalFolder.move_to
 
-        def last(self: Any, to: Any) -> None:
+        def move_then_die(self: Any, to: Any) -> None:
             move(self, to)
             os.kill(os.getpid(), 9)
 
-        LocalFolder.move_to = last  # type: ignore[method-assign,assignment]
-        run(local, [one])
+        LocalFolder.move_to = move_then_die  # type: ignore[method-assign,assignment]
+        run(local, [target])
 
     assert in_child(local, dies).killed
-    assert not one.path.exists()
+    assert not target.path.exists()
     access = Access(None)
-    assert leftovers_at(access, str(one.path)) == []  # the journal needs them
+    assert leftovers_at(access, str(target.path)) == []  # the journal needs them
     if how == "recover":
-        (journal,) = journals(one)
+        (journal,) = journals(target)
         assert recover(access, str(journal)).direction is Direction.BACK
-        assert one.rows() == one.old
+        assert target.rows() == target.old
     else:
-        run(local, [one])
-        assert one.rows() == one.new
-    assert not leftovers(one)
+        run(local, [target])
+        assert target.rows() == target.new
+    assert not leftovers(target)
 
 
-def test_old_rows_of_a_target_that_is_gone_are_not_left_over(local: Any, target: Any) -> None:
-    one = target("overwrite")
+def test_the_old_rows_of_a_missing_target_are_not_removable(local: Any, make_target: Any) -> None:
+    target = make_target("overwrite")
     tag = "00000000-1-00000000"
-    from penstock.commit import places
+    from penstock.commit import locations
 
-    folder = one.path.with_name(f".penstock-out-0123456789ab-{tag}-old")
-    one.path.rename(folder)
+    folder = target.path.with_name(f".penstock-out-0123456789ab-{tag}-old")
+    target.path.rename(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(places, "tag_is_alive", lambda name: False)
-        assert [left.is_used for left in leftovers_at(Access(None), str(one.path))] == [None]
-        one.path.mkdir()
-        assert [left.is_used for left in leftovers_at(Access(None), str(one.path))] == [False]
+        patch.setattr(locations, "tag_is_alive", lambda name: False)
+        assert [left.is_used for left in leftovers_at(Access(None), str(target.path))] == [None]
+        target.path.mkdir()
+        assert [left.is_used for left in leftovers_at(Access(None), str(target.path))] == [False]
 
 
-def test_a_symbolic_link_stays(local: Any, target: Any, tmp_path: Path) -> None:
-    one = target("overwrite", "real")
-    alias = target("create", "alias")
-    alias.path.symlink_to(one.path)
+def test_a_symbolic_link_to_the_target_stays(local: Any, make_target: Any, tmp_path: Path) -> None:
+    target = make_target("overwrite", "real")
+    alias = make_target("create", "alias")
+    alias.path.symlink_to(target.path)
     alias.mode = "overwrite"
     for _ in range(2):
         run(local, [alias])
         assert alias.path.is_symlink()
-        assert one.rows() == alias.rows() == sorted(NEW)
+        assert target.rows() == alias.rows() == sorted(NEW)
     assert sorted(os.listdir(tmp_path / "alias")) == ["out"]
-    assert os.listdir(one.place) == ["out"]
+    assert os.listdir(target.journal_folder) == ["out"]
 
 
-def test_folders_that_are_replaced_have_a_journal(local: Any, target: Any) -> None:
-    part = job_at(local, target("overwrite"))._sinks[0].prepare()
+def test_replaced_folders_need_a_journal(local: Any, make_target: Any) -> None:
+    part = new_commit(local, make_target("overwrite"))._sinks[0].prepare()
     assert isinstance(part, PreparedFolders)
     assert not part.is_atomic
 
 
-RENAMES = {  # what is there, and what comes of a rename of a to b
+RENAMES = {  # existing names, outcome of renaming a to b, names afterwards
     "a file": (["a"], True, ["b"]),
     "a file and its checksum": (["a", ".a.crc"], True, [".b.crc", "b"]),
-    "a file, and the checksum of one that is gone": (["a", ".b.crc"], True, ["b"]),
+    "a file, and the checksum of a missing file": (["a", ".b.crc"], True, ["b"]),
     "nothing": ([], False, []),
-    "a name that is taken": (["a", ".a.crc", "b"], False, [".a.crc", "a", "b"]),
-    "a name that is taken, with its checksum": (["a", "b", ".b.crc"], False, [".b.crc", "a", "b"]),
-    "a name that a folder has": (["a", "b/"], False, ["a", "b"]),
+    "an existing name": (["a", ".a.crc", "b"], False, [".a.crc", "a", "b"]),
+    "an existing name with a checksum": (["a", "b", ".b.crc"], False, [".b.crc", "a", "b"]),
+    "the name of a folder": (["a", "b/"], False, ["a", "b"]),
     "a folder": (["a/"], True, ["b"]),
-    "a folder onto an empty one": (["a/", "b/"], False, ["a", "b"]),
+    "a folder to the name of an empty folder": (["a/", "b/"], False, ["a", "b"]),
 }
 
 
 @pytest.mark.parametrize("newest", [True, False], ids=["renameat2", "rename"])
 @pytest.mark.parametrize("case", RENAMES)
 def test_a_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newest: bool, case: str) -> None:
-    there, done, left = RENAMES[case]
+    existing, is_renamed, names_after = RENAMES[case]
     if not newest:
-        monkeypatch.setattr(renames, "_found", lambda: None)
-    for name in there:
+        monkeypatch.setattr(renames, "_load_renameat2", lambda: None)
+    for name in existing:
         (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
-    assert renames.rename(str(tmp_path / "a"), str(tmp_path / "b")) == done
-    assert sorted(os.listdir(tmp_path)) == left
+    assert renames.rename(str(tmp_path / "a"), str(tmp_path / "b")) == is_renamed
+    assert sorted(os.listdir(tmp_path)) == names_after
 
 
-def test_a_rename_into_another_volume_is_no_copy(tmp_path: Path, mounted: Any) -> None:
+def test_a_rename_into_another_volume_fails(tmp_path: Path, mounted: Any) -> None:
     (tmp_path / "m").mkdir()
     mounted(tmp_path / "m")
     (tmp_path / "a").write_text("x")
-    with pytest.raises(OSError, match="cross-device") as found:
+    with pytest.raises(OSError, match="cross-device") as raised:
         renames.rename(str(tmp_path / "a"), str(tmp_path / "m" / "a"))
-    assert found.value.errno == errno.EXDEV
+    assert raised.value.errno == errno.EXDEV
     assert os.listdir(tmp_path / "m") == []
     assert renames.is_volume(str(tmp_path / "m"))
     assert not renames.is_volume(str(tmp_path))
@@ -249,22 +249,22 @@ def test_a_rename_into_another_volume_is_no_copy(tmp_path: Path, mounted: Any) -
     assert renames.volumes_below(str(tmp_path / "m")) == []
 
 
-def test_a_volume_whose_name_is_written_with_numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    told = tmp_path / "mountinfo"
-    told.write_text(f"36 35 98:0 / {tmp_path}/a\\040b rw,noatime - ext3 /dev/root rw\n")
-    read = type(told).read_text
-    monkeypatch.setattr(type(told), "read_text", lambda self, **given: read(told, **given))
+def test_a_volume_whose_name_has_escapes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    mountinfo = tmp_path / "mountinfo"
+    mountinfo.write_text(f"36 35 98:0 / {tmp_path}/a\\040b rw,noatime - ext3 /dev/root rw\n")
+    read = type(mountinfo).read_text
+    monkeypatch.setattr(type(mountinfo), "read_text", lambda self, **options: read(mountinfo, **options))
     assert renames.volumes_below(str(tmp_path)) == [f"{tmp_path}/a b"]
     assert renames.is_volume(f"{tmp_path}/a b")
 
 
 @pytest.mark.parametrize("case", IN_VOLUMES)
-def test_a_simulated_volume_is_as_a_real_one(
-    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch, case: Any
+def test_a_simulated_volume_behaves_like_a_mounted_volume(
+    local: Any, make_target: Any, monkeypatch: pytest.MonkeyPatch, case: Any
 ) -> None:
-    """For the kill points, which want no root."""
+    """The tests of kill points use it, as mounts need root."""
     as_a_volume(monkeypatch)
-    one = target(case)
-    run(local, [one])
-    assert one.rows() == one.new
-    assert not leftovers(one)
+    target = make_target(case)
+    run(local, [target])
+    assert target.rows() == target.new
+    assert not leftovers(target)

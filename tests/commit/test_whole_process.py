@@ -1,4 +1,4 @@
-"""A driver of its own dies with its JVM while it commits; the same job again gives every row once."""
+"""A separate driver dies with its JVM during a commit; a rerun of the job produces every row once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 needed_module("deltalake", "delta")
 
-JOB = str(Path(__file__).parent.parent / "jobs" / "committed.py")
+JOB = str(Path(__file__).parent.parent / "jobs" / "killed_commit.py")
 CODE = """
 import sys, deltalake, pyarrow.parquet as pq, os
 folder = sys.argv[1]
@@ -27,8 +27,8 @@ def files(path):
             if n.endswith(".parquet") and "/." not in os.path.join(f, n)]
 for name in ("whole", "parts"):
     print(sum(pq.read_metadata(path).num_rows for path in files(f"{folder}/{name}")))
-there = deltalake.DeltaTable.is_deltatable(f"{folder}/delta")
-print(deltalake.DeltaTable(f"{folder}/delta").to_pyarrow_table().num_rows if there else 0, flush=True)
+exists = deltalake.DeltaTable.is_deltatable(f"{folder}/delta")
+print(deltalake.DeltaTable(f"{folder}/delta").to_pyarrow_table().num_rows if exists else 0, flush=True)
 os._exit(0)  # the library's threads may abort the process when it ends by itself
 """
 
@@ -53,26 +53,26 @@ def counts(folder: Path) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("dies", "there", "recovered"),
+    ("dies", "visible", "recovered"),
     [
         ("touch:1", [50, 50, 0], "50 50 0"),
-        ("exchange:1", [1000, 50, 0], "50 50 0"),  # of the partitions nothing yet
+        ("exchange:1", [1000, 50, 0], "50 50 0"),  # no partition yet
         ("move_to:5", [1000, None, 0], "50 50 0"),  # some of the appended files
         ("delta:1", [1000, 1050, 1000], "1000 1050 1000"),  # which cannot be undone
     ],
 )
 def test_the_driver_dies_with_its_jvm(
-    spark: SparkSession, tmp_path: Path, dies: str, there: Any, recovered: str
+    spark: SparkSession, tmp_path: Path, dies: str, visible: Any, recovered: str
 ) -> None:
     for name in ("whole", "parts"):
         rows = spark.range(50).selectExpr("id + 5000 as id", "id % 2 as p")
         (rows.write.partitionBy("p") if name == "parts" else rows.write).parquet(str(tmp_path / name))
     killed = run(tmp_path, dies)
     assert killed.returncode == -9, killed.stderr
-    found = counts(tmp_path)
-    assert all(wanted in (None, count) for count, wanted in zip(found, there, strict=True)), found
-    again = run(tmp_path, "no")
-    assert again.returncode == 0, again.stderr
-    assert again.stdout.split("\n")[0] == recovered
+    row_counts = counts(tmp_path)
+    assert all(expected in (None, count) for count, expected in zip(row_counts, visible, strict=True)), row_counts
+    rerun = run(tmp_path, "no")
+    assert rerun.returncode == 0, rerun.stderr
+    assert rerun.stdout.split("\n")[0] == recovered
     assert counts(tmp_path) == [1000, 1050, 1000]
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".penstock-commit-")]

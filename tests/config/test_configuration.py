@@ -34,7 +34,7 @@ avg-data-volume-per-task = "32 mb"
 
 
 KEY = PARALLELISM_DEFAULT.key
-PLACES = {
+ORIGINS = {
     "arguments": {KEY: 1},
     "spark_conf": {f"spark.penstock.{KEY}": "2"},
     "file": None,
@@ -43,7 +43,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("origins", "expected"),
     [
         (["arguments", "spark_conf", "file", "environ"], 1),
         (["spark_conf", "file", "environ"], 2),
@@ -52,12 +52,12 @@ PLACES = {
         ([], None),
     ],
 )
-def test_precedence(given: list[str], expected: int | None, file: Any) -> None:
-    places = {name: file if name == "file" else PLACES[name] for name in given}
-    assert Configuration.load(**places).get(PARALLELISM_DEFAULT) == expected
+def test_precedence(origins: list[str], expected: int | None, file: Any) -> None:
+    values = {origin: file if origin == "file" else ORIGINS[origin] for origin in origins}
+    assert Configuration.load(**values).get(PARALLELISM_DEFAULT) == expected
 
 
-def test_a_file_is_found_through_the_environment(file: Any) -> None:
+def test_a_file_named_in_the_environment(file: Any) -> None:
     config = Configuration.load(environ={"PENSTOCK_CONFIG": str(file)})
     assert config.integer(DATA_VOLUME_PER_TASK) == 32 << 20
     assert str(file) in config.origin(DATA_VOLUME_PER_TASK)
@@ -66,15 +66,15 @@ def test_a_file_is_found_through_the_environment(file: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "places",
+    "options",
     [
         {"arguments": {"paralelism.default": 2}},
         {"spark_conf": {"spark.penstock.paralelism.default": "2"}},
     ],
 )
-def test_unknown_keys_are_refused_with_the_nearest(places: dict[str, Any]) -> None:
+def test_unknown_keys_are_refused_with_the_nearest(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"did you mean 'parallelism.default'"):
-        Configuration.load(**places)
+        Configuration.load(**options)
 
 
 def test_unknown_variables_are_refused_with_the_nearest() -> None:
@@ -82,7 +82,7 @@ def test_unknown_variables_are_refused_with_the_nearest() -> None:
         Configuration.load(environ={"PENSTOCK_PARALELISM_DEFAULT": "2"})
 
 
-def test_other_settings_are_left_alone() -> None:
+def test_other_settings_are_ignored() -> None:
     Configuration.load(spark_conf={"spark.sql.shuffle.partitions": "8"}, environ={"HOME": "/root"})
 
 
@@ -123,19 +123,19 @@ OF_TABLE: dict[str, tuple[dict[str, str], dict[str, str], int | None]] = {
     "its options": ({"sink.parallelism": "3"}, {}, 3),
     "its properties": ({}, {"sink.parallelism": "4"}, 4),
     "its options over its properties": ({"sink.parallelism": "3"}, {"sink.parallelism": "4"}, 3),
-    "what others have among its properties": ({}, {"sink.rolling-policy.file-size": "1 mb", "comment": "x"}, 2),
-    "what is no option of a sink": ({"compression": "zstd", "scan.parallelism": "7"}, {}, 2),
+    "properties of other engines": ({}, {"sink.rolling-policy.file-size": "1 mb", "comment": "x"}, 2),
+    "options without the prefix": ({"compression": "zstd", "scan.parallelism": "7"}, {}, 2),
 }
 
 
 @pytest.mark.parametrize("case", OF_TABLE)
-def test_options_as_they_hold_for_one_table(case: str) -> None:
+def test_options_for_a_table(case: str) -> None:
     options, properties, expected = OF_TABLE[case]
     config = Configuration.load({"sink.parallelism": 2})
-    found = config.for_table("sink.", options, properties, "t")
-    assert found.get(SINK_PARALLELISM) == expected
+    table_config = config.for_table("sink.", options, properties, "t")
+    assert table_config.get(SINK_PARALLELISM) == expected
     assert config.get(SINK_PARALLELISM) == 2
-    assert found.origin(SINK_PARALLELISM) == ("Environment(config=...)" if expected == 2 else "the options of t")
+    assert table_config.origin(SINK_PARALLELISM) == ("Environment(config=...)" if expected == 2 else "the options of t")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_options_as_they_hold_for_one_table(case: str) -> None:
         ),
     ],
 )
-def test_what_a_table_says_wrongly(options: dict[str, str], properties: dict[str, str], message: str) -> None:
+def test_invalid_options_of_a_table(options: dict[str, str], properties: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Configuration().for_table("sink.", options, properties, "t")
 
@@ -160,15 +160,13 @@ def test_what_a_table_says_wrongly(options: dict[str, str], properties: dict[str
     ("key", "text"),
     [("sink.parallelism", "0"), ("sink.parallelism", "many"), (SINK_PARTITION_COMMIT.key, "metastore,custom")],
 )
-def test_a_property_that_only_another_engine_can_use_is_told_in_the_log(
-    caplog: pytest.LogCaptureFixture, key: str, text: str
-) -> None:
-    given = {"sink.parallelism": "2", SINK_PARTITION_COMMIT.key: "success-file"}
-    good = {"sink.auto-compaction": "true"}
-    found = Configuration.load(given).for_table("sink.", {}, {key: text, **good}, "orders")
-    assert found.get(SINK_PARALLELISM) == 2
-    assert found.get(SINK_PARTITION_COMMIT) == ("success-file",)
-    assert found.flag(SINK_AUTO_COMPACTION)
-    assert "a property of orders is left out" in caplog.text
+def test_an_invalid_property_is_logged_and_ignored(caplog: pytest.LogCaptureFixture, key: str, text: str) -> None:
+    options = {"sink.parallelism": "2", SINK_PARTITION_COMMIT.key: "success-file"}
+    valid = {"sink.auto-compaction": "true"}
+    config = Configuration.load(options).for_table("sink.", {}, {key: text, **valid}, "orders")
+    assert config.get(SINK_PARALLELISM) == 2
+    assert config.get(SINK_PARTITION_COMMIT) == ("success-file",)
+    assert config.flag(SINK_AUTO_COMPACTION)
+    assert "a property of orders is ignored" in caplog.text
     assert key in caplog.text
     assert text in caplog.text

@@ -29,7 +29,7 @@ def test_sizes(text: str | int, size: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "mb", "16 parsecs", "1,5 mb", "-2"])
-def test_what_is_no_size(text: str) -> None:
+def test_invalid_sizes(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
         parse_size(text)
 
@@ -72,7 +72,7 @@ def test_values(option: Any, value: str | float, parsed: Any) -> None:
         (SKEWED_FACTOR, "nan"),
     ],
 )
-def test_bad_values_name_key_value_and_place(option: Any, value: Any) -> None:
+def test_errors_name_key_value_and_origin(option: Any, value: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         option.parse(value, "the file x.toml")
     text = str(caught.value)

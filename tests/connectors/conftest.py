@@ -1,4 +1,4 @@
-"""What tests of tables share."""
+"""Fixtures of tests of tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def tables(spark: SparkSession) -> Iterator[tuple[str, str]]:
-    """The names of a table for Penstock and of one for Spark."""
+    """The names of a table that Penstock writes and of a table that Spark writes."""
     spark.sql("create database if not exists sinks")
     names = ("sinks.ours", "sinks.plain")
     for name in names:

@@ -1,4 +1,4 @@
-"""Delta tables that ``deltalake`` reads but never writes: made here by the protocol, with its log, files and bitmaps."""
+"""Write Delta tables with features that ``deltalake`` reads but never writes: log, files and deletion vectors."""
 
 from __future__ import annotations
 
@@ -33,18 +33,21 @@ def _z85(data: bytes) -> str:
 
 
 def deletion_vector(folder: Path, rows: Iterable[int], storage: str) -> dict[str, Any]:
-    """Return the entry of the log for deleted rows: in a file that is found by its number or its path, or in the log."""
-    found = BitMap64(rows)
-    data = struct.pack("<i", _MAGIC) + found.serialize()
-    told = {"storageType": storage, "sizeInBytes": len(data), "cardinality": len(found)}
+    """Return the log entry of a deletion vector; `storage` is "u" (file by UUID), "p" (file by path) or "i" (inline)."""
+    bitmap = BitMap64(rows)
+    data = struct.pack("<i", _MAGIC) + bitmap.serialize()
+    descriptor = {"storageType": storage, "sizeInBytes": len(data), "cardinality": len(bitmap)}
     if storage == "i":
-        return told | {"pathOrInlineDv": _z85(data + bytes(-len(data) % 4))}
+        return descriptor | {"pathOrInlineDv": _z85(data + bytes(-len(data) % 4))}
     number = uuid.uuid4()
     prefix = "ab" if storage == "u" else ""
     file = folder / prefix / f"deletion_vector_{number}.bin"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(b"\x01" + struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data)))
-    return told | {"pathOrInlineDv": prefix + _z85(number.bytes) if storage == "u" else f"file://{file}", "offset": 1}
+    return descriptor | {
+        "pathOrInlineDv": prefix + _z85(number.bytes) if storage == "u" else f"file://{file}",
+        "offset": 1,
+    }
 
 
 class DeltaLog:
@@ -52,16 +55,12 @@ class DeltaLog:
 
     Parameters
     ----------
-    folder
-        The table's folder.
     schema
-        Its fields, as the log has them.
-    partition_by
-        The partition columns.
+        The fields in the JSON format of the log.
     configuration
         The table's properties.
     features
-        What readers must know.
+        The reader and writer features of the protocol.
     """
 
     def __init__(
@@ -102,15 +101,15 @@ class DeltaLog:
         self.version += 1
 
     def add(self, rows: pa.Table, partition: dict[str, str | None], folder: str = "") -> dict[str, Any]:
-        """Write a file in row groups of a few rows, and return its entry."""
+        """Write a file with row groups of 7 rows, and return its `add` action."""
         path = f"{folder}{'/' if folder else ''}part-{uuid.uuid4()}.parquet"
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(rows, self.folder / path, row_group_size=7)
-        plain = [name for name in rows.column_names if pa.types.is_integer(rows.schema.field(name).type)]
+        integer_columns = [name for name in rows.column_names if pa.types.is_integer(rows.schema.field(name).type)]
         statistics = {
             "numRecords": rows.num_rows,
-            "minValues": {name: pa.compute.min(rows[name]).as_py() for name in plain},
-            "maxValues": {name: pa.compute.max(rows[name]).as_py() for name in plain},
+            "minValues": {name: pa.compute.min(rows[name]).as_py() for name in integer_columns},
+            "maxValues": {name: pa.compute.max(rows[name]).as_py() for name in integer_columns},
             "nullCount": {name: rows[name].null_count for name in rows.column_names},
         }
         return {
@@ -123,19 +122,19 @@ class DeltaLog:
         }
 
     def delete(self, added: dict[str, Any], rows: Iterable[int], storage: str = "u") -> None:
-        """Delete rows of a file, by their places; those deleted before come back unless they are named again."""
-        gone = {key: added[key] for key in ("path", "partitionValues", "size", "dataChange")} | {
+        """Delete rows of a file by their positions; they replace the positions of the last call."""
+        remove = {key: added[key] for key in ("path", "partitionValues", "size", "dataChange")} | {
             "deletionTimestamp": 0,
             "extendedFileMetadata": True,
         }
         if "deletionVector" in added:
-            gone["deletionVector"] = added["deletionVector"]
-        told = json.loads(added["stats"]) | {"tightBounds": False}
-        added |= {"deletionVector": deletion_vector(self.folder, rows, storage), "stats": json.dumps(told)}
-        self.commit({"remove": gone}, {"add": added})
+            remove["deletionVector"] = added["deletionVector"]
+        statistics = json.loads(added["stats"]) | {"tightBounds": False}
+        added |= {"deletionVector": deletion_vector(self.folder, rows, storage), "stats": json.dumps(statistics)}
+        self.commit({"remove": remove}, {"add": added})
 
 
 def rows_by_kernel(folder: Path, columns: str = "*") -> list[dict[str, Any]]:
-    """Return all rows as deltalake's own reader (Delta Kernel and DataFusion) finds them."""
-    found = QueryBuilder().register("t", DeltaTable(str(folder))).execute(f"select {columns} from t").read_all()
-    return pa.table(found).to_pylist()
+    """Return all rows as deltalake's reader (Delta Kernel and DataFusion) reads them."""
+    batches = QueryBuilder().register("t", DeltaTable(str(folder))).execute(f"select {columns} from t").read_all()
+    return pa.table(batches).to_pylist()

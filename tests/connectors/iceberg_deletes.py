@@ -1,7 +1,7 @@
-"""Delete files of Iceberg tables, which pyiceberg reads but never writes: made here by the specification of the format.
+"""Write delete files of Iceberg tables, as a writer with merge-on-read does; pyiceberg reads but never writes them.
 
-The file is parquet with the columns and field ids that the specification reserves for it; pyiceberg writes the manifest
-and commits the snapshot. So a table is as a writer with merge-on-read leaves it.
+A delete file is Parquet with the columns and field ids that the specification reserves; pyiceberg writes the manifest
+and commits the snapshot.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _commit(table: Any, rows: Any, content: Any, equality_ids: Any = None, parti
     path = f"{table.location()}/data/{uuid.uuid4()}-deletes.parquet"
     with table.io.new_output(path).create() as out:
         pq.write_table(rows, out)
-    made = DataFile.from_args(
+    delete_file = DataFile.from_args(
         content=content,
         file_path=path,
         file_format=FileFormat.PARQUET,
@@ -52,9 +52,9 @@ def _commit(table: Any, rows: Any, content: Any, equality_ids: Any = None, parti
         upper_bounds={},
         equality_ids=equality_ids,
     )
-    made.spec_id = table.spec().spec_id
+    delete_file.spec_id = table.spec().spec_id
     with table.transaction() as change, _AddDeletes(Operation.DELETE, change, table.io) as snapshot:
-        snapshot.append_data_file(made)
+        snapshot.append_data_file(delete_file)
 
 
 def _field(name: Any, kind: Any, number: Any) -> Any:
@@ -62,24 +62,25 @@ def _field(name: Any, kind: Any, number: Any) -> Any:
 
 
 def delete_positions(table: Any, positions: Any, partition: Any = ()) -> None:
-    """Delete rows by the data file they lie in, and their places in it: ``{path: [places]}``."""
-    places = sorted((path, place) for path, found in positions.items() for place in found)
+    """Delete rows by their data file and the positions in it: ``{path: [position]}``."""
+    rows_of_files = sorted((path, position) for path, in_file in positions.items() for position in in_file)
     schema = pa.schema([_field("file_path", pa.string(), FILE_PATH), _field("pos", pa.int64(), POS)])
-    rows = pa.table({"file_path": [path for path, _ in places], "pos": [place for _, place in places]}, schema=schema)
+    paths, numbers = zip(*rows_of_files, strict=True)
+    rows = pa.table({"file_path": paths, "pos": numbers}, schema=schema)
     _commit(table, rows, DataFileContent.POSITION_DELETES, partition=partition)
 
 
 def delete_values(table: Any, partition: Any = (), **values: Any) -> None:
-    """Delete rows by the values of columns, those at the same place together; of a partition, or of a table without any."""
+    """Delete the rows that equal the i-th values of the columns for any i; in a partition, or in an unpartitioned table."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     fields = [table.schema().find_field(column) for column in values]
     kinds = schema_to_pyarrow(table.schema().select(*values))
     schema = pa.schema(
         [
-            pa.field(one.name, kinds.field(one.name).type, metadata={"PARQUET:field_id": str(one.field_id)})
-            for one in fields
+            pa.field(field.name, kinds.field(field.name).type, metadata={"PARQUET:field_id": str(field.field_id)})
+            for field in fields
         ]
     )
     rows = pa.table(dict(values), schema=schema)
-    _commit(table, rows, DataFileContent.EQUALITY_DELETES, [one.field_id for one in fields], partition)
+    _commit(table, rows, DataFileContent.EQUALITY_DELETES, [field.field_id for field in fields], partition)

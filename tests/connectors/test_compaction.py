@@ -1,4 +1,4 @@
-"""Files that turned out too small are merged before anybody sees them, and give the same rows."""
+"""Auto-compaction: small files are merged before the commit, with the same rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 # name: files, target, groups
 GROUPS = {
     "none": ([], 100, []),
-    "one small file stays": ([("a", 10)], 100, []),
+    "a single small file": ([("a", 10)], 100, []),
     "two small files": ([("a", 10), ("b", 20)], 100, [["a", "b"]]),
     "large ones stay": ([("a", 10), ("b", 50), ("c", 20)], 100, [["a", "c"]]),
     "folders stay apart": ([("k=1/a", 10), ("k=2/b", 10), ("k=1/c", 10)], 100, [["k=1/a", "k=1/c"]]),
@@ -38,14 +38,14 @@ GROUPS = {
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_groups(name: str) -> None:
-    found, target, expected = GROUPS[name]
-    assert groups_to_merge(found, target) == expected
+def test_small_files_are_grouped_by_folder_up_to_the_target_size(name: str) -> None:
+    file_sizes, target, expected = GROUPS[name]
+    assert groups_to_merge(file_sizes, target) == expected
 
 
 @pytest.fixture
 def small_files(spark: SparkSession) -> Any:
-    """Ten tasks with a few rows each, of all kinds of values."""
+    """A DataFrame of ten partitions with columns of many types."""
     return spark.range(0, 1000, 1, 10).selectExpr(
         "id",
         "if(id % 7 = 0, null, concat('t ', id, '/=%'))  as text",
@@ -60,7 +60,7 @@ def small_files(spark: SparkSession) -> Any:
 
 @pytest.mark.parametrize("kind", ["parquet", "orc"])
 @pytest.mark.parametrize("by", [[], ["kind"], ["day", "kind"]])
-def test_small_files_become_few(
+def test_small_files_are_merged_into_a_file_per_partition(
     make_env: Callable[..., Environment],
     spark: SparkSession,
     small_files: Any,
@@ -77,15 +77,15 @@ def test_small_files_become_few(
     (stage,) = [vertex for vertex in job.vertices if "Compaction" in vertex.vertex.name]
     assert stage.tasks == folders
     assert "smaller than half of 128.0 MiB" in stage.reason
-    back = spark.read.format(kind).schema(small_files.schema).load(str(tmp_path / "out"))
-    back = back.select(*small_files.columns)  # a reader puts partition columns last
-    assert back.schema.simpleString() == small_files.schema.simpleString()
-    assert_same_rows(back.collect(), small_files.collect())
+    written = spark.read.format(kind).schema(small_files.schema).load(str(tmp_path / "out"))
+    written = written.select(*small_files.columns)  # Spark puts partition columns last
+    assert written.schema.simpleString() == small_files.schema.simpleString()
+    assert_same_rows(written.collect(), small_files.collect())
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
 
 
 @pytest.mark.thorough
-def test_append_merges_its_own_files_only(
+def test_an_append_does_not_merge_older_files(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
 ) -> None:
     env = make_env(**{"sink.auto__compaction": True})
@@ -97,7 +97,7 @@ def test_append_merges_its_own_files_only(
 
 
 @pytest.mark.thorough
-def test_large_files_are_left_alone(make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path) -> None:
+def test_large_files_are_not_merged(make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path) -> None:
     env = make_env()
     df = spark.range(0, 100_000, 1, 4)
     env.write(df, FileSink(str(tmp_path / "out"), parallelism=4, target_file_size="100 kb", auto_compaction=True))
@@ -106,20 +106,20 @@ def test_large_files_are_left_alone(make_env: Callable[..., Environment], spark:
     assert "nothing to merge" in job.vertices[-1].reason
 
 
-def test_text_formats_are_refused() -> None:
+def test_compaction_of_csv_is_an_error() -> None:
     with pytest.raises(SinkError, match="csv cannot be merged"):
         FileSink("x", format="csv", auto_compaction=True)
 
 
-def test_a_failed_merge_leaves_nothing(
+def test_a_failed_merge_leaves_no_files(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from penstock.connectors import file_job as module
 
-    def broken(*_: Any) -> Never:
+    def fail(*_: Any) -> Never:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(module, "compact", broken)
+    monkeypatch.setattr(module, "compact", fail)
     env = make_env()
     env.write(spark.range(10), FileSink(str(tmp_path / "out"), auto_compaction=True))
     with pytest.raises(Exception, match="the disk is full"):
@@ -128,7 +128,9 @@ def test_a_failed_merge_leaves_nothing(
 
 
 @pytest.mark.thorough
-def test_values_that_parquet_keeps(make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path) -> None:
+def test_merged_parquet_files_preserve_special_values(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
+) -> None:
     env = make_env()
     rows = [(1, decimal.Decimal("1.10"), dt.date(1582, 10, 3), float("nan"), b"\x00\xff", "")]
     df = spark.createDataFrame(rows, "id int, price decimal(9, 2), day date, ratio double, raw binary, text string")

@@ -19,10 +19,10 @@ CONTEXT = ParallelismInferenceContext(10, 1 << 20)
 class Inferring:
     def __init__(self, answer: Any) -> None:
         self.answer = answer
-        self.asked: list[Any] = []
+        self.contexts: list[Any] = []
 
     def infer_parallelism(self, context: Any) -> Any:
-        self.asked.append(context)
+        self.contexts.append(context)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -44,31 +44,33 @@ def executor() -> Iterator[Any]:
         (OSError("no route"), NO_ANSWER, "no route"),
     ],
 )
-def test_answers(executor: Any, answer: Any, expected: Any, problem: str | None) -> None:
+def test_invalid_answers_and_errors_count_as_no_answer(
+    executor: Any, answer: Any, expected: Any, problem: str | None
+) -> None:
     coordinator = SourceCoordinator("s", Inferring(answer))
     assert coordinator.infer_parallelism(CONTEXT, executor).result() == expected
     assert problem is None if coordinator.problem is None else problem in coordinator.problem
 
 
-def test_a_source_that_is_silent_is_not_passed_over(executor: Any) -> None:
+def test_a_source_that_times_out_is_an_error(executor: Any) -> None:
     silent = SourceCoordinator("s", Inferring(SourceTimeoutError.of("s", "asking s for its parallelism", 2)))
     with pytest.raises(SourceTimeoutError, match="s has not answered for 2 s"):
         silent.infer_parallelism(CONTEXT, executor).result()
 
 
-def test_a_source_is_asked_once(executor: Any) -> None:
+def test_a_source_infers_its_parallelism_once(executor: Any) -> None:
     source = Inferring(3)
     coordinator = SourceCoordinator("s", source)
     assert coordinator.infer_parallelism(CONTEXT, executor) is coordinator.infer_parallelism(CONTEXT, executor)
     coordinator.infer_parallelism(CONTEXT, executor).result()
-    assert source.asked == [CONTEXT]
+    assert source.contexts == [CONTEXT]
 
 
-def test_a_source_that_does_not_infer(executor: Any) -> None:
+def test_a_source_without_inference_has_no_answer(executor: Any) -> None:
     assert SourceCoordinator("s", object()).infer_parallelism(CONTEXT, executor).result() == NO_ANSWER
 
 
-def test_it_exists_before_its_parallelism_does() -> None:
+def test_a_coordinator_exists_before_its_parallelism() -> None:
     coordinator = SourceCoordinator("s", Inferring(3))
     with pytest.raises(GraphError, match="not initialised"):
         _ = coordinator.parallelism

@@ -1,4 +1,4 @@
-"""Delta tables: the log is the truth, files are left out by its statistics, and a job is one commit."""
+"""Delta tables: only files of the log are read, its statistics prune them, and each job is a single commit."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def rows(start: Any, count: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Ten files in the log, and files in the folder that are not."""
+    """A table of ten live files, and files in its folder that are no longer in the log."""
     path = str(tmp_path_factory.mktemp("delta") / "t")
     deltalake.write_deltalake(path, rows(500_000, 5000))
     deltalake.write_deltalake(path, rows(0, ROWS // 10), mode="overwrite")
@@ -60,7 +60,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(scope="module")
-def parted(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def partitioned(tmp_path_factory: pytest.TempPathFactory) -> Any:
     path = str(tmp_path_factory.mktemp("delta") / "parted")
     wide = rows(0, ROWS).append_column("kind", pa.array([[None, "a b", "c/d", "é=1"][i % 4] for i in range(ROWS)]))
     deltalake.write_deltalake(path, wide, partition_by=["kind"])
@@ -72,13 +72,13 @@ def expected(spark: SparkSession) -> Any:
     return spark.createDataFrame(rows(0, ROWS))
 
 
-def test_all_rows_of_the_log_and_no_others(make_env: Callable[..., Environment], table: Any, expected: Any) -> None:
+def test_only_files_of_the_log_are_read(make_env: Callable[..., Environment], table: Any, expected: Any) -> None:
     env = make_env(**VOLUME)
     df = env.read(DeltaSource(table))
     assert_same_rows(env.collect(df), expected.collect())
-    first = env.last_job.vertices[0]
-    assert first.tasks == first.parallelism
-    assert "10 files" in first.reason
+    source = env.last_job.vertices[0]
+    assert source.tasks == source.parallelism
+    assert "10 files" in source.reason
 
 
 @pytest.mark.thorough
@@ -90,12 +90,12 @@ def test_all_rows_of_the_log_and_no_others(make_env: Callable[..., Environment],
         ("id < 2000 or id >= 18000", 2),
         ("day = date'2026-01-07'", 1),
         ("name is null", 10),
-        ("price > 6000 and price < 6003", 10),  # bounds of floats are not looked at
+        ("price > 6000 and price < 6003", 10),  # bounds of floats are not used
         ("id < 0", 0),
         ("id % 2 = 0 and id > 17999", 1),
     ],
 )
-def test_files_that_cannot_match_are_left_out(
+def test_files_whose_statistics_cannot_match_are_pruned(
     make_env: Callable[..., Environment], spark: SparkSession, table: Any, expected: Any, condition: str, files: int
 ) -> None:
     env = make_env()
@@ -107,31 +107,30 @@ def test_files_that_cannot_match_are_left_out(
         assert not sum(stage.input_records for stage in stages(spark, env.last_job))
 
 
-def test_keys_of_a_finished_side_leave_files_out(
+def test_keys_of_a_finished_join_side_prune_files(
     make_env: Callable[..., Environment], spark: SparkSession, table: Any, expected: Any, tmp_path: Path
 ) -> None:
     env = make_env()
     spark.range(0, 100).selectExpr("id * 3 as k", "id % 50 as m").write.parquet(str(tmp_path / "d"))
-    wanted = spark.read.parquet(str(tmp_path / "d")).where("m = 7").select("k")
-    df = env.read(DeltaSource(table)).join(F.broadcast(wanted), F.col("id") == F.col("k")).groupBy("day").count()
-    plain = expected.join(wanted, F.col("id") == F.col("k")).groupBy("day").count()
-    assert_same_rows(env.collect(df), plain.collect())
-    read = [stage for stage in stages(spark, env.last_job, table) if stage.input_records]
-    assert max(stage.input_records for stage in read) <= ROWS // 10
+    keys = spark.read.parquet(str(tmp_path / "d")).where("m = 7").select("k")
+    df = env.read(DeltaSource(table)).join(F.broadcast(keys), F.col("id") == F.col("k")).groupBy("day").count()
+    expected_counts = expected.join(keys, F.col("id") == F.col("k")).groupBy("day").count()
+    assert_same_rows(env.collect(df), expected_counts.collect())
+    reading_stages = [stage for stage in stages(spark, env.last_job, table) if stage.input_records]
+    assert max(stage.input_records for stage in reading_stages) <= ROWS // 10
 
 
 @pytest.mark.thorough
-def test_partition_values_come_back_as_they_were(env: Environment, spark: SparkSession, parted: Any) -> None:
-    df = env.read(DeltaSource(parted)).groupBy("kind").agg(F.count("*"), F.sum("id"))
-    found = {row.kind: row[1] for row in env.collect(df)}
-    assert found == dict.fromkeys([None, "a b", "c/d", "é=1"], ROWS // 4)
-    one = env.read(DeltaSource(parted)).where("kind = 'a b'")
-    assert env.count(one) == ROWS // 4
+def test_special_partition_values_are_read_unchanged(env: Environment, partitioned: Any) -> None:
+    df = env.read(DeltaSource(partitioned)).groupBy("kind").agg(F.count("*"), F.sum("id"))
+    counts = {row.kind: row[1] for row in env.collect(df)}
+    assert counts == dict.fromkeys([None, "a b", "c/d", "é=1"], ROWS // 4)
+    assert env.count(env.read(DeltaSource(partitioned)).where("kind = 'a b'")) == ROWS // 4
     assert "1 file" in env.last_job.vertices[0].reason
 
 
 @pytest.mark.thorough
-def test_a_version_stays_as_it_was(env: Environment, tmp_path: Path) -> None:
+def test_a_source_reads_the_version_of_its_creation(env: Environment, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     deltalake.write_deltalake(path, rows(0, 10))
     source = DeltaSource(path)
@@ -142,7 +141,7 @@ def test_a_version_stays_as_it_was(env: Environment, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_written_rows_appear_in_one_commit(
+def test_each_job_writes_in_a_single_commit(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path, expected: Any
 ) -> None:
     env = make_env()
@@ -175,32 +174,34 @@ def test_a_failed_job_leaves_no_commit(env: Environment, spark: SparkSession, tm
     assert not deltalake.DeltaTable.is_deltatable(str(path))
 
 
-def test_bad_targets(env: Environment, spark: SparkSession, parted: Any, tmp_path: Path) -> None:
+def test_bad_paths_modes_partitions_and_parallelism_are_errors(
+    env: Environment, spark: SparkSession, partitioned: Any, tmp_path: Path
+) -> None:
     with pytest.raises(SourceError, match="not a Delta table"):
         DeltaSource(str(tmp_path))
     with pytest.raises(SinkError, match="mode 'merge'"):
         DeltaSink("x", mode="merge")
     with pytest.raises(SinkError, match="partitioned by"):
-        env.write(spark.range(3), DeltaSink(parted, partition_by=["id"]))
+        env.write(spark.range(3), DeltaSink(partitioned, partition_by=["id"]))
         env.execute()
     with pytest.raises(SourceError, match="invalid parallelism"):
-        DeltaSource(parted, parallelism=0)
+        DeltaSource(partitioned, parallelism=0)
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite", "upsert"])
 @pytest.mark.parametrize("by", [(), ("id",), ("kind", "id")])
-def test_a_table_with_other_partitions_is_refused_before_the_log_is_written(
+def test_changed_partition_columns_are_refused_before_the_log_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, by: tuple[str, ...]
 ) -> None:
-    """It has appeared, or was made anew, after the job had looked at it."""
+    """The table was created or replaced after the job had read its partition columns."""
     path = str(tmp_path / "t")
     deltalake.write_deltalake(path, pa.table({"id": [1], "kind": ["a"]}), partition_by=["kind"])
     schema = deltalake.DeltaTable(path).schema().to_json()
-    monkeypatch.setattr(PreparedDelta, "put_in_place", lambda *_: None)
-    made = PreparedDeltaUpsert if mode == "upsert" else PreparedDelta
-    for columns in (by, ("kind",)):
-        record = made(path, path, mode, schema, columns, (), "", None, "receipt")
-        if columns == ("kind",):
+    monkeypatch.setattr(PreparedDelta, "move_staged_files", lambda *_: None)
+    record_class = PreparedDeltaUpsert if mode == "upsert" else PreparedDelta
+    for partition_columns in (by, ("kind",)):
+        record = record_class(path, path, mode, schema, partition_columns, (), "", None, "receipt")
+        if partition_columns == ("kind",):
             record.ready(Access(None))  # type: ignore[arg-type]
         else:
             with pytest.raises(SinkError, match=r"(?s)partitions of table .* have changed.*by \('kind',\)"):

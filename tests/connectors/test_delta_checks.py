@@ -1,4 +1,4 @@
-"""Delta tables that deltalake, or Penstock, cannot write to: refused when the sink is opened, before any work."""
+"""Delta tables that deltalake or Penstock cannot write to are refused when the sink is opened."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-READERS_TOO = {
+READER_FEATURES = {
     "columnMapping",
     "deletionVectors",
     "timestampNtz",
@@ -52,17 +52,17 @@ REFUSED = [
 COLUMN = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
 
 
-def made(
+def create_table(
     folder: Path,
     features: list[str],
     configuration: dict[str, str] | None = None,
     versions: tuple[int, int] = (3, 7),
     columns: Sequence[dict[str, Any]] = (),
 ) -> deltalake.DeltaTable:
-    """A table without rows; its log says what its writers must support."""
+    """Create a table without rows whose log requires writer features."""
     protocol: dict[str, Any] = {"minReaderVersion": versions[0], "minWriterVersion": versions[1]}
     if versions == (3, 7):
-        protocol |= {"readerFeatures": sorted(READERS_TOO & set(features)), "writerFeatures": features}
+        protocol |= {"readerFeatures": sorted(READER_FEATURES & set(features)), "writerFeatures": features}
     metadata = {
         "id": "t",
         "format": {"provider": "parquet", "options": {}},
@@ -79,20 +79,20 @@ def made(
 
 
 def commit(table: deltalake.DeltaTable) -> None:
-    added = AddAction("x.parquet", 1, {}, 1, True, '{"numRecords": 1}')
-    table.create_write_transaction([added], "append", table.schema(), [])
+    action = AddAction("x.parquet", 1, {}, 1, True, '{"numRecords": 1}')
+    table.create_write_transaction([action], "append", table.schema(), [])
 
 
 @pytest.mark.parametrize("feature", sorted(delta_checks._WRITTEN))
-def test_what_is_written_can_be_committed(tmp_path: Path, feature: str) -> None:
-    table = made(tmp_path, [feature])
+def test_tables_with_supported_features_can_be_committed_to(tmp_path: Path, feature: str) -> None:
+    table = create_table(tmp_path, [feature])
     check_writable(table, "t", "append")
     commit(table)
 
 
 @pytest.mark.parametrize("feature", REFUSED)
-def test_what_could_not_be_committed_is_refused(tmp_path: Path, feature: str) -> None:
-    table = made(tmp_path, [feature])
+def test_tables_with_unsupported_features_are_refused(tmp_path: Path, feature: str) -> None:
+    table = create_table(tmp_path, [feature])
     for mode in MODES:
         with pytest.raises(SinkError, match=f"must support {feature}, which deltalake does not"):
             DeltaSink(str(tmp_path), mode, key="id" if mode == "upsert" else ()).open(None)  # type: ignore[arg-type]
@@ -112,23 +112,23 @@ WITHIN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 
 
 def nested(column: dict[str, Any], within: str) -> dict[str, Any]:
-    """A column of structs with one field, in a struct, an array or a map."""
+    """Return a column of structs with a single field, in a struct, an array or a map."""
     inner = {"type": "struct", "fields": [column]}
     return {"name": "o", "type": WITHIN[within](inner), "nullable": True, "metadata": {}}
 
 
 @pytest.mark.parametrize("within", ["the table", *WITHIN])
-def test_what_a_column_promises_of_its_values(tmp_path: Path, within: str) -> None:
+def test_columns_with_invariants_are_refused(tmp_path: Path, within: str) -> None:
     column = INVARIANT if within == "the table" else nested(INVARIANT, within)
-    table = made(tmp_path, ["invariants"], columns=[COLUMN, column])
+    table = create_table(tmp_path, ["invariants"], columns=[COLUMN, column])
     with pytest.raises(SinkError, match=r"Penstock does not maintain delta.invariants of t"):
         check_writable(table, "t", "append")
 
 
 @pytest.mark.parametrize("within", ["the table", *WITHIN])
-def test_lengths_of_texts(tmp_path: Path, within: str) -> None:
-    """They are kept, but not within other types; rows that replace all bring columns of their own."""
-    table = made(
+def test_length_limits_in_nested_columns_are_refused(tmp_path: Path, within: str) -> None:
+    """Lengths are checked except in nested types; an overwrite replaces the columns."""
+    table = create_table(
         tmp_path, ["invariants"], columns=[COLUMN, LENGTH if within == "the table" else nested(LENGTH, within)]
     )
     check_writable(table, "t", "overwrite")
@@ -140,8 +140,8 @@ def test_lengths_of_texts(tmp_path: Path, within: str) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6])
-def test_versions_without_names_of_features(tmp_path: Path, version: int) -> None:
-    table = made(tmp_path, [], versions=(1 if version < 5 else 2, version))
+def test_legacy_writer_versions_up_to_5_are_supported(tmp_path: Path, version: int) -> None:
+    table = create_table(tmp_path, [], versions=(1 if version < 5 else 2, version))
     if version == 6:
         with pytest.raises(SinkError, match="identityColumns"):
             check_writable(table, "t", "append")
@@ -152,27 +152,27 @@ def test_versions_without_names_of_features(tmp_path: Path, version: int) -> Non
         commit(table)
 
 
-def test_rows_that_may_only_be_appended_are_not_overwritten(tmp_path: Path) -> None:
-    table = made(tmp_path, ["appendOnly"], {"delta.appendOnly": "true"})
+def test_append_only_tables_are_not_overwritten(tmp_path: Path) -> None:
+    table = create_table(tmp_path, ["appendOnly"], {"delta.appendOnly": "true"})
     check_writable(table, "t", "append")
     with pytest.raises(SinkError, match=r"may not be replaced \(delta.appendOnly\)"):
         check_writable(table, "t", "overwrite")
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_refusal_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
-    """deltalake has one error for a commit that came too late and for one that never will be taken."""
-    made(tmp_path, ["rowTracking"])
+def test_a_permanent_commit_error_is_not_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """deltalake raises the same error for a lost race and for a commit that can never succeed."""
+    create_table(tmp_path, ["rowTracking"])
     schema = json.dumps({"type": "struct", "fields": [COLUMN]})
     record = PreparedDelta(str(tmp_path), str(tmp_path), mode, schema, (), (), str(tmp_path / "s"), 0, "receipt")
-    written, write = [], deltalake.DeltaTable.create_write_transaction
+    attempts, write = [], deltalake.DeltaTable.create_write_transaction
 
-    def counted(*args: Any, **kwargs: Any) -> None:
-        written.append(mode)
+    def count_write(*args: Any, **kwargs: Any) -> None:
+        attempts.append(mode)
         write(*args, **kwargs)
 
-    monkeypatch.setattr(deltalake.DeltaTable, "create_write_transaction", counted)
+    monkeypatch.setattr(deltalake.DeltaTable, "create_write_transaction", count_write)
     monkeypatch.setattr(delta_commit, "move_files", lambda *_: None)
     with pytest.raises(DeltaError, match="RowTracking"):
         record.commit(Access(None))  # type: ignore[arg-type]
-    assert written == [mode]
+    assert attempts == [mode]

@@ -1,4 +1,4 @@
-"""Delta tables with deletion vectors: deleted rows are never read, wherever their bitmap lies."""
+"""Delta tables with deletion vectors: deleted rows are not read, wherever their bitmap is stored."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ FIELDS = [
     {"name": "kind", "type": "string", "nullable": True, "metadata": {}},
 ]
 DELETED = {"u": [0, 6, 7, 13, 49], "p": range(0, 50, 2), "i": [49]}
-"""The places of deleted rows in a file of 50, by where their bitmap is."""
-LEFT = [
+"""The positions of deleted rows in a file of 50 rows, by the storage of the bitmap."""
+REMAINING = [
     *(("a b", n) for n in range(50) if n not in DELETED["u"]),
     *((None, n) for n in range(50, 100) if n - 50 not in DELETED["p"]),
     *(("é=1", n) for n in range(100, 150) if n - 100 not in DELETED["i"]),
@@ -55,53 +55,55 @@ def rows(begin: int, count: int = 50) -> pa.Table:
 
 @pytest.fixture
 def table(tmp_path: Path) -> DeltaLog:
-    """Four files of four partitions: three with deleted rows, one of them deleted in two steps; one whole."""
+    """Four files of four partitions. Three have deleted rows; the first was deleted from twice."""
     log = DeltaLog(tmp_path / "t", FIELDS, ["kind"], {"delta.enableDeletionVectors": "true"}, ["deletionVectors"])
     kinds = ["a b", None, "é=1", "c/d"]
     folders = ["kind=a b", "kind=__HIVE_DEFAULT_PARTITION__", "kind=é%3D1", "kind=c%2Fd"]
     added = [
-        log.add(rows(50 * place), {"kind": kind}, folder)
-        for place, (kind, folder) in enumerate(zip(kinds, folders, strict=True))
+        log.add(rows(50 * number), {"kind": kind}, folder)
+        for number, (kind, folder) in enumerate(zip(kinds, folders, strict=True))
     ]
-    log.commit(*({"add": one} for one in added))
+    log.commit(*({"add": action} for action in added))
     log.delete(added[0], [6])
-    for one, (storage, deleted) in zip(added, DELETED.items(), strict=False):
-        log.delete(one, deleted, storage)
+    for action, (storage, deleted) in zip(added, DELETED.items(), strict=False):
+        log.delete(action, deleted, storage)
     return log
 
 
 def expected() -> list[tuple[Any, ...]]:
-    return [(n, None if n % 9 == 0 else f"n{n}", kind) for kind, n in LEFT]
+    return [(n, None if n % 9 == 0 else f"n{n}", kind) for kind, n in REMAINING]
 
 
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
-def test_deleted_rows_are_left_out(make_env: Callable[..., Environment], table: DeltaLog, threshold: str) -> None:
+def test_rows_in_deletion_vectors_are_not_read(
+    make_env: Callable[..., Environment], table: DeltaLog, threshold: str
+) -> None:
     env = make_env(**{"execution.batch.adaptive.whole__query__threshold": threshold})
     df = env.read(DeltaSource(str(table.folder)))
     assert_same_rows(env.collect(df), expected())
     assert_same_rows(expected(), [tuple(row.values()) for row in rows_by_kernel(table.folder, "id, name, kind")])
-    assert env.count(df) == len(LEFT)
-    few = df.where("id between 40 and 60 and kind is null").select("kind")
-    assert env.count(few) == sum(kind is None and n <= 60 for kind, n in LEFT)
+    assert env.count(df) == len(REMAINING)
+    filtered = df.where("id between 40 and 60 and kind is null").select("kind")
+    assert env.count(filtered) == sum(kind is None and n <= 60 for kind, n in REMAINING)
     assert_same_rows(
         env.collect(df.groupBy("kind").agg(F.count("*"), F.sum("id"))),
         [
             (kind, len(ids), sum(ids))
             for kind in ("a b", None, "é=1", "c/d")
-            if (ids := [n for one, n in LEFT if one == kind])
+            if (ids := [n for row_kind, n in REMAINING if row_kind == kind])
         ],
     )
 
 
 @pytest.mark.thorough
-def test_older_versions_have_what_was_deleted_later(env: Environment, table: DeltaLog) -> None:
+def test_older_versions_have_rows_that_were_deleted_later(env: Environment, table: DeltaLog) -> None:
     counts = [env.count(env.read(DeltaSource(str(table.folder), version=version))) for version in range(1, 6)]
     assert counts == [200, 199, 195, 170, 169]
 
 
 @pytest.mark.thorough
-def test_a_file_longer_than_a_batch(env: Environment, tmp_path: Path) -> None:
-    """The places of rows count on from one batch to the next; rows after the last bit of the bitmap are there."""
+def test_deletion_vectors_apply_across_batches(env: Environment, tmp_path: Path) -> None:
+    """Row positions continue across batches, and rows after the last bit of the bitmap are not deleted."""
     log = DeltaLog(tmp_path / "t", FIELDS[:2], [], {"delta.enableDeletionVectors": "true"}, ["deletionVectors"])
     added = log.add(rows(0, 200_000), {})
     log.commit({"add": added})
@@ -112,28 +114,28 @@ def test_a_file_longer_than_a_batch(env: Environment, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("mode", "left"), [("append", len(LEFT) + 1), ("overwrite", 1)])
-def test_rows_written_beside_deleted_ones(
-    env: Environment, spark: SparkSession, table: DeltaLog, mode: str, left: int
+@pytest.mark.parametrize(("mode", "count"), [("append", len(REMAINING) + 1), ("overwrite", 1)])
+def test_new_rows_are_written_beside_deleted_rows(
+    env: Environment, spark: SparkSession, table: DeltaLog, mode: str, count: int
 ) -> None:
     new = spark.createDataFrame([(1000, "new", "c/d")], "id long, name string, kind string")
     env.write(new, DeltaSink(str(table.folder), mode=mode))
     env.execute()
-    assert len(rows_by_kernel(table.folder)) == left
-    found = env.collect(env.read(DeltaSource(str(table.folder))))
-    assert len(found) == left
-    assert (1000, "new", "c/d") in {(row.id, row.name, row.kind) for row in found}
+    assert len(rows_by_kernel(table.folder)) == count
+    rows_read = env.collect(env.read(DeltaSource(str(table.folder))))
+    assert len(rows_read) == count
+    assert (1000, "new", "c/d") in {(row.id, row.name, row.kind) for row in rows_read}
 
 
 @pytest.mark.parametrize("name", ["kind=é", "kind%3Dx", "kind=*"])
-def test_names_that_would_not_be_removed_are_refused(
+def test_an_overwrite_of_files_that_deltalake_cannot_remove_is_refused(
     env: Environment, spark: SparkSession, table: DeltaLog, name: str
 ) -> None:
-    """deltalake removes a file by its own spelling of its name; readers would still find a file spelled otherwise."""
+    """deltalake normalises the paths that it removes, so readers would still see a file with another spelling."""
     added = table.add(rows(300), {"kind": "x"}, unquote(name))
     table.commit({"add": added | {"path": f"{name}/{added['path'].rpartition('/')[2]}"}})
-    assert env.count(env.read(DeltaSource(str(table.folder)))) == len(LEFT) + 50
-    new = spark.range(1).selectExpr("id", "raise_error('a row was made') as name", "'x' as kind")
+    assert env.count(env.read(DeltaSource(str(table.folder)))) == len(REMAINING) + 50
+    new = spark.range(1).selectExpr("id", "raise_error('a row was computed') as name", "'x' as kind")
     env.write(new, DeltaSink(str(table.folder), mode="overwrite"))
     with pytest.raises(SinkError, match="cannot be replaced"):
         env.execute()
@@ -143,7 +145,7 @@ LARGE = Decimal("9007199254740993.01")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "by", "files"),
+    ("predicate", "by", "files"),
     [
         (Predicate("=", "d", (LARGE,)), [], 1),
         (Predicate("<", "d", (LARGE + 1,)), [], 1),
@@ -153,11 +155,11 @@ LARGE = Decimal("9007199254740993.01")
         (Predicate("=", "d", (LARGE + 1,)), ["d"], 0),
     ],
 )
-def test_inexact_bounds_of_decimals_leave_no_file_out(
-    tmp_path: Path, wanted: Predicate, by: list[str], files: int
+def test_inexact_bounds_of_decimals_prune_no_matching_file(
+    tmp_path: Path, predicate: Predicate, by: list[str], files: int
 ) -> None:
-    """deltalake keeps bounds of decimals as doubles. A partition column has its exact value in the log instead."""
-    made = pa.table({"d": pa.array([LARGE], pa.decimal128(18, 2)), "n": [1]})
-    deltalake.write_deltalake(str(tmp_path / "t"), made, partition_by=by or None)
+    """deltalake stores bounds of decimals as doubles, but partition values exactly."""
+    rows = pa.table({"d": pa.array([LARGE], pa.decimal128(18, 2)), "n": [1]})
+    deltalake.write_deltalake(str(tmp_path / "t"), rows, partition_by=by or None)
     table = deltalake.DeltaTable(str(tmp_path / "t"))
-    assert len(files_of(table, [wanted], DeltaColumns.of(table))) == files
+    assert len(files_of(table, [predicate], DeltaColumns.of(table))) == files

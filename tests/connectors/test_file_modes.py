@@ -1,4 +1,4 @@
-"""Files written by Penstock and by Spark's own writer: the same folders, rows, orders and errors, mode by mode."""
+"""Files that Penstock and Spark write in each mode have the same folders, rows and order, or the same errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from penstock.connectors import FileSink
 from penstock.spark.dataframes import with_settings
 from tests.equality import assert_same_rows
-from tests.outcomes import some
+from tests.outcomes import mostly_slow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,35 +26,41 @@ DYNAMIC = {"spark.sql.sources.partitionOverwriteMode": "dynamic"}
 STATIC = {"spark.sql.sources.partitionOverwriteMode": "static"}
 OPTION = "partitionOverwriteMode"
 DAYS = "select id, id % 3 as day from range(90)"
-ONE_DAY = "select id + 1000 as id, 1L as day from range(7)"
+SINGLE_DAY = "select id + 1000 as id, 1L as day from range(7)"
 
 
 def step(query: str, mode: str = "error", by: Any = (), conf: Any = None, kind: str = "parquet", **options: Any) -> Any:
     return query, mode, by, conf or {}, kind, options
 
 
-# Each case is a sequence of writes to one path.
+# Each case is a sequence of writes to the same path.
 WRITES = {
-    "dynamic replaces what it touches": [step(DAYS, by=["day"]), step(ONE_DAY, "overwrite", ["day"], DYNAMIC)],
-    "static replaces all": [step(DAYS, by=["day"]), step(ONE_DAY, "overwrite", ["day"], STATIC)],
+    "dynamic replaces partitions with rows": [step(DAYS, by=["day"]), step(SINGLE_DAY, "overwrite", ["day"], DYNAMIC)],
+    "static replaces all": [step(DAYS, by=["day"]), step(SINGLE_DAY, "overwrite", ["day"], STATIC)],
     "the option wins over the session": [
         step(DAYS, by=["day"]),
-        step(ONE_DAY, "overwrite", ["day"], STATIC, **{OPTION: "dynamic"}),
+        step(SINGLE_DAY, "overwrite", ["day"], STATIC, **{OPTION: "dynamic"}),
     ],
     "the option's case does not matter": [
         step(DAYS, by=["day"]),
-        step(ONE_DAY, "overwrite", ["day"], PARTITIONoverwriteMODE="DYNAMIC"),
+        step(SINGLE_DAY, "overwrite", ["day"], PARTITIONoverwriteMODE="DYNAMIC"),
     ],
-    "static as an option": [step(DAYS, by=["day"]), step(ONE_DAY, "overwrite", ["day"], DYNAMIC, **{OPTION: "static"})],
-    "an unknown overwrite mode": [step(DAYS, by=["day"]), step(ONE_DAY, "overwrite", ["day"], **{OPTION: "sometimes"})],
-    "dynamic without partitions": [step(DAYS), step(ONE_DAY, "overwrite", (), DYNAMIC)],
+    "static as an option": [
+        step(DAYS, by=["day"]),
+        step(SINGLE_DAY, "overwrite", ["day"], DYNAMIC, **{OPTION: "static"}),
+    ],
+    "an unknown overwrite mode": [
+        step(DAYS, by=["day"]),
+        step(SINGLE_DAY, "overwrite", ["day"], **{OPTION: "sometimes"}),
+    ],
+    "dynamic without partitions": [step(DAYS), step(SINGLE_DAY, "overwrite", (), DYNAMIC)],
     "dynamic of two levels": [
         step("select id, id % 2 as a, id % 3 as b from range(60)", by=["a", "b"]),
         step("select 7L as id, 1L as a, 2L as b", "overwrite", ["a", "b"], DYNAMIC),
     ],
     "dynamic with no rows": [
         step(DAYS, by=["day"]),
-        step("select * from (" + ONE_DAY + ") where id < 0", "overwrite", ["day"], DYNAMIC),
+        step("select * from (" + SINGLE_DAY + ") where id < 0", "overwrite", ["day"], DYNAMIC),
     ],
     "dynamic of a new path": [step(DAYS, "overwrite", ["day"], DYNAMIC)],
     "dynamic adds partitions": [
@@ -65,8 +71,8 @@ WRITES = {
         step("select id, if(id % 2 = 0, null, 'x') as s from range(20)", by=["s"]),
         step("select 1L as id, '' as s", "overwrite", ["s"], DYNAMIC),
     ],
-    "dynamic, csv": [step(DAYS, by=["day"], kind="csv"), step(ONE_DAY, "overwrite", ["day"], DYNAMIC, kind="csv")],
-    "dynamic append only appends": [step(DAYS, by=["day"]), step(ONE_DAY, "append", ["day"], DYNAMIC)],
+    "dynamic, csv": [step(DAYS, by=["day"], kind="csv"), step(SINGLE_DAY, "overwrite", ["day"], DYNAMIC, kind="csv")],
+    "dynamic append only appends": [step(DAYS, by=["day"]), step(SINGLE_DAY, "append", ["day"], DYNAMIC)],
     "overwrite with no rows": [
         step(DAYS, by=["day"]),
         step("select * from (" + DAYS + ") where id < 0", "overwrite", ["day"]),
@@ -104,9 +110,9 @@ WRITES = {
         step("select id, id % 3 as a, id % 2 as b from range(9)", by=["a"]),
         step("select id, id % 3 as a, id % 2 as b from range(9)", "append", ["b"]),
     ],
-    "ignore what is there": [step(DAYS, by=["day"]), step(ONE_DAY, "ignore", ["day"])],
-    "ignore what is not": [step(DAYS, "ignore", ["day"])],
-    "refuse what is there": [step(DAYS), step(DAYS, "error")],
+    "ignore an existing folder": [step(DAYS, by=["day"]), step(SINGLE_DAY, "ignore", ["day"])],
+    "ignore a missing folder": [step(DAYS, "ignore", ["day"])],
+    "error for an existing folder": [step(DAYS), step(DAYS, "error")],
     "no rows": [step("select * from range(0)"), step("select * from range(0)", "append")],
     "no rows by partition": [
         step("select id, id as p from range(0)", by=["p"]),
@@ -117,9 +123,9 @@ WRITES = {
         step("select id, id % 3 as day from range(9)", "append", ["day"]),
     ],
     "a partition column that is not there": [step("select id from range(9)", by=["day"])],
-    "nothing but partition columns": [step("select id from range(9)", by=["id"])],
+    "only partition columns": [step("select id from range(9)", by=["id"])],
     "the same column twice": [step("select id, id % 2 as p from range(9)", by=["p", "p"])],
-    "two columns of one name": [step("select id, id as ID from range(9)")],
+    "two columns with the same name": [step("select id, id as ID from range(9)")],
     "times and a zone": [
         step(
             "select id, timestamp'2026-03-29 01:30:00' + make_interval(0,0,0,0,id) as t from range(4)",
@@ -142,7 +148,7 @@ WRITES = {
     "doubles": [
         step("select id, explode(array(0.1d, 1e300d, double('nan'), -0.0d, 0.0d)) as f from range(2)", by=["f"])
     ],
-    "texts of one column": [
+    "texts of a single column": [
         step("select cast(id as string) as value, id % 2 as p from range(9)", by=["p"], kind="text")
     ],
     "texts of two columns": [step("select cast(id as string) as a, 'b' as b from range(9)", kind="text")],
@@ -170,7 +176,7 @@ def rows(spark: SparkSession, path: Any, kind: Any, options: Any = None) -> Any:
         return type(error).__name__, getattr(error, "getCondition", lambda: None)()
 
 
-def raised(work: Any) -> Any:
+def error_of(work: Any) -> Any:
     try:
         work()
     except Exception as error:
@@ -178,12 +184,12 @@ def raised(work: Any) -> Any:
     return None
 
 
-def plainly(df: DataFrame, path: Any, mode: Any, by: Any, kind: Any, options: Any) -> None:
+def write_by_spark(df: DataFrame, path: Any, mode: Any, by: Any, kind: Any, options: Any) -> None:
     writer = df.write.format(kind).mode(mode).options(**options)
     (writer.partitionBy(*by) if by else writer).save(str(path))
 
 
-def compared(env: Environment, spark: SparkSession, tmp_path: Path, steps: Any, **given: Any) -> None:
+def compare_writes(env: Environment, spark: SparkSession, tmp_path: Path, steps: Any, **sink_options: Any) -> None:
     ours, plain = tmp_path / "ours", tmp_path / "plain"
     for query, mode, by, conf, kind, options in steps:
         with with_settings(spark, conf):
@@ -192,22 +198,25 @@ def compared(env: Environment, spark: SparkSession, tmp_path: Path, steps: Any, 
             def write() -> None:
                 env.write(
                     spark.sql(query),  # noqa: B023
-                    FileSink(str(ours), kind, mode=mode, partition_by=by, options=options, **given),  # noqa: B023
+                    FileSink(str(ours), kind, mode=mode, partition_by=by, options=options, **sink_options),  # noqa: B023
                 )
                 env.execute()
 
-            with ThreadPoolExecutor(1) as aside:  # each has a path of its own
-                plain_writer = aside.submit(raised, lambda: plainly(spark.sql(query), plain, mode, by, kind, options))  # noqa: B023
-                found = raised(write)
-            expected = plain_writer.result()
+            with ThreadPoolExecutor(1) as executor:  # both write at the same time, to different paths
+                plain_writer = executor.submit(
+                    error_of,
+                    lambda: write_by_spark(spark.sql(query), plain, mode, by, kind, options),  # noqa: B023
+                )
+                error = error_of(write)
+            expected_error = plain_writer.result()
             env._outputs.take()
-        assert (found is None) == (expected is None), f"{found!r} instead of {expected!r}"
+        assert (error is None) == (expected_error is None), f"{error!r} instead of {expected_error!r}"
         assert folders(ours) == folders(plain)
-        kept, wanted = rows(spark, ours, kind, options), rows(spark, plain, kind, options)
-        if isinstance(wanted, tuple) or isinstance(kept, tuple):
-            assert kept == wanted
+        actual, expected = rows(spark, ours, kind, options), rows(spark, plain, kind, options)
+        if isinstance(expected, tuple) or isinstance(actual, tuple):
+            assert actual == expected
         else:
-            assert_same_rows(kept, wanted)
+            assert_same_rows(actual, expected)
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".penstock")]
 
 
@@ -223,7 +232,7 @@ def compared(env: Environment, spark: SparkSession, tmp_path: Path, steps: Any, 
         ("append", ["day"], {OPTION: "dynamic"}, DYNAMIC, False),
     ],
 )
-def test_which_overwrites_leave_partitions_without_rows(
+def test_dynamic_overwrite_is_chosen_as_in_spark(
     spark: SparkSession, mode: str, by: Any, options: Any, conf: Any, *, expected: bool
 ) -> None:
     with with_settings(spark, conf):
@@ -231,15 +240,17 @@ def test_which_overwrites_leave_partitions_without_rows(
 
 
 @pytest.mark.parametrize("case", WRITES)
-def test_the_same_as_plain_spark(env: Environment, spark: SparkSession, tmp_path: Path, case: str) -> None:
-    compared(env, spark, tmp_path, WRITES[case])
+def test_writes_give_the_same_files_as_plain_spark(
+    env: Environment, spark: SparkSession, tmp_path: Path, case: str
+) -> None:
+    compare_writes(env, spark, tmp_path, WRITES[case])
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "case",
     [
-        "dynamic replaces what it touches",
+        "dynamic replaces partitions with rows",
         "dynamic of two levels",
         "dynamic of nulls and empty texts",
         "an underscore in front",
@@ -252,13 +263,17 @@ def test_the_same_as_plain_spark(env: Environment, spark: SparkSession, tmp_path
         "padded texts",
     ],
 )
-def test_the_same_with_merged_files(env: Environment, spark: SparkSession, tmp_path: Path, case: str) -> None:
-    compared(env, spark, tmp_path, WRITES[case], auto_compaction=True)
+def test_compacted_writes_give_the_same_rows_as_plain_spark(
+    env: Environment, spark: SparkSession, tmp_path: Path, case: str
+) -> None:
+    compare_writes(env, spark, tmp_path, WRITES[case], auto_compaction=True)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["col:on", "per%cent", "a b", "\u00e9;"])
-def test_odd_names_of_targets(env: Environment, spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_folders_with_special_characters_are_written(
+    env: Environment, spark: SparkSession, tmp_path: Path, name: str
+) -> None:
     path = str(tmp_path / name)
     for mode in ("error", "overwrite", "append"):
         env.write(spark.range(20), FileSink(path, mode=mode))
@@ -267,7 +282,7 @@ def test_odd_names_of_targets(env: Environment, spark: SparkSession, tmp_path: P
     assert os.listdir(tmp_path) == [name]
 
 
-def test_a_failed_job_leaves_all_partitions(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failed_dynamic_overwrite_changes_no_partition(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "out")
     spark.sql(DAYS).write.partitionBy("day").parquet(path)
     with with_settings(spark, DYNAMIC):
@@ -275,40 +290,42 @@ def test_a_failed_job_leaves_all_partitions(env: Environment, spark: SparkSessio
             spark.sql("select if(id = 3, raise_error('no'), id) as id, id % 2 as day from range(6)"),
             FileSink(path, mode="overwrite", partition_by=["day"]),
         )
-        assert "no" in str(raised(env.execute))
+        assert "no" in str(error_of(env.execute))
     assert_same_rows(spark.read.parquet(path).collect(), spark.sql(DAYS).collect())
     assert os.listdir(tmp_path) == ["out"]
 
 
 @pytest.mark.thorough
-def test_what_fails_behind_a_commit_takes_no_rows(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failed_partition_commit_restores_the_old_rows(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "out")
     spark.sql(DAYS).write.partitionBy("day").parquet(path)
 
-    def fails(partition: Any) -> Never:
+    def fail(partition: Any) -> Never:
         raise ValueError("no")
 
     with with_settings(spark, DYNAMIC):
         env.write(
             spark.sql("select 100 as id, 1 as day"),
-            FileSink(path, mode="overwrite", partition_by=["day"], partition_commit=[fails]),
+            FileSink(path, mode="overwrite", partition_by=["day"], partition_commit=[fail]),
         )
-        assert "no" in str(raised(env.execute))
+        assert "no" in str(error_of(env.execute))
     assert_same_rows(spark.read.parquet(path).collect(), spark.sql(DAYS).collect())
     assert os.listdir(tmp_path) == ["out"]
 
 
 @pytest.mark.thorough
-def test_commits_of_partitions_with_an_underscore(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
-    seen = []
+def test_partition_commit_of_columns_with_a_leading_underscore(
+    env: Environment, spark: SparkSession, tmp_path: Path
+) -> None:
+    committed = []
     sink = FileSink(
         str(tmp_path / "out"),
         partition_by=["_p", "q"],
-        partition_commit=[lambda partition: seen.append(dict(partition.values))],
+        partition_commit=[lambda partition: committed.append(dict(partition.values))],
     )
     env.write(spark.sql("select id, id % 2 as _p, concat('a=', id % 2) as q from range(8)"), sink)
     env.execute()
-    assert sorted(seen, key=str) == [{"_p": "0", "q": "a=0"}, {"_p": "1", "q": "a=1"}]
+    assert sorted(committed, key=str) == [{"_p": "0", "q": "a=0"}, {"_p": "1", "q": "a=1"}]
 
 
 # -- the user's order ----------------------------------------------------------------------------------------------------
@@ -337,18 +354,20 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("parallelism", some([None, 3]))
+@pytest.mark.parametrize("parallelism", mostly_slow([None, 3]))
 @pytest.mark.parametrize("case", ORDERS)
-def test_the_order_in_files(env: Environment, spark: SparkSession, tmp_path: Path, case: str, parallelism: Any) -> None:
-    """Every file's rows are in the order that the user gave them."""
-    make, by = ORDERS[case]
+def test_files_have_the_users_order(
+    env: Environment, spark: SparkSession, tmp_path: Path, case: str, parallelism: Any
+) -> None:
+    """The rows of each file have the user's order."""
+    sort, by = ORDERS[case]
     source = tmp_path / "in"
     spark.range(0, 4000, 1, 4).selectExpr("(id * 7919) % 4001 as v", "id % 5 as p", "id % 2 as q").write.parquet(
         str(source)
     )
-    df = make(spark.read.parquet(str(source)))
+    df = sort(spark.read.parquet(str(source)))
     descending = "desc" in case or "other" in case
-    plainly(df, tmp_path / "plain", "error", by, "json", {})
+    write_by_spark(df, tmp_path / "plain", "error", by, "json", {})
     env.write(df, FileSink(str(tmp_path / "ours"), "json", partition_by=by), parallelism=parallelism)
     env.execute()
     df.unpersist()
@@ -364,8 +383,8 @@ def test_the_order_in_files(env: Environment, spark: SparkSession, tmp_path: Pat
 # -- readers that are cached -----------------------------------------------------------------------------------------------
 
 
-def cached_reader(spark: SparkSession, path: Any, how: Any) -> Any:
-    match how:
+def cached_reader(spark: SparkSession, path: Any, query: Any) -> Any:
+    match query:
         case "a frame":
             df = spark.read.parquet(path).cache()
         case "a filter":
@@ -383,49 +402,53 @@ def cached_reader(spark: SparkSession, path: Any, how: Any) -> Any:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-@pytest.mark.parametrize("how", ["a frame", "a filter", "a table", "a folder above", "an aggregate"])
-def test_cached_readers_see_what_was_written(
-    env: Environment, spark: SparkSession, tmp_path: Path, how: str, mode: str
+@pytest.mark.parametrize("query", ["a frame", "a filter", "a table", "a folder above", "an aggregate"])
+def test_cached_readers_see_new_rows(
+    env: Environment, spark: SparkSession, tmp_path: Path, query: str, mode: str
 ) -> None:
     counts = []
     for name in ("plain", "ours"):
         path = str(tmp_path / name / "t")
         spark.range(10).write.parquet(path)
-        df = cached_reader(spark, path, how)
-        more = spark.range(100, 125)
+        df = cached_reader(spark, path, query)
+        new_rows = spark.range(100, 125)
         if name == "plain":
-            more.write.mode(mode).parquet(path)
+            new_rows.write.mode(mode).parquet(path)
         else:
-            env.write(more, FileSink(path, mode=mode))
+            env.write(new_rows, FileSink(path, mode=mode))
             env.execute()
         counts.append(df.count())
         df.unpersist()
         spark.sql("drop table if exists cached_reader")
     assert counts[0] == counts[1]
-    assert counts[0] == (10 if how == "a folder above" else 35 if mode == "append" else 25)
+    assert counts[0] == (10 if query == "a folder above" else 35 if mode == "append" else 25)
 
 
 @pytest.mark.thorough
-def test_dynamic_overwrites_are_seen_by_cached_readers(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+def test_cached_readers_see_dynamic_overwrites(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     spark.sql(DAYS).write.partitionBy("day").parquet(path)
     df = spark.read.parquet(path).cache()
     assert df.count() == 90
-    env.write(spark.sql(ONE_DAY), FileSink(path, mode="overwrite", partition_by=["day"], options={OPTION: "dynamic"}))
+    env.write(
+        spark.sql(SINGLE_DAY), FileSink(path, mode="overwrite", partition_by=["day"], options={OPTION: "dynamic"})
+    )
     env.execute()
     assert df.count() == 67
     df.unpersist()
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_path_that_the_job_reads(env: Environment, spark: SparkSession, tmp_path: Path, mode: str) -> None:
-    """Rows are staged before anything is replaced, so what is read is what was there."""
+def test_a_job_can_write_to_the_path_that_it_reads(
+    env: Environment, spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    """New rows are staged before old files are replaced, so the job reads the old files."""
     path = str(tmp_path / "t")
     spark.range(10).write.parquet(path)
     env.write(spark.read.parquet(path).selectExpr("id + 100 as id"), FileSink(path, mode=mode))
     env.execute()
-    kept = list(range(10)) if mode == "append" else []
-    assert sorted(row.id for row in spark.read.parquet(path).collect()) == kept + list(range(100, 110))
+    old_ids = list(range(10)) if mode == "append" else []
+    assert sorted(row.id for row in spark.read.parquet(path).collect()) == old_ids + list(range(100, 110))
 
 
 def test_an_overwrite_keeps_the_tokens_of_earlier_loads(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
@@ -437,19 +460,19 @@ def test_an_overwrite_keeps_the_tokens_of_earlier_loads(env: Environment, spark:
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("sink_options", "reason"),
     [
         ({"mode": "append", "token": "2026-11"}, "the target already has the rows of token '2026-11'"),
         ({"mode": "ignore"}, "the folder exists, and the mode is ignore"),
     ],
 )
-def test_a_sink_that_needs_no_rows_says_so(
-    env: Environment, spark: SparkSession, tmp_path: Path, given: Any, why: str
+def test_a_skipped_write_has_a_reason(
+    env: Environment, spark: SparkSession, tmp_path: Path, sink_options: Any, reason: str
 ) -> None:
     for _ in range(2):
-        env.write(spark.sql("select id from range(20)"), FileSink(str(tmp_path / "out"), **given), parallelism=2)
+        env.write(spark.sql("select id from range(20)"), FileSink(str(tmp_path / "out"), **sink_options), parallelism=2)
         job = env.execute()
-    (last,) = (one for one in job.vertices if "Sink" in one.vertex.name)
-    assert (last.tasks, last.parallelism, last.reason) == (None, None, f"nothing is written: {why}")
-    assert f"nothing is written: {why[:20]}" in str(job.table())
+    (sink,) = (vertex for vertex in job.vertices if "Sink" in vertex.vertex.name)
+    assert (sink.tasks, sink.parallelism, sink.reason) == (None, None, f"nothing is written: {reason}")
+    assert f"nothing is written: {reason[:20]}" in str(job.table())
     assert spark.read.parquet(str(tmp_path / "out")).count() == 20

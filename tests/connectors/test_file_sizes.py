@@ -1,4 +1,4 @@
-"""Files of the wanted size on real Spark, also where one partition holds most of the rows."""
+"""Files of a target size, also if a single partition has most of the rows."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def near(sizes: Any, target: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def skewed(spark: SparkSession) -> Any:
-    """Four of five rows in one partition, and the others in four, each of about the size of two files."""
+    """A DataFrame with four of five rows in a hot partition; each of four other partitions has the size of two files."""
     kind = F.expr("if(id % 5 > 0, 'hot', concat('k', id div 5 % 4))").alias("kind")
     return spark.range(0, ROWS, 1, 60).select("id", F.expr("uuid()").alias("text"), kind)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "ending"), [("parquet", ".parquet"), ("json", ".json"), ("orc", ".orc")])
-def test_a_skewed_partition_goes_to_several_even_files(
+def test_a_skewed_partition_is_divided_into_files_of_the_target_size(
     make_env: Callable[..., Environment], spark: SparkSession, skewed: Any, tmp_path: Path, kind: str, ending: str
 ) -> None:
     env = make_env()
@@ -53,19 +53,19 @@ def test_a_skewed_partition_goes_to_several_even_files(
     assert near(hot, target) >= 0.9, hot
     assert near(files(tmp_path / "out", ending), target) >= 0.8
     assert "in files of" in job.vertices[-1].reason
-    back = spark.read.format(kind).load(str(tmp_path / "out"))
+    written = spark.read.format(kind).load(str(tmp_path / "out"))
     assert_same_rows(
-        back.groupBy("kind").agg(F.count("*"), F.sum("id")).collect(),
+        written.groupBy("kind").agg(F.count("*"), F.sum("id")).collect(),
         skewed.groupBy("kind").agg(F.count("*"), F.sum("id")).collect(),
     )
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("extra", [(), ("text",), ("nested",)], ids=["numbers", "texts", "nested values"])
-def test_one_task_that_writes_a_huge_partition_can_be_cut_too(
+def test_the_rows_of_a_single_task_are_divided_into_files_of_the_target_size(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path, extra: Any
 ) -> None:
-    """A file of one row group cannot be read by several tasks: what it gives lies in slots, if a hash can deal it out."""
+    """A single task reads the file of one row group, but divides the rows of a partition into slots by a hash."""
     columns = {
         "text": F.expr("sha1(string(id))").alias("text"),
         "nested": F.expr("named_struct('a', array(id), 'b', map(id, sha1(string(id))))").alias("nested"),
@@ -82,7 +82,7 @@ def test_one_task_that_writes_a_huge_partition_can_be_cut_too(
     job = env.execute()
     hot = files(tmp_path / "out" / "kind=hot")
     if "nested" in extra or tuple(map(int, spark.version.split(".")[:2])) < (4, 1):
-        assert len(hot) == 1  # nothing that could be hashed, or a Spark that cannot be told where rows go
+        assert len(hot) == 1  # no hashable column, or a Spark without custom row placement
     else:
         assert 14 <= len(hot) <= 24
         assert near(hot, target) >= 0.9, hot
@@ -91,7 +91,9 @@ def test_one_task_that_writes_a_huge_partition_can_be_cut_too(
 
 
 @pytest.mark.thorough
-def test_without_partitions_too(make_env: Callable[..., Environment], skewed: Any, tmp_path: Path) -> None:
+def test_unpartitioned_files_have_the_target_size(
+    make_env: Callable[..., Environment], skewed: Any, tmp_path: Path
+) -> None:
     env = make_env()
     env.write(skewed.drop("kind"), FileSink(str(tmp_path / "out"), target_file_size="512 kb"))
     env.execute()
@@ -100,18 +102,20 @@ def test_without_partitions_too(make_env: Callable[..., Environment], skewed: An
     assert near(sizes, MB // 2) >= 0.9, sizes
 
 
-def test_many_small_partitions_share_tasks(
+def test_small_partitions_share_a_task(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
 ) -> None:
     env = make_env()
     df = spark.range(0, 10_000, 1, 20).withColumn("kind", F.col("id") % 50)
     env.write(df, FileSink(str(tmp_path / "out"), partition_by=["kind"]))
     job = env.execute()
-    assert len(files(tmp_path / "out")) == 50  # and not 20 for each
+    assert len(files(tmp_path / "out")) == 50  # instead of 20 per partition
     assert job.vertices[-1].parallelism == 1
 
 
-def test_what_was_asked_for_wins(make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path) -> None:
+def test_the_parallelism_of_the_user_applies(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
+) -> None:
     env = make_env()
     df = spark.range(0, 1000, 1, 4).withColumn("kind", F.col("id") % 2)
     env.write(df, FileSink(str(tmp_path / "out"), partition_by=["kind"], parallelism=3))
@@ -120,8 +124,8 @@ def test_what_was_asked_for_wins(make_env: Callable[..., Environment], spark: Sp
 
 
 @pytest.mark.thorough
-def test_small_data_too(spark: SparkSession, tmp_path: Path) -> None:
-    """Below the threshold for whole queries files have their size all the same."""
+def test_small_queries_write_a_file_per_partition(spark: SparkSession, tmp_path: Path) -> None:
+    """Queries below the whole-query threshold also have files of the target size."""
     from penstock import Environment
 
     df = spark.range(0, 5000, 1, 16).withColumn("kind", F.col("id") % 3)
@@ -131,7 +135,7 @@ def test_small_data_too(spark: SparkSession, tmp_path: Path) -> None:
     assert len(files(tmp_path / "out")) == 3
 
 
-@pytest.mark.parametrize("bad", ["0", "-1", "many"])
-def test_bad_sizes(bad: str) -> None:
+@pytest.mark.parametrize("size", ["0", "-1", "many"])
+def test_a_bad_target_size_is_an_error(size: str) -> None:
     with pytest.raises(ConfigError, match=r"sink\.target-file-size"):
-        FileSink("x", target_file_size=bad)
+        FileSink("x", target_file_size=size)

@@ -1,4 +1,4 @@
-"""Files on real Spark: what was decided is what ran, and results appear whole."""
+"""File sources and sinks: the decided number of tasks runs, and outputs appear atomically."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any
 
 
 def count_stage_tasks(spark: SparkSession, job: Any) -> Any:
-    """Tasks of the first vertex's stages, as Spark's own tracker tells them."""
+    """Return the numbers of tasks of the first vertex's stages, from Spark's status tracker."""
     from penstock.spark.jobs import stages_of
     from penstock.spark.jvm import Bridge
 
@@ -52,49 +52,55 @@ def count_stage_tasks(spark: SparkSession, job: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "orc", "json", "csv", "text"])
-@pytest.mark.parametrize("way", ["plain", "source", "bound"])
-def test_the_chosen_number_ran(
-    make_env: Callable[..., Environment], spark: SparkSession, folder: Any, kind: str, way: str
+@pytest.mark.parametrize("variant", ["plain", "source", "bound"])
+def test_the_decided_number_of_tasks_runs(
+    make_env: Callable[..., Environment], spark: SparkSession, folder: Any, kind: str, variant: str
 ) -> None:
     env = make_env(
         **VOLUME,
-        **({"execution.batch.adaptive.auto__parallelism.default__source__parallelism": 3} if way == "bound" else {}),
+        **(
+            {"execution.batch.adaptive.auto__parallelism.default__source__parallelism": 3} if variant == "bound" else {}
+        ),
     )
     source = FileSource(str(folder / kind), kind)
-    df = env.read(source) if way == "source" else source.read(spark)
+    df = env.read(source) if variant == "source" else source.read(spark)
     grouped = df.groupBy(F.length(df.columns[0] if kind == "text" else df.columns[1])).count()
     assert_as_plain_spark(env, grouped)
-    first = env.last_job.vertices[0]
-    assert first.tasks == first.parallelism
-    assert first.parallelism == 3 if way == "bound" else first.parallelism > 3
-    assert first.parallelism in count_stage_tasks(spark, env.last_job)
+    source_vertex = env.last_job.vertices[0]
+    assert source_vertex.tasks == source_vertex.parallelism
+    assert source_vertex.parallelism == 3 if variant == "bound" else source_vertex.parallelism > 3
+    assert source_vertex.parallelism in count_stage_tasks(spark, env.last_job)
 
 
-def test_catalog_tables(make_env: Callable[..., Environment], spark: SparkSession, folder: Any) -> None:
+def test_catalogue_tables_have_their_name_and_decided_parallelism(
+    make_env: Callable[..., Environment], spark: SparkSession, folder: Any
+) -> None:
     spark.sql(f"create table if not exists files_table using parquet location '{folder / 'parquet'}'")
     env = make_env(**VOLUME)
     df = spark.table("files_table").groupBy("part").count()
     assert_as_plain_spark(env, df)
-    first = env.last_job.vertices[0]
-    assert "files_table" in first.vertex.name
-    assert first.tasks == first.parallelism > 3
+    source_vertex = env.last_job.vertices[0]
+    assert "files_table" in source_vertex.vertex.name
+    assert source_vertex.tasks == source_vertex.parallelism > 3
     spark.sql("drop table files_table")
 
 
 @pytest.mark.thorough
-def test_pruned_partitions_do_not_count(make_env: Callable[..., Environment], spark: SparkSession, folder: Any) -> None:
+def test_pruned_partitions_reduce_the_parallelism(
+    make_env: Callable[..., Environment], spark: SparkSession, folder: Any
+) -> None:
     env = make_env(**VOLUME)
     df = spark.read.parquet(str(folder / "partitioned"))
     env.collect(df.groupBy("part").count())
-    everything = env.last_job.vertices[0]
+    unpruned = env.last_job.vertices[0]
     env.collect(df.where("part = 3").groupBy("id").count())
-    one = env.last_job.vertices[0]
-    assert one.tasks == one.parallelism
-    assert one.parallelism * 3 < everything.parallelism
+    pruned = env.last_job.vertices[0]
+    assert pruned.tasks == pruned.parallelism
+    assert pruned.parallelism * 3 < unpruned.parallelism
 
 
 @pytest.mark.thorough
-def test_partitions_are_pruned_whatever_their_values_are_called(
+def test_partitions_with_words_of_plans_in_their_values_are_pruned(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Any
 ) -> None:
     for value, rows in (("a subquery", 10), ("others", 100_000)):
@@ -102,12 +108,12 @@ def test_partitions_are_pruned_whatever_their_values_are_called(
     env = make_env(**VOLUME)
     df = spark.read.parquet(str(tmp_path)).where("part = 'a subquery'")
     assert_as_plain_spark(env, df)
-    first = env.last_job.vertices[0]
-    assert first.tasks == first.parallelism == 1
+    source_vertex = env.last_job.vertices[0]
+    assert source_vertex.tasks == source_vertex.parallelism == 1
 
 
 def write_corrupt(path: Path) -> None:
-    """Write a file of four row groups, of which the column ``id`` of the second one is corrupt."""
+    """Write a file of four row groups. In the second row group the column ``id`` is corrupt."""
     table = pa.table({"id": range(40_000), "n": range(40_000)})
     pq.write_table(table, path, row_group_size=10_000, compression="none", use_dictionary=False)
     content = bytearray(path.read_bytes())
@@ -116,10 +122,10 @@ def write_corrupt(path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [True, False], ids=["option", "setting"])
-def test_what_is_left_of_a_corrupt_file(
+def test_the_remaining_rows_of_a_corrupt_file_are_the_same_as_in_plain_spark(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Any, *, option: bool
 ) -> None:
-    """A task skips the rest of its part of the file, so which rows are left depends on how Spark cuts it."""
+    """A task skips the rest of its split after the corrupt page, so the remaining rows depend on Spark's splits."""
     write_corrupt(tmp_path / "a.parquet")
     env = make_env(**VOLUME)
     name = "ignoreCorruptFiles"
@@ -130,10 +136,10 @@ def test_what_is_left_of_a_corrupt_file(
 
 
 @pytest.mark.thorough
-def test_keys_do_not_skip_a_corrupt_row_group(
+def test_dynamic_filters_do_not_prune_a_corrupt_row_group(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Any
 ) -> None:
-    """The rows behind it are lost on plain Spark: they must not come back as it is skipped."""
+    """Plain Spark loses the rows after the corrupt row group, so pruning that group must not restore them."""
     (tmp_path / "facts").mkdir()
     write_corrupt(tmp_path / "facts" / "a.parquet")
     spark.range(30_000, 40_000).selectExpr("id", "id % 5000 as n").write.parquet(str(tmp_path / "keys"))
@@ -148,7 +154,7 @@ def test_keys_do_not_skip_a_corrupt_row_group(
 
 
 @pytest.mark.thorough
-def test_what_one_result_reads_of_a_corrupt_file_is_not_lost_in_another(
+def test_outputs_that_read_different_columns_of_a_corrupt_file_have_the_expected_rows(
     env: Environment, spark: SparkSession, tmp_path: Any
 ) -> None:
     write_corrupt(tmp_path / "a.parquet")
@@ -175,56 +181,60 @@ FIXED = {"execution.batch.adaptive.auto__parallelism.enabled": False, "paralleli
     ],
     ids=["free", "scan.parallelism", "fixed"],
 )
-def test_rows_that_depend_on_the_tasks_are_read_by_sparks(
+def test_sources_of_queries_that_depend_on_partitions_have_the_splits_of_spark(
     make_env: Callable[..., Environment], spark: SparkSession, folder: Any, options: Any, setting: Any, reason: str
 ) -> None:
     env = make_env(**VOLUME, **setting)
     tiny = spark.read.options(**options).parquet(str(folder / "tiny"))
     assert_as_plain_spark(env, tiny.select("id", F.monotonically_increasing_id(), F.spark_partition_id()))
-    first = env.last_job.vertices[0]
-    assert first.tasks == tiny.rdd.getNumPartitions() > 2
-    told = [decision.reason for decision in env.last_job.decisions if "Spark splits" in decision.reason]
-    assert told == [f"Spark splits this source itself{reason}: which rows it gives depends on its tasks"]
+    source_vertex = env.last_job.vertices[0]
+    assert source_vertex.tasks == tiny.rdd.getNumPartitions() > 2
+    reasons = [decision.reason for decision in env.last_job.decisions if "Spark splits" in decision.reason]
+    assert reasons == [f"Spark splits this source itself{reason}: its rows depend on its tasks"]
 
 
 def test_dynamic_partition_pruning_gives_the_same_rows(env: Environment, spark: SparkSession, folder: Any) -> None:
     facts = spark.read.parquet(str(folder / "partitioned"))
-    wanted = spark.createDataFrame([(1, "a"), (3, "b"), (9, "a")], "part int, team string").where("team = 'a'")
-    df = facts.join(wanted, "part").groupBy("team").agg(F.count("*"), F.sum("id"))
+    keys = spark.createDataFrame([(1, "a"), (3, "b"), (9, "a")], "part int, team string").where("team = 'a'")
+    df = facts.join(keys, "part").groupBy("team").agg(F.count("*"), F.sum("id"))
     assert "dynamicpruning" in df._jdf.queryExecution().optimizedPlan().toString()
     assert_as_plain_spark(env, df)
 
 
-def test_tiny_files_are_packed(make_env: Callable[..., Environment], spark: SparkSession, folder: Any) -> None:
+def test_tiny_files_share_splits(make_env: Callable[..., Environment], spark: SparkSession, folder: Any) -> None:
     env = make_env()
     df = spark.read.parquet(str(folder / "tiny"))
     assert env.count(df) == 60_000
-    first = env.last_job.vertices[0]
-    assert first.tasks == first.parallelism == 13  # four MiB for opening a file, 64 MiB per task on so few cores
+    source_vertex = env.last_job.vertices[0]
+    assert (
+        source_vertex.tasks == source_vertex.parallelism == 13
+    )  # four MiB for opening a file, 64 MiB per task on so few cores
 
 
-def test_what_cannot_be_cut_is_said(make_env: Callable[..., Environment], spark: SparkSession, folder: Any) -> None:
+def test_an_unsplittable_file_has_a_reason(
+    make_env: Callable[..., Environment], spark: SparkSession, folder: Any
+) -> None:
     env = make_env(**VOLUME, **{"scan.parallelism": 4})
     df = spark.read.csv(str(folder / "packed"))
     assert env.count(df) == 200_000
-    first = env.last_job.vertices[0]
-    assert (first.parallelism, first.tasks) == (1, 1)
-    assert "can be split into at most 1" in first.reason
+    source_vertex = env.last_job.vertices[0]
+    assert (source_vertex.parallelism, source_vertex.tasks) == (1, 1)
+    assert "can be split into at most 1" in source_vertex.reason
 
 
 @pytest.mark.parametrize(
     ("option", "expected"), [({"scan.parallelism": "5"}, 5), ({"scan.infer-parallelism.max": "2"}, 2)]
 )
-def test_reader_options(
+def test_parallelism_options_of_the_reader_apply(
     make_env: Callable[..., Environment], spark: SparkSession, folder: Any, option: dict[str, Any], expected: int
 ) -> None:
     env = make_env(**VOLUME)
     env.count(spark.read.options(**option).parquet(str(folder / "parquet")))
-    first = env.last_job.vertices[0]
-    assert first.tasks == first.parallelism == expected
+    source_vertex = env.last_job.vertices[0]
+    assert source_vertex.tasks == source_vertex.parallelism == expected
 
 
-def test_no_files(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+def test_an_empty_folder_has_no_rows(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     spark.range(0).write.parquet(str(tmp_path / "none"))
     df = spark.read.parquet(str(tmp_path / "none")).groupBy("id").count()
     assert env.collect(df) == []
@@ -235,22 +245,22 @@ def test_no_files(env: Environment, spark: SparkSession, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", ["parquet", "orc", "json", "csv"])
 @pytest.mark.parametrize("parallelism", [None, 1, 3])
-def test_sinks(
+def test_a_file_sink_writes_all_rows_with_the_parallelism_of_the_user(
     env: Environment, spark: SparkSession, folder: Any, tmp_path: Path, kind: str, parallelism: int | None
 ) -> None:
     df = spark.read.parquet(str(folder / "parquet")).groupBy("part").agg(F.count("*").alias("n"))
     path = str(tmp_path / "out")
     env.write(df, FileSink(path, kind), parallelism=parallelism)
     env.execute()
-    found = spark.read.schema(df.schema).format(kind).load(path)
-    assert_same_rows(found.collect(), df.collect())
+    written = spark.read.schema(df.schema).format(kind).load(path)
+    assert_same_rows(written.collect(), df.collect())
     assert (tmp_path / "out" / "_SUCCESS").exists()
     if parallelism:
         assert env.last_job.vertices[-1].parallelism == parallelism
 
 
 @pytest.mark.parametrize("parallelism", [1, 4])
-def test_a_chained_sink_runs_with_its_upstream_and_another_does_not(
+def test_a_sink_is_chained_unless_it_has_its_own_parallelism(
     env: Environment, spark: SparkSession, folder: Any, tmp_path: Path, parallelism: int
 ) -> None:
     df = spark.read.option("scan.parallelism", "2").parquet(str(folder / "parquet"))
@@ -265,18 +275,20 @@ def test_a_chained_sink_runs_with_its_upstream_and_another_does_not(
 
 
 @pytest.mark.thorough
-def test_a_sorted_result_stays_sorted(env: Environment, spark: SparkSession, folder: Any, tmp_path: Path) -> None:
+def test_a_sorted_result_is_written_in_order(
+    env: Environment, spark: SparkSession, folder: Any, tmp_path: Path
+) -> None:
     df = spark.read.parquet(str(folder / "parquet")).orderBy("s")
-    env.write(df, FileSink(str(tmp_path / "one"), "csv"), parallelism=1)
+    env.write(df, FileSink(str(tmp_path / "sorted"), "csv"), parallelism=1)
     env.execute()
-    (file,) = (tmp_path / "one").glob("part-*")
+    (file,) = (tmp_path / "sorted").glob("part-*")
     keys = [line.split(",")[1] for line in file.read_text().splitlines()]
     assert len(keys) == 60_000
     assert keys == sorted(keys)
 
 
 @pytest.mark.thorough
-def test_modes(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+def test_write_modes(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "out")
 
     def write(mode: Any, values: Any) -> Any:
@@ -292,8 +304,8 @@ def test_modes(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_overwriting_what_is_read(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
-    """The old files are there until the new ones are."""
+def test_a_job_can_overwrite_the_path_that_it_reads(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+    """The old files are removed after the new files are staged."""
     path = str(tmp_path / "out")
     spark.range(10).toDF("v").write.parquet(path)
     env.write(spark.read.parquet(path).selectExpr("v + 100 as v"), FileSink(path, mode="overwrite"))
@@ -302,7 +314,9 @@ def test_overwriting_what_is_read(env: Environment, spark: SparkSession, tmp_pat
 
 
 @pytest.mark.thorough
-def test_partition_columns(env: Environment, spark: SparkSession, folder: Any, tmp_path: Path) -> None:
+def test_partitioned_writes_create_a_folder_per_value(
+    env: Environment, spark: SparkSession, folder: Any, tmp_path: Path
+) -> None:
     df = spark.read.parquet(str(folder / "parquet"))
     for mode in ("error", "append"):
         env.write(df.where("id < 50"), FileSink(str(tmp_path / "out"), mode=mode, partition_by=["part"]))
@@ -311,8 +325,8 @@ def test_partition_columns(env: Environment, spark: SparkSession, folder: Any, t
     assert spark.read.parquet(str(tmp_path / "out")).count() == 100
 
 
-def test_a_file_in_the_way(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
-    """Nothing can be appended to a file; an overwrite replaces it, as Spark's does."""
+def test_a_target_that_is_a_file(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+    """An append to a file is an error, and an overwrite replaces it, as in Spark."""
     (tmp_path / "out").write_text("something")
     env.write(spark.range(3), FileSink(str(tmp_path / "out"), mode="append"))
     with pytest.raises(SinkError, match="is a file"):

@@ -1,4 +1,4 @@
-"""Iceberg tables: files by their metadata, deleted rows and older schemas read right, a job is one commit."""
+"""Iceberg tables: pruning by metadata, delete files, older schemas, and a commit for each job."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def properties(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def catalog(properties: Any) -> Any:
     from pyiceberg.catalog import load_catalog
 
-    found = load_catalog("default", **properties)
-    found.create_namespace("n")
-    return found
+    iceberg_catalog = load_catalog("default", **properties)
+    iceberg_catalog.create_namespace("n")
+    return iceberg_catalog
 
 
 @pytest.fixture(scope="module")
-def table(catalog: Any) -> str:
-    made = catalog.create_table("n.plain", rows(0, 1).schema)
+def table_name(catalog: Any) -> str:
+    table = catalog.create_table("n.plain", rows(0, 1).schema)
     for part in range(10):
-        made.append(rows(part * ROWS // 10, ROWS // 10))
+        table.append(rows(part * ROWS // 10, ROWS // 10))
     return "n.plain"
 
 
@@ -65,12 +65,14 @@ def expected(spark: SparkSession) -> Any:
     return spark.createDataFrame(rows(0, ROWS).to_pandas(), "id bigint, name string, price double")
 
 
-def test_all_rows(make_env: Callable[..., Environment], table: Any, properties: Any, expected: Any) -> None:
+def test_all_rows_are_read_with_a_task_per_split(
+    make_env: Callable[..., Environment], table_name: Any, properties: Any, expected: Any
+) -> None:
     env = make_env(**VOLUME)
-    assert_same_rows(env.collect(env.read(IcebergSource(table, properties))), expected.collect())
-    first = env.last_job.vertices[0]
-    assert first.tasks == first.parallelism
-    assert "10 files" in first.reason
+    assert_same_rows(env.collect(env.read(IcebergSource(table_name, properties))), expected.collect())
+    source = env.last_job.vertices[0]
+    assert source.tasks == source.parallelism
+    assert "10 files" in source.reason
 
 
 @pytest.mark.parametrize(
@@ -83,17 +85,17 @@ def test_all_rows(make_env: Callable[..., Environment], table: Any, properties: 
         ("id < 0", 0),
     ],
 )
-def test_files_that_cannot_match_are_left_out(
+def test_files_whose_statistics_cannot_match_are_pruned(
     make_env: Callable[..., Environment],
     spark: SparkSession,
-    table: Any,
+    table_name: Any,
     properties: Any,
     expected: Any,
     condition: str,
     files: int,
 ) -> None:
     env = make_env()
-    df = env.read(IcebergSource(table, properties)).where(condition).select("id", "name")
+    df = env.read(IcebergSource(table_name, properties)).where(condition).select("id", "name")
     assert_same_rows(env.collect(df), expected.where(condition).select("id", "name").collect())
     if files:
         assert re.search(rf"\b{files} files?\b", env.last_job.vertices[0].reason)
@@ -102,31 +104,33 @@ def test_files_that_cannot_match_are_left_out(
 
 
 @pytest.mark.thorough
-def test_older_schemas_are_read_by_pyiceberg(
+def test_files_with_an_older_schema_are_read_by_pyiceberg(
     make_env: Callable[..., Environment], spark: SparkSession, catalog: Any, properties: Any
 ) -> None:
     from pyiceberg.types import StringType
 
-    made = catalog.create_table("n.older", rows(0, 1).schema)
-    made.append(rows(0, 1000))
-    with made.update_schema() as change:
+    table = catalog.create_table("n.older", rows(0, 1).schema)
+    table.append(rows(0, 1000))
+    with table.update_schema() as change:
         change.rename_column("name", "title")
         change.add_column("note", StringType())
-    made.append(rows(1000, 1000).rename_columns(["id", "title", "price"]).append_column("note", pa.array(["x"] * 1000)))
+    table.append(
+        rows(1000, 1000).rename_columns(["id", "title", "price"]).append_column("note", pa.array(["x"] * 1000))
+    )
     env = make_env(**VOLUME)
     df = env.read(IcebergSource("n.older", properties))
-    found = df.groupBy("note").agg(F.count("*"), F.min("title"), F.sum("id"))
+    by_note = df.groupBy("note").agg(F.count("*"), F.min("title"), F.sum("id"))
     assert_same_rows(
-        env.collect(found), [(None, 1000, "n0", sum(range(1000))), ("x", 1000, "n1000", sum(range(1000, 2000)))]
+        env.collect(by_note), [(None, 1000, "n0", sum(range(1000))), ("x", 1000, "n1000", sum(range(1000, 2000)))]
     )
     assert env.count(df.where("id = 1500")) == 1
-    first = env.last_job.vertices[0]
-    assert first.tasks == first.parallelism == 1
+    source = env.last_job.vertices[0]
+    assert source.tasks == source.parallelism == 1
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("renamed", [False, True])
-def test_files_that_were_added_are_read_by_their_names(
+def test_added_files_are_read_by_the_name_mapping(
     make_env: Callable[..., Environment],
     spark: SparkSession,
     catalog: Any,
@@ -134,126 +138,128 @@ def test_files_that_were_added_are_read_by_their_names(
     tmp_path: Path,
     renamed: bool,
 ) -> None:
-    """Such files have no ids of columns, and the table a mapping of names; Spark reads them if no column was renamed."""
+    """These files have no field ids, so the table has a name mapping. Spark reads them unless a column was renamed."""
     import pyarrow.parquet as pq
 
     name = f"n.added_{renamed}"
-    made = catalog.create_table(name, rows(0, 1).schema)
+    table = catalog.create_table(name, rows(0, 1).schema)
     for part in range(40):
         pq.write_table(rows(part * 10, 10), tmp_path / f"{part}.parquet")
-    made.add_files([str(tmp_path / f"{part}.parquet") for part in range(40)])
+    table.add_files([str(tmp_path / f"{part}.parquet") for part in range(40)])
     if renamed:
-        with made.update_schema() as change:
-            change.rename_column("name", "called")
+        with table.update_schema() as change:
+            change.rename_column("name", "title")
     spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", 4)
     before = spark.conf.get("spark.sql.sources.parallelPartitionDiscovery.parallelism")
     tracker = spark.sparkContext.statusTracker()
     jobs = set(tracker.getJobIdsForGroup())
     env = make_env(**VOLUME)
     try:
-        found = env.collect(env.read(IcebergSource(name, properties)))
+        collected = env.collect(env.read(IcebergSource(name, properties)))
     finally:
         spark.conf.unset("spark.sql.sources.parallelPartitionDiscovery.threshold")
-    assert_same_rows(found, [tuple(row.values()) for row in rows(0, 400).to_pylist()])
+    assert_same_rows(collected, [tuple(row.values()) for row in rows(0, 400).to_pylist()])
     assert ("files of" in env.last_job.vertices[0].reason) is not renamed
     assert spark.conf.get("spark.sql.sources.parallelPartitionDiscovery.parallelism") == before
-    listed = [
+    listing_stages = [
         tracker.getStageInfo(stage)
         for job in set(tracker.getJobIdsForGroup()) - jobs
         for stage in tracker.getJobInfo(job).stageIds
     ]
-    assert all(stage.numTasks <= 16 for stage in listed), "Spark lists files by a task for each"
-    assert bool(listed) is not renamed
+    assert all(stage.numTasks <= 16 for stage in listing_stages), "Spark lists the files with a task per file"
+    assert bool(listing_stages) is not renamed
 
 
 @pytest.mark.thorough
-def test_rows_of_files_that_were_written_anew_stay_deleted(env: Environment, catalog: Any, properties: Any) -> None:
-    """A delete of pyiceberg copies what is left of a file: no delete file is made."""
-    made = catalog.create_table("n.thinned", rows(0, 1).schema)
-    made.append(rows(0, 1000))
-    made.delete("id < 400")
-    assert not made.inspect.delete_files().num_rows
+def test_rows_deleted_by_rewriting_files_stay_deleted(env: Environment, catalog: Any, properties: Any) -> None:
+    """pyiceberg deletes by copying the remaining rows of a file, so there is no delete file."""
+    table = catalog.create_table("n.thinned", rows(0, 1).schema)
+    table.append(rows(0, 1000))
+    table.delete("id < 400")
+    assert not table.inspect.delete_files().num_rows
     assert env.count(env.read(IcebergSource("n.thinned", properties))) == 600
 
 
 @pytest.fixture(scope="module")
 def merged_on_read(catalog: Any) -> Any:
-    """A table of three files and two delete files: rows of two of them, and once more of one; a file without any row left."""
+    """Three data files and two delete files. All rows of the second data file are deleted."""
     from tests.connectors.iceberg_deletes import delete_positions
 
-    made = catalog.create_table("n.merged_on_read", rows(0, 1).schema)
+    table = catalog.create_table("n.merged_on_read", rows(0, 1).schema)
     files: list[Any] = []
     for part in range(3):
-        made.append(rows(part * 1000, 1000))
-        files += {task.file.file_path for task in made.scan().plan_files()} - set(files)
-    before = made.current_snapshot().snapshot_id
-    delete_positions(made, {files[0]: range(0, 1000, 2), files[1]: range(1000)})
-    delete_positions(made, {files[0]: [1, 999]})
-    made.append(rows(0, 2))  # deletes are older than these
-    assert made.inspect.delete_files().num_rows == 2
-    return before, [*range(3, 998, 2), *range(2000, 3000), 0, 1]
+        table.append(rows(part * 1000, 1000))
+        files += {task.file.file_path for task in table.scan().plan_files()} - set(files)
+    snapshot_before_deletes = table.current_snapshot().snapshot_id
+    delete_positions(table, {files[0]: range(0, 1000, 2), files[1]: range(1000)})
+    delete_positions(table, {files[0]: [1, 999]})
+    table.append(rows(0, 2))  # newer than the deletes
+    assert table.inspect.delete_files().num_rows == 2
+    return snapshot_before_deletes, [*range(3, 998, 2), *range(2000, 3000), 0, 1]
 
 
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
-def test_rows_of_delete_files_stay_deleted(
+def test_rows_in_delete_files_stay_deleted(
     make_env: Callable[..., Environment], spark: SparkSession, properties: Any, merged_on_read: Any, threshold: str
 ) -> None:
-    before, left = merged_on_read
+    snapshot_before_deletes, remaining = merged_on_read
     env = make_env(**VOLUME | {"execution.batch.adaptive.whole__query__threshold": threshold})
     df = env.read(IcebergSource("n.merged_on_read", properties))
-    assert sorted(row.id for row in env.collect(df)) == sorted(left)
-    assert env.count(df) == len(left)
-    few = env.collect(df.where("id < 1500 and name <> 'n5'").select("id"))
-    assert sorted(row.id for row in few) == sorted(n for n in left if n < 1500 and n != 5)
-    wanted = spark.createDataFrame([(n,) for n in (0, 1, 2, 3, 4, 999, 1500, 2500)], "k long")
-    joined = env.collect(df.join(wanted, F.col("id") == F.col("k")).select("id"))
+    assert sorted(row.id for row in env.collect(df)) == sorted(remaining)
+    assert env.count(df) == len(remaining)
+    filtered = env.collect(df.where("id < 1500 and name <> 'n5'").select("id"))
+    assert sorted(row.id for row in filtered) == sorted(n for n in remaining if n < 1500 and n != 5)
+    keys = spark.createDataFrame([(n,) for n in (0, 1, 2, 3, 4, 999, 1500, 2500)], "k long")
+    joined = env.collect(df.join(keys, F.col("id") == F.col("k")).select("id"))
     assert sorted(row.id for row in joined) == [0, 1, 3, 2500]
-    assert env.count(env.read(IcebergSource("n.merged_on_read", properties, snapshot_id=before))) == 3000
+    assert (
+        env.count(env.read(IcebergSource("n.merged_on_read", properties, snapshot_id=snapshot_before_deletes))) == 3000
+    )
 
 
-def test_a_snapshot_stays_as_it_was(env: Environment, catalog: Any, properties: Any) -> None:
-    made = catalog.create_table("n.growing", rows(0, 1).schema)
-    made.append(rows(0, 10))
+def test_a_source_reads_the_snapshot_of_its_creation(env: Environment, catalog: Any, properties: Any) -> None:
+    table = catalog.create_table("n.growing", rows(0, 1).schema)
+    table.append(rows(0, 10))
     source = IcebergSource("n.growing", properties)
-    made.append(rows(10, 10))
+    table.append(rows(10, 10))
     assert env.count(env.read(source)) == 10
     assert env.count(env.read(IcebergSource("n.growing", properties))) == 20
 
 
-def test_an_empty_table(env: Environment, catalog: Any, properties: Any) -> None:
+def test_an_empty_table_has_no_rows(env: Environment, catalog: Any, properties: Any) -> None:
     catalog.create_table("n.empty", rows(0, 1).schema)
     assert env.collect(env.read(IcebergSource("n.empty", properties))) == []
 
 
-def test_written_rows_appear_in_one_commit(
+def test_each_job_writes_in_a_single_commit(
     env: Environment, spark: SparkSession, catalog: Any, properties: Any, expected: Any
 ) -> None:
     wide = expected.withColumn("at", F.expr("timestamp'2026-02-03 04:05:06.789'"))
     for count in (1, 2):
         env.write(wide.repartition(3), IcebergSink("n.written", properties))
         env.execute()
-        made = catalog.load_table("n.written")
-        assert len(made.snapshots()) == count
+        table = catalog.load_table("n.written")
+        assert len(table.snapshots()) == count
         assert env.count(env.read(IcebergSource("n.written", properties))) == count * ROWS
     assert_same_rows(env.collect(env.read(IcebergSource("n.written", properties)).distinct()), wide.collect())
     env.write(wide.limit(7), IcebergSink("n.written", properties, mode="overwrite"))
     env.execute()
-    assert made.refresh().scan().to_arrow().num_rows == 7
+    assert table.refresh().scan().to_arrow().num_rows == 7
 
 
 @pytest.mark.thorough
-def test_partitioned_tables_get_files_of_one_value(
+def test_a_partitioned_table_gets_a_file_per_partition(
     env: Environment, spark: SparkSession, catalog: Any, properties: Any, expected: Any
 ) -> None:
     from pyiceberg.transforms import IdentityTransform
 
-    made = catalog.create_table("n.parted", pa.schema([("id", pa.int64()), ("kind", pa.string())]))
-    with made.update_spec() as change:
+    table = catalog.create_table("n.parted", pa.schema([("id", pa.int64()), ("kind", pa.string())]))
+    with table.update_spec() as change:
         change.add_field("kind", IdentityTransform())
     df = expected.selectExpr("id", "concat('k', id % 3) as kind")
     env.write(df, IcebergSink("n.parted", properties))
     env.execute()
-    assert made.refresh().scan(row_filter="kind = 'k1'").to_arrow().num_rows == ROWS // 3
+    assert table.refresh().scan(row_filter="kind = 'k1'").to_arrow().num_rows == ROWS // 3
     assert_same_rows(env.collect(env.read(IcebergSource("n.parted", properties))), df.collect())
 
 
@@ -266,7 +272,7 @@ def test_a_failed_job_leaves_no_commit(env: Environment, spark: SparkSession, ca
     assert not catalog.table_exists("n.never")
 
 
-def test_bad_targets(properties: Any) -> None:
+def test_a_missing_table_and_an_unknown_mode_are_errors(properties: Any) -> None:
     with pytest.raises(SourceError, match=r"no Iceberg table n\.none"):
         IcebergSource("n.none", properties)
     with pytest.raises(SinkError, match="mode 'merge'"):

@@ -1,4 +1,4 @@
-"""Partitioned Iceberg tables: every transform of every type, and entries of files with the values of their rows."""
+"""Partitioned Iceberg tables: each transform of each type gives the files the partition values of their rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ COLUMNS: dict[str, tuple[Any, str, list[Any], list[str]]] = {
     "tz": (
         ice.TimestamptzType(),
         "timestamp",
-        [one.replace(tzinfo=UTC) for one in TIMES],
+        [time.replace(tzinfo=UTC) for time in TIMES],
         ["bucket[7]", "year", "month", "day", "hour"],
     ),
     "s": (
@@ -62,15 +62,15 @@ COLUMNS: dict[str, tuple[Any, str, list[Any], list[str]]] = {
     ),
     "bin": (ice.BinaryType(), "binary", [b"", b"\x00\x01\x02\xff", b"v"], ["bucket[7]", "truncate[2]"]),
 }
-"""For each column its type, the type in Spark, values, and the transforms besides identity and void."""
-SCHEMA = Schema(*(ice.NestedField(place, name, one[0]) for place, (name, one) in enumerate(COLUMNS.items(), 1)))
-SPARK = ", ".join(f"{name} {one[1]}" for name, one in COLUMNS.items())
+"""For each column its Iceberg type, its Spark type, values, and the transforms besides identity and void."""
+SCHEMA = Schema(*(ice.NestedField(number, name, column[0]) for number, (name, column) in enumerate(COLUMNS.items(), 1)))
+SPARK_SCHEMA = ", ".join(f"{name} {column[1]}" for name, column in COLUMNS.items())
 ROWS = [
     tuple(
-        None if place % (number + 3) == 0 else one[2][place % len(one[2])]
-        for number, one in enumerate(COLUMNS.values())
+        None if row % (number + 3) == 0 else column[2][row % len(column[2])]
+        for number, column in enumerate(COLUMNS.values())
     )
-    for place in range(40)
+    for row in range(40)
 ]
 
 
@@ -84,57 +84,55 @@ def properties(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def catalog(properties: Any) -> Any:
     from pyiceberg.catalog import load_catalog
 
-    found = load_catalog("default", **properties)
-    found.create_namespace("n")
-    return found
+    iceberg_catalog = load_catalog("default", **properties)
+    iceberg_catalog.create_namespace("n")
+    return iceberg_catalog
 
 
-def made(catalog: Any, *by: tuple[str, str]) -> Any:
+def create_table(catalog: Any, *by: tuple[str, str]) -> Any:
     fields = [
-        PartitionField(SCHEMA.find_field(name).field_id, 1000 + place, parse_transform(transform), f"p{place}")
-        for place, (name, transform) in enumerate(by)
+        PartitionField(SCHEMA.find_field(name).field_id, 1000 + number, parse_transform(transform), f"p{number}")
+        for number, (name, transform) in enumerate(by)
     ]
     return catalog.create_table(f"n.t{next(NUMBERS)}", SCHEMA, partition_spec=PartitionSpec(*fields))
 
 
-def name_of(table: Any) -> str:
+def table_name(table: Any) -> str:
     return ".".join(table.name())
 
 
 def check_files(table: Any) -> int:
-    """Compare the partition of each file with what pyiceberg's own Python computes of each of its rows."""
+    """Check the partition of each file against pyiceberg's transforms of its rows, and return the number of files."""
     table.refresh()
     count = 0
     for task in table.scan().plan_files():
         rows = pq.ParquetFile(task.file.file_path.removeprefix("file:")).read()
         assert rows.num_rows == task.file.record_count
-        for place, field in enumerate(table.spec().fields):
+        for index, field in enumerate(table.spec().fields):
             column = SCHEMA.find_field(field.source_id)
             transform = field.transform.transform(column.field_type)
             values = rows[column.name]
             if pa.types.is_temporal(values.type):
                 values = values.cast(pa.int32() if pa.types.is_date(values.type) else pa.int64())
             for value in values.to_pylist():
-                wanted, found = transform(value), task.file.partition[place]
-                if (
-                    column.name == "d" and wanted is not None
-                ):  # pyiceberg's compiled reader of entries rounds to 4 bytes
-                    wanted, found = pa.scalar(wanted, pa.float32()).as_py(), pa.scalar(found, pa.float32()).as_py()
-                assert repr(found) == repr(wanted), (column.name, str(field.transform))
+                expected, actual = transform(value), task.file.partition[index]
+                if column.name == "d" and expected is not None:  # pyiceberg's Avro reader rounds doubles to 4 bytes
+                    expected, actual = (pa.scalar(number, pa.float32()).as_py() for number in (expected, actual))
+                assert repr(actual) == repr(expected), (column.name, str(field.transform))
         count += 1
     return count
 
 
 GROUPS = {
-    "identity of whole numbers": [("b", "identity"), ("i", "identity")],
+    "identity of integers": [("b", "identity"), ("i", "identity")],
     "identity of fractions": [("f", "identity"), ("d", "identity"), ("n", "identity")],
     "identity of times": [("day", "identity"), ("t", "identity"), ("tz", "identity")],
     "identity of texts": [("s", "identity"), ("bin", "identity"), ("l", "identity")],
     "void": [("i", "void"), ("s", "identity"), ("l", "void")],
     **{
         f"{kind} of {name}": [(name, transform)]
-        for name, one in COLUMNS.items()
-        for transform in one[3]
+        for name, column in COLUMNS.items()
+        for transform in column[3]
         for kind in [transform]
     },
 }
@@ -142,78 +140,78 @@ QUICK = {"void"}
 THOROUGH = {"identity of fractions", "identity of texts", "bucket[7] of n", "truncate[3] of s", "hour of tz"}
 
 
-def mark_of(case: str) -> Any:
+def case_mark(case: str) -> Any:
     if case in QUICK:
         return ()
     return pytest.mark.thorough if case in THOROUGH else pytest.mark.slow
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, marks=mark_of(case)) for case in GROUPS])
+@pytest.mark.parametrize("case", [pytest.param(case, marks=case_mark(case)) for case in GROUPS])
 def test_files_have_the_partition_of_their_rows(
     env: Environment, spark: SparkSession, catalog: Any, properties: Any, case: str
 ) -> None:
-    table = made(catalog, *GROUPS[case])
-    df = spark.createDataFrame(ROWS, SPARK).repartition(2)
-    env.write(df, IcebergSink(name_of(table), properties))
+    table = create_table(catalog, *GROUPS[case])
+    df = spark.createDataFrame(ROWS, SPARK_SCHEMA).repartition(2)
+    env.write(df, IcebergSink(table_name(table), properties))
     env.execute()
     assert check_files(table) > 1
-    assert_same_rows(env.collect(env.read(IcebergSource(name_of(table), properties))), df.collect())
+    assert_same_rows(env.collect(env.read(IcebergSource(table_name(table), properties))), df.collect())
     assert table.scan().to_arrow().num_rows == len(ROWS)
 
 
 @pytest.mark.thorough
 def test_several_transforms_together(env: Environment, spark: SparkSession, catalog: Any, properties: Any) -> None:
-    """pyiceberg leaves files out by the partitions that were written, and finds all rows."""
-    table = made(catalog, ("s", "truncate[2]"), ("l", "bucket[4]"), ("tz", "month"), ("i", "void"))
-    df = spark.createDataFrame(ROWS, SPARK)
+    """pyiceberg prunes files by the written partitions, and reads all matching rows."""
+    table = create_table(catalog, ("s", "truncate[2]"), ("l", "bucket[4]"), ("tz", "month"), ("i", "void"))
+    df = spark.createDataFrame(ROWS, SPARK_SCHEMA)
     for count in (1, 2):
-        env.write(df.repartition(3), IcebergSink(name_of(table), properties))
+        env.write(df.repartition(3), IcebergSink(table_name(table), properties))
         env.execute()
         assert len(table.refresh().snapshots()) == count
-    every = check_files(table)
-    for condition, is_wanted in (
+    file_count = check_files(table)
+    for condition, matches in (
         ("l = 34", lambda row: row[2] == 34),
         ("s = 'iceberg'", lambda row: row[9] == "iceberg"),
         ("s is null", lambda row: row[9] is None),
         ("tz < '2000-01-01T00:00:00+00:00'", lambda row: row[8] is not None and row[8].year < 2000),
     ):
         scan = table.scan(row_filter=condition)
-        assert scan.to_arrow().num_rows == 2 * sum(map(is_wanted, ROWS))
-        assert 0 < len(list(scan.plan_files())) < every
-    env.write(df.limit(5), IcebergSink(name_of(table), properties, mode="overwrite"))
+        assert scan.to_arrow().num_rows == 2 * sum(map(matches, ROWS))
+        assert 0 < len(list(scan.plan_files())) < file_count
+    env.write(df.limit(5), IcebergSink(table_name(table), properties, mode="overwrite"))
     env.execute()
     check_files(table)
     assert table.scan().to_arrow().num_rows == 5
 
 
-def test_what_pyiceberg_cannot_compute_is_refused(
+def test_partitions_by_nested_fields_are_refused(
     env: Environment, spark: SparkSession, catalog: Any, properties: Any
 ) -> None:
     kind = ice.StructType(ice.NestedField(2, "x", ice.LongType()))
     spec = PartitionSpec(PartitionField(2, 1000, parse_transform("identity"), "x"))
     catalog.create_table("n.within", Schema(ice.NestedField(1, "s", kind)), partition_spec=spec)
-    df = spark.range(1).selectExpr("named_struct('x', raise_error('a row was made')) as s")
+    df = spark.range(1).selectExpr("named_struct('x', raise_error('a row was computed')) as s")
     env.write(df, IcebergSink("n.within", properties))
     with pytest.raises(SinkError, match="a field within a column"):
         env.execute()
 
 
 @pytest.mark.thorough
-def test_partitions_that_change_meanwhile_are_refused(
+def test_a_concurrent_change_of_the_partition_spec_is_an_error(
     env: Environment, spark: SparkSession, catalog: Any, properties: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from penstock.connectors.iceberg_commit import PreparedIceberg
 
-    table = made(catalog, ("l", "bucket[4]"))
+    table = create_table(catalog, ("l", "bucket[4]"))
     commit = PreparedIceberg.commit
 
-    def changed(self: Any, access: Any) -> None:
+    def commit_after_change(self: Any, access: Any) -> None:
         with table.update_spec() as change:
             change.remove_field("p0")
         commit(self, access)
 
-    monkeypatch.setattr(PreparedIceberg, "commit", changed)
-    env.write(spark.createDataFrame(ROWS, SPARK), IcebergSink(name_of(table), properties))
+    monkeypatch.setattr(PreparedIceberg, "commit", commit_after_change)
+    env.write(spark.createDataFrame(ROWS, SPARK_SCHEMA), IcebergSink(table_name(table), properties))
     with pytest.raises((SinkError, JobError), match=r"partitions of table .* have changed"):
         env.execute()
     assert table.refresh().current_snapshot() is None

@@ -1,4 +1,4 @@
-"""Upserts into Iceberg tables: rows replace those with their key, in one snapshot, whatever other writers do meanwhile."""
+"""Upserts into Iceberg tables: rows replace rows with the same key in a single snapshot, beside other writers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructType
 
 from penstock.commit import Access
-from penstock.commit.prepared import prepared_of
+from penstock.commit.prepared import prepared_from_dict
 from penstock.connectors import IcebergSink, IcebergSource
 from penstock.connectors.iceberg_upsert import IcebergUpsert, PreparedIcebergUpsert
 from penstock.connectors.upsert import Key
@@ -44,8 +44,8 @@ def rows(ids: Iterable[int], text: str) -> list[Row]:
     return [(n, f"k {n % 3}", None if n % 7 == 0 else f"{text}{n}") for n in ids]
 
 
-def arrow(found: list[Row]) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in found], SCHEMA)
+def arrow(table_rows: list[Row]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in table_rows], SCHEMA)
 
 
 @pytest.fixture(scope="module")
@@ -58,98 +58,98 @@ def properties(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def catalog(properties: Any) -> Any:
     from pyiceberg.catalog import load_catalog
 
-    found = load_catalog("default", **properties)
-    found.create_namespace("n")
-    return found
+    iceberg_catalog = load_catalog("default", **properties)
+    iceberg_catalog.create_namespace("n")
+    return iceberg_catalog
 
 
 @pytest.fixture(params=[None, "identity", "bucket[4]"], ids=["plain", "identity", "bucket"])
 def table(request: pytest.FixtureRequest, catalog: Any) -> Any:
     """A table of three snapshots, with ids from 0 to 299."""
-    made = catalog.create_table(f"n.t{next(NUMBERS)}", SCHEMA)
+    iceberg_table = catalog.create_table(f"n.t{next(NUMBERS)}", SCHEMA)
     if request.param is not None:
         from pyiceberg.transforms import parse_transform
 
-        with made.update_spec() as change:
+        with iceberg_table.update_spec() as change:
             change.add_field("kind" if request.param == "identity" else "id", parse_transform(request.param), "part")
     for part in range(3):
-        made.append(arrow(rows(range(100 * part, 100 * part + 100), "old")))
-    return made
+        iceberg_table.append(arrow(rows(range(100 * part, 100 * part + 100), "old")))
+    return iceberg_table
 
 
-def name_of(table: Any) -> str:
+def table_name(table: Any) -> str:
     return ".".join(table.name())
 
 
-def upserted(env: Environment, df: DataFrame, name: str, properties: Any, **options: Any) -> None:
+def upsert(env: Environment, df: DataFrame, name: str, properties: Any, **options: Any) -> None:
     env.write(df, IcebergSink(name, properties, mode="upsert", key=options.pop("key", "id"), **options))
     env.execute()
 
 
 def merged(old: Iterable[Row], *new: Iterable[Row]) -> list[Row]:
-    found = {row[0]: row for row in old}
-    for one in new:
-        found |= {row[0]: row for row in one}
-    return list(found.values())
+    by_key = {row[0]: row for row in old}
+    for newer in new:
+        by_key |= {row[0]: row for row in newer}
+    return list(by_key.values())
 
 
 def check(env: Environment, spark: SparkSession, table: Any, properties: Any, expected: list[Row]) -> None:
-    """Compare the rows as Penstock reads them, as pyiceberg does, and as plain Spark reads the files of the snapshot."""
-    assert_same_rows(env.collect(env.read(IcebergSource(name_of(table), properties))), expected)
+    """Check the rows that Penstock, pyiceberg, and plain Spark (from the files of the snapshot) read."""
+    assert_same_rows(env.collect(env.read(IcebergSource(table_name(table), properties))), expected)
     table.refresh()
     assert_same_rows([tuple(row.values()) for row in table.scan().to_arrow().to_pylist()], expected)
     files = [task.file.file_path for task in table.scan().plan_files()]
     assert_same_rows(spark.read.parquet(*files).select("id", "kind", "text").collect(), expected)
     for n in (3, 150, 1000):
-        found = table.scan(row_filter=f"id = {n}").to_arrow().num_rows
-        assert found == sum(row[0] == n for row in expected), "entries of files with wrong partitions or bounds"
+        matches = table.scan(row_filter=f"id = {n}").to_arrow().num_rows
+        assert matches == sum(row[0] == n for row in expected), "the partitions or bounds of files are wrong"
 
 
-def test_rows_are_replaced_and_added_in_one_snapshot(
+def test_rows_are_replaced_and_added_in_a_single_snapshot(
     env: Environment, spark: SparkSession, table: Any, properties: Any
 ) -> None:
     before = {task.file.file_path for task in table.scan().plan_files()}
     new = rows([*range(150, 160), *range(1000, 1010)], "new")
-    upserted(env, spark.createDataFrame(new, COLUMNS).repartition(3), name_of(table), properties)
+    upsert(env, spark.createDataFrame(new, COLUMNS).repartition(3), table_name(table), properties)
     check(env, spark, table, properties, merged(rows(range(300), "old"), new))
     assert len(table.snapshots()) == 4
     assert len(before & {task.file.file_path for task in table.scan().plan_files()}) == 2 * len(before) // 3
 
 
 @pytest.mark.thorough
-def test_rows_that_only_come_change_no_file(env: Environment, spark: SparkSession, table: Any, properties: Any) -> None:
+def test_rows_with_new_keys_change_no_file(env: Environment, spark: SparkSession, table: Any, properties: Any) -> None:
     before = {task.file.file_path for task in table.scan().plan_files()}
     new = rows(range(1000, 1010), "new")
-    upserted(env, spark.createDataFrame(new, COLUMNS), name_of(table), properties)
+    upsert(env, spark.createDataFrame(new, COLUMNS), table_name(table), properties)
     check(env, spark, table, properties, merged(rows(range(300), "old"), new))
     assert before < {task.file.file_path for task in table.scan().plan_files()}
 
 
 @pytest.mark.thorough
-def test_a_new_table_an_empty_one_and_no_rows(
+def test_an_upsert_creates_or_fills_a_table_and_accepts_an_empty_dataframe(
     env: Environment, spark: SparkSession, catalog: Any, properties: Any
 ) -> None:
     first = rows(range(20), "a")
     catalog.create_table("n.empty", SCHEMA)
-    for name in ("n.made", "n.empty"):
-        upserted(env, spark.createDataFrame(first, COLUMNS), name, properties)
+    for name in ("n.new", "n.empty"):
+        upsert(env, spark.createDataFrame(first, COLUMNS), name, properties)
         check(env, spark, catalog.load_table(name), properties, first)
-        upserted(env, spark.createDataFrame([], COLUMNS), name, properties)
+        upsert(env, spark.createDataFrame([], COLUMNS), name, properties)
         check(env, spark, catalog.load_table(name), properties, first)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("new", [[(1, "a", "x"), (1, "b", "y")], [(None, "a", "x")]])
-def test_keys_that_tell_no_rows_apart_are_refused(
+def test_duplicate_and_null_keys_are_refused(
     env: Environment, spark: SparkSession, catalog: Any, properties: Any, new: Any
 ) -> None:
     name = f"n.t{next(NUMBERS)}"
     with pytest.raises((JobError, SinkError), match=r"2 rows for table .* have the key id=1|has no key"):
-        upserted(env, spark.createDataFrame(new, COLUMNS), name, properties)
+        upsert(env, spark.createDataFrame(new, COLUMNS), name, properties)
     assert not catalog.table_exists(name)
 
 
-def test_tables_that_cannot_be_written_anew_are_refused(
+def test_tables_with_changed_columns_or_deleted_rows_are_refused(
     env: Environment, spark: SparkSession, catalog: Any, properties: Any
 ) -> None:
     from pyiceberg.types import StringType
@@ -157,29 +157,29 @@ def test_tables_that_cannot_be_written_anew_are_refused(
     changed = catalog.create_table(f"n.t{next(NUMBERS)}", SCHEMA)
     with changed.update_schema() as change:
         change.add_column("later", StringType())
-    df = spark.range(1).selectExpr("id", "string(raise_error('a row was made')) as text")
+    df = spark.range(1).selectExpr("id", "string(raise_error('a row was computed')) as text")
     with pytest.raises(SinkError, match="its columns have changed"):
-        upserted(env, df, name_of(changed), properties)
+        upsert(env, df, table_name(changed), properties)
     deleted = catalog.create_table(f"n.t{next(NUMBERS)}", SCHEMA)
     deleted.append(arrow(rows(range(10), "old")))
     delete_positions(deleted, {next(iter(deleted.scan().plan_files())).file.file_path: [3]})
     with pytest.raises(SinkError, match="files with deleted rows"):
-        upserted(env, df, name_of(deleted), properties)
+        upsert(env, df, table_name(deleted), properties)
 
 
-def by_another_process(table: Any, properties: Any, found: list[Row], how: str) -> None:
-    """Write with pyiceberg alone, in a process of its own."""
-    ids = ", ".join(str(row[0]) for row in found)
+def write_in_subprocess(table: Any, properties: Any, source_rows: list[Row], operation: str) -> None:
+    """Write source rows with pyiceberg in a subprocess."""
+    ids = ", ".join(str(row[0]) for row in source_rows)
     code = (
         "import pyarrow as pa\n"
         "from pyiceberg.catalog import load_catalog\n"
-        f"table = load_catalog('default', **{properties!r}).load_table({name_of(table)!r})\n"
-        f"found = pa.Table.from_pylist({arrow(found).to_pylist()!r}, table.schema().as_arrow())\n"
+        f"table = load_catalog('default', **{properties!r}).load_table({table_name(table)!r})\n"
+        f"source = pa.Table.from_pylist({arrow(source_rows).to_pylist()!r}, table.schema().as_arrow())\n"
         + {
-            "append": "table.append(found)",
+            "append": "table.append(source)",
             "delete": f"table.delete('id in ({ids})')",
-            "merge": f"table.overwrite(found, 'id in ({ids})')",
-        }[how]
+            "merge": f"table.overwrite(source, 'id in ({ids})')",
+        }[operation]
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 
@@ -187,14 +187,14 @@ def by_another_process(table: Any, properties: Any, found: list[Row], how: str) 
 OTHERS: dict[str, tuple[list[Row], str, bool]] = {
     "rows of other keys": (rows([2000, 2001], "other"), "append", False),
     "a row of the same key": (rows([1000], "other"), "append", True),
-    "a change of a file that is kept": (rows([250], "old"), "delete", False),
+    "a change of an unchanged file": (rows([250], "old"), "delete", False),
     "a change of a file that is replaced": (rows([150, 199], "other"), "merge", True),
 }
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("other", OTHERS)
-def test_what_others_commit_meanwhile_is_kept(
+def test_a_concurrent_commit_is_preserved(
     env: Environment,
     spark: SparkSession,
     table: Any,
@@ -203,64 +203,65 @@ def test_what_others_commit_meanwhile_is_kept(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The other's snapshot comes when all files are ready, right before ours. The result is as if ours had come last."""
-    found, how, is_worked_out_again = OTHERS[other]
+    """The other commit comes right before that of the upsert. The outcome is as if the upsert had started after it."""
+    other_rows, operation, is_recomputed = OTHERS[other]
     commit = PreparedIcebergUpsert.commit
 
-    def after_the_other(self: Any, access: Any) -> None:
-        by_another_process(table, properties, found, how)
+    def commit_after_other(self: Any, access: Any) -> None:
+        write_in_subprocess(table, properties, other_rows, operation)
         commit(self, access)
 
-    monkeypatch.setattr(PreparedIcebergUpsert, "commit", after_the_other)
+    monkeypatch.setattr(PreparedIcebergUpsert, "commit", commit_after_other)
     new = rows([150, 151, 1000], "new")
-    upserted(env, spark.createDataFrame(new, COLUMNS), name_of(table), properties)
+    upsert(env, spark.createDataFrame(new, COLUMNS), table_name(table), properties)
     old = rows(range(300), "old")
-    ids = {row[0] for row in found}
-    theirs = [row for row in old if row[0] not in ids] if how == "delete" else merged(old, found)
-    check(env, spark, table, properties, merged(theirs, new))
-    assert ("worked out again" in caplog.text) is is_worked_out_again
+    ids = {row[0] for row in other_rows}
+    before_upsert = [row for row in old if row[0] not in ids] if operation == "delete" else merged(old, other_rows)
+    check(env, spark, table, properties, merged(before_upsert, new))
+    assert ("worked out again" in caplog.text) is is_recomputed
 
 
 @pytest.mark.thorough
-def test_a_later_process_works_out_what_a_journal_tells(
+def test_another_process_completes_an_upsert_from_its_journal_record(
     env: Environment, spark: SparkSession, table: Any, properties: Any
 ) -> None:
-    """All it needs is in the record, as a journal keeps it, and in the folder of new rows."""
+    """The record in the journal and the folder of new rows are sufficient."""
     new = rows([150, 1000], "new")
-    job = IcebergSink(name_of(table), properties, mode="upsert", key="id").open(spark)
+    job = IcebergSink(table_name(table), properties, mode="upsert", key="id").open(spark)
     job.write(spark.createDataFrame(new, COLUMNS))
     record = job.prepare()
     assert record is not None
-    by_another_process(table, properties, rows([151, 1000], "other"), "merge")
-    found, access = prepared_of(json.loads(json.dumps(record.as_dict()))), Access(Bridge(spark), dict(job.secrets))
-    assert not found.is_committed(access)
+    write_in_subprocess(table, properties, rows([151, 1000], "other"), "merge")
+    recovered = prepared_from_dict(json.loads(json.dumps(record.as_dict())))
+    access = Access(Bridge(spark), dict(job.secrets))
+    assert not recovered.is_committed(access)
     for _ in range(2):
-        found.complete(access)
-    found.finish(access)
-    assert found.is_committed(access)
+        recovered.complete(access)
+    recovered.finish(access)
+    assert recovered.is_committed(access)
     check(env, spark, table, properties, merged(rows(range(300), "old"), rows([151], "other"), new))
 
 
 @pytest.mark.parametrize(
-    ("columns", "named"),
+    ("columns", "named_column"),
     [
         ({**dict(zip(SCHEMA.names, SCHEMA.types, strict=True)), "more": pa.string()}, "more"),
         ({"id": pa.int64(), "kind": pa.string()}, "text"),
         ({"id": pa.int32(), "kind": pa.string(), "text": pa.string()}, "id"),
     ],
 )
-def test_a_table_with_other_columns_is_refused_before_any_row_is_worked_out(
-    catalog: Any, properties: Any, columns: dict[str, pa.DataType], named: str
+def test_changed_columns_are_refused_before_any_row_is_read(
+    catalog: Any, properties: Any, columns: dict[str, pa.DataType], named_column: str
 ) -> None:
-    """It has appeared, or was made anew, after the job looked at it. There is no session: nothing may be read."""
-    made = catalog.create_table(f"n.t{next(NUMBERS)}", pa.schema(list(columns.items())))
+    """The table was created or replaced after the job had read its columns. Without a session, no row can be read."""
+    replaced = catalog.create_table(f"n.t{next(NUMBERS)}", pa.schema(list(columns.items())))
     written = StructType().add("id", LongType()).add("kind", StringType()).add("text", StringType())
     record = PreparedIcebergUpsert(
-        name_of(made), "", "", "upsert", written.json(), "", (), "receipt", "", key=("id",), rows="rows"
+        table_name(replaced), "", "", "upsert", written.json(), "", (), "receipt", "", key=("id",), rows="rows"
     )
-    message = f"(?s)columns of table .* have changed.*written them: {named}\\b"
+    message = f"(?s)columns of table .* have changed.*written them: {named_column}\\b"
     with pytest.raises(SinkError, match=message):
-        record.fitting(Access(None), made)  # type: ignore[arg-type]
-    upsert = IcebergUpsert(None, Key(("id",), "table"), "rows", written)  # type: ignore[arg-type]
+        record.fitting(Access(None), replaced)  # type: ignore[arg-type]
+    pending = IcebergUpsert(None, Key(("id",), "table"), "rows", written)  # type: ignore[arg-type]
     with pytest.raises(SinkError, match=message):
-        upsert.write(made, None, None)  # type: ignore[arg-type]
+        pending.write(replaced, None, None)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Parquet files of a real S3 server, without a file system of Spark's."""
+"""Parquet files on a real S3 server, read without a Hadoop file system."""
 
 from __future__ import annotations
 
@@ -35,68 +35,68 @@ def rows(start: Any, count: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def place(s3: SeaweedFs) -> Any:
-    """Forty small files in four partitions, and one large file of many row groups."""
+def bucket(s3: SeaweedFs) -> Any:
+    """A bucket with forty small files in four partitions, and a large file of many row groups."""
     system = s3.filesystem()
     system.create_dir("bucket")
-    for number in range(40):
-        kind = [None, "a", "b c", "d"][number % 4]
+    for i in range(40):
+        kind = [None, "a", "b c", "d"][i % 4]
         folder = f"bucket/small/kind={'__HIVE_DEFAULT_PARTITION__' if kind is None else kind}"
-        pq.write_table(rows(number * ROWS // 40, ROWS // 40), f"{folder}/f{number}.parquet", filesystem=system)
-    pq.write_table(rows(0, ROWS), "bucket/large/one.parquet", filesystem=system, row_group_size=2000)
+        pq.write_table(rows(i * ROWS // 40, ROWS // 40), f"{folder}/f{i}.parquet", filesystem=system)
+    pq.write_table(rows(0, ROWS), "bucket/large/file.parquet", filesystem=system, row_group_size=2000)
     return s3
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("folder", "least"), [("small", 4), ("large", 3)])
-def test_everything_once_in_even_tasks(
-    make_env: Callable[..., Environment], spark: SparkSession, place: Any, folder: str, least: int
+@pytest.mark.parametrize(("folder", "min_parallelism"), [("small", 4), ("large", 3)])
+def test_each_row_is_read_once_in_splits_of_similar_size(
+    make_env: Callable[..., Environment], spark: SparkSession, bucket: Any, folder: str, min_parallelism: int
 ) -> None:
     env = make_env(**VOLUME)
-    df = env.read(ObjectStoreSource(f"s3://bucket/{folder}", place.options))
+    df = env.read(ObjectStoreSource(f"s3://bucket/{folder}", bucket.options))
     (row,) = env.collect(df.agg(F.count("*"), F.countDistinct("id"), F.sum("id")))
     assert tuple(row) == (ROWS, ROWS, ROWS * (ROWS - 1) // 2)
-    first = env.last_job.vertices[0]
-    assert first.parallelism >= least
-    splits = ObjectStoreSource(f"s3://bucket/{folder}", place.options).enumerate_splits(ScanContext(100, 128 << 10))
+    source = env.last_job.vertices[0]
+    assert source.parallelism >= min_parallelism
+    splits = ObjectStoreSource(f"s3://bucket/{folder}", bucket.options).enumerate_splits(ScanContext(100, 128 << 10))
     sizes = [sum(part.size for part in split) for split in splits]
-    assert first.parallelism == len(splits)
+    assert source.parallelism == len(splits)
     assert max(sizes) <= 1.5 * sum(sizes) / len(sizes)
-    assert any(stage.tasks == first.parallelism for stage in stages(spark, env.last_job, folder))
+    assert any(stage.tasks == source.parallelism for stage in stages(spark, env.last_job, folder))
 
 
-def test_partitions_are_columns_and_are_left_out(make_env: Callable[..., Environment], place: Any) -> None:
+def test_partition_values_are_columns_and_prune_files(make_env: Callable[..., Environment], bucket: Any) -> None:
     env = make_env(**VOLUME)
-    df = env.read(ObjectStoreSource("s3://bucket/small", place.options))
-    found = env.collect(df.groupBy("kind").count())
-    assert_same_rows(found, [(kind, ROWS // 4) for kind in (None, "a", "b c", "d")])
+    df = env.read(ObjectStoreSource("s3://bucket/small", bucket.options))
+    counts = env.collect(df.groupBy("kind").count())
+    assert_same_rows(counts, [(kind, ROWS // 4) for kind in (None, "a", "b c", "d")])
     assert env.count(df.where("kind = 'b c'")) == ROWS // 4
-    assert env.last_job.vertices[0].parallelism <= 5  # and not 20
-    source = ObjectStoreSource("s3://bucket/small", place.options)
-    kept = source.enumerate_splits(ScanContext(100, 1 << 20, predicates=(Predicate("=", "kind", ("d",)),)))
-    assert {part.path.split("/")[-2] for split in kept for part in split} == {"kind=d"}
+    assert env.last_job.vertices[0].parallelism <= 5  # 20 without pruning
+    source = ObjectStoreSource("s3://bucket/small", bucket.options)
+    splits = source.enumerate_splits(ScanContext(100, 1 << 20, predicates=(Predicate("=", "kind", ("d",)),)))
+    assert {part.path.split("/")[-2] for split in splits for part in split} == {"kind=d"}
 
 
-def test_local_files_too(env: Environment, tmp_path: Path) -> None:
+def test_local_files_are_read(env: Environment, tmp_path: Path) -> None:
     pq.write_table(rows(0, 100), tmp_path / "a.parquet")
     assert env.count(env.read(ObjectStoreSource(f"file://{tmp_path}"))) == 100
 
 
-def test_bad_places(place: Any, tmp_path: Path) -> None:
+def test_missing_files_buckets_and_wrong_secrets_are_errors(bucket: Any, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no files below"):
         ObjectStoreSource(f"file://{tmp_path}").schema  # noqa: B018
     with pytest.raises(SourceError, match="cannot be listed") as raised:
-        ObjectStoreSource("s3://bucket/small", place.options | {"secret_key": "not-this-one"}).schema  # noqa: B018
+        ObjectStoreSource("s3://bucket/small", bucket.options | {"secret_key": "not-this-one"}).schema  # noqa: B018
     assert "not-this-one" not in str(raised.value)
     with pytest.raises(SourceError, match="cannot be listed"):
-        ObjectStoreSource("s3://no-bucket/x", place.options).schema  # noqa: B018
+        ObjectStoreSource("s3://no-bucket/x", bucket.options).schema  # noqa: B018
 
 
 @pytest.mark.parametrize(
     ("sizes", "expected"),
     [([], []), ([60, 60, 60], [[60, 60], [60]]), ([500], [[500]]), ([10] * 5, [[10, 10, 10], [10, 10]])],
 )
-def test_packing(sizes: Any, expected: Any) -> None:
+def test_small_files_are_packed_up_to_the_split_size(sizes: Any, expected: Any) -> None:
     packed = _packed([FilePart(str(i), size) for i, size in enumerate(sizes)], 350)
     assert [[part.size for part in split] for split in packed] == expected
 
@@ -110,5 +110,5 @@ def test_packing(sizes: Any, expected: Any) -> None:
         ("r/d/k=2/a", {"k": "2"}),
     ],
 )
-def test_partition_values(path: str, values: Any) -> None:
+def test_partition_values_are_read_from_the_path(path: str, values: Any) -> None:
     assert _partition(path, "r") == values

@@ -1,4 +1,4 @@
-"""Partition commit: markers, a user's function, and only once every file of the partition is visible."""
+"""Partition commit by markers, the metastore or a user function, after all files of a partition are visible."""
 
 from __future__ import annotations
 
@@ -40,11 +40,13 @@ def rows(spark: SparkSession, folder: Path) -> Any:
         ("k=a=b", {"k": "a=b"}),
     ],
 )
-def test_values_of_folders(folder: str, expected: Any) -> None:
+def test_partition_values_are_parsed_from_folders(folder: str, expected: Any) -> None:
     assert partition_values(folder) == expected
 
 
-def test_markers(make_env: Callable[..., Environment], spark: SparkSession, days: Any, tmp_path: Path) -> None:
+def test_each_committed_partition_has_a_success_file(
+    make_env: Callable[..., Environment], spark: SparkSession, days: Any, tmp_path: Path
+) -> None:
     env = make_env(**{"sink.partition__commit.policy.kind": "success-file"})
     env.write(days, FileSink(str(tmp_path / "out"), partition_by=["day", "kind"]))
     job = env.execute()
@@ -56,24 +58,28 @@ def test_markers(make_env: Callable[..., Environment], spark: SparkSession, days
     assert rows(spark, tmp_path / "out") == 300
 
 
-def test_a_function_sees_every_file(
+def test_a_commit_function_sees_all_files_of_its_partition(
     make_env: Callable[..., Environment], spark: SparkSession, days: Any, tmp_path: Path
 ) -> None:
-    seen = {}
+    row_counts = {}
 
     def announce(partition: Any) -> None:
         assert partition.table is None
-        seen[partition.values["day"], partition.values["kind"]] = partition.spark.read.parquet(partition.path).count()
+        row_counts[partition.values["day"], partition.values["kind"]] = partition.spark.read.parquet(
+            partition.path
+        ).count()
 
     env = make_env()
     env.write(
         days, FileSink(str(tmp_path / "out"), partition_by=["day", "kind"], partition_commit=[announce, "success-file"])
     )
     env.execute()
-    assert seen == {(f"2024-01-0{day}", kind): 50 for day in range(3) for kind in ("a/b", None)}
+    assert row_counts == {(f"2024-01-0{day}", kind): 50 for day in range(3) for kind in ("a/b", None)}
 
 
-def test_after_compaction(make_env: Callable[..., Environment], days: Any, tmp_path: Path) -> None:
+def test_partitions_are_committed_after_compaction(
+    make_env: Callable[..., Environment], days: Any, tmp_path: Path
+) -> None:
     counts = []
 
     def count(partition: Any) -> None:
@@ -93,17 +99,17 @@ def test_after_compaction(make_env: Callable[..., Environment], days: Any, tmp_p
 
 
 @pytest.mark.thorough
-def test_a_policy_that_fails_takes_the_files_back(
+def test_a_failing_commit_function_removes_the_new_files(
     make_env: Callable[..., Environment], spark: SparkSession, days: Any, tmp_path: Path
 ) -> None:
-    def broken(partition: Any) -> None:
+    def fail(partition: Any) -> None:
         if partition.values["day"] == "2024-01-01":
             raise ValueError("the catalogue is down")
 
-    sink = FileSink(str(tmp_path / "out"), mode="append", partition_by=["day"], partition_commit=[broken])
+    sink = FileSink(str(tmp_path / "out"), mode="append", partition_by=["day"], partition_commit=[fail])
     env = make_env()
     env.write(days, sink)
-    with pytest.raises((JobError, SinkError), match=r"'broken' failed for day=2024-01-01[^$]*the catalogue is down"):
+    with pytest.raises((JobError, SinkError), match=r"'fail' failed for day=2024-01-01[^$]*the catalogue is down"):
         env.execute()
     assert not (tmp_path / "out").exists()
     good = FileSink(str(tmp_path / "out"), mode="append", partition_by=["day"], partition_commit=["success-file"])
@@ -112,11 +118,11 @@ def test_a_policy_that_fails_takes_the_files_back(
     with pytest.raises((JobError, SinkError), match="the catalogue is down"):
         env.write(days, sink)
         env.execute()
-    assert rows(spark, tmp_path / "out") == 300  # what was there stays, and is marked as before
+    assert rows(spark, tmp_path / "out") == 300  # the old files and markers stay
     assert len(list((tmp_path / "out").glob("day=*/_SUCCESS"))) == 3
 
 
-def test_a_marker_is_gone_while_files_are_added(
+def test_markers_are_removed_while_files_are_added(
     make_env: Callable[..., Environment], days: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from penstock.commit import moves
@@ -125,23 +131,23 @@ def test_a_marker_is_gone_while_files_are_added(
     env = make_env()
     env.write(days, sink)
     env.execute()
-    during = []
+    markers_during_moves = []
     move = moves.move
 
-    def watched(source: Any, target: Any) -> Any:
+    def record_marker(source: Any, target: Any) -> Any:
         if target.name != "_SUCCESS":
-            during.append(target.parent.child("_SUCCESS").exists())
+            markers_during_moves.append(target.parent.child("_SUCCESS").exists())
         return move(source, target)
 
-    monkeypatch.setattr(moves, "move", watched)
+    monkeypatch.setattr(moves, "move", record_marker)
     env.write(days, sink)
     env.execute()
-    assert during
-    assert not any(during)
+    assert markers_during_moves
+    assert not any(markers_during_moves)
     assert len(list((tmp_path / "out").glob("day=*/_SUCCESS"))) == 3
 
 
-def test_without_partitions_there_is_nothing_to_commit(
+def test_files_without_partitions_have_no_partition_commit(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
 ) -> None:
     env = make_env(**{"sink.partition__commit.policy.kind": "success-file"})
@@ -150,14 +156,14 @@ def test_without_partitions_there_is_nothing_to_commit(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "table", "message"),
-    [(["success"], None, "'success' of sink x is not known"), (["metastore"], None, "has no table")],
+    ("policies", "table", "message"),
+    [(["success"], None, "'success' of sink x is not valid"), (["metastore"], None, "has no table")],
 )
-def test_bad_policies(wanted: list[str], table: Any, message: str) -> None:
+def test_unknown_policies_are_errors(policies: list[str], table: Any, message: str) -> None:
     with pytest.raises(SinkError, match=message):
-        FileSink("x", partition_by=["day"], partition_commit=wanted, table=table)
+        FileSink("x", partition_by=["day"], partition_commit=policies, table=table)
 
 
-def test_the_marker_is_last() -> None:
+def test_the_success_file_is_written_last() -> None:
     names = [name for name, _ in policies_of(["success-file", "metastore"], "t", "sink x")]
     assert names == ["metastore", "success-file"]

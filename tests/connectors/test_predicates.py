@@ -1,4 +1,4 @@
-"""Whether statistics rule a condition out: a table, and hypothesis against the rows themselves."""
+"""Pruning by statistics: examples, and a property checked by hypothesis."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def over(operator: Any, *values: Any, column: str = "a") -> Any:
         (Predicate("or", parts=(over(">", 9), over("=", 4))), FIVE_TO_NINE, False),
     ],
 )
-def test_what_statistics_tell(predicate: Any, statistics: Any, expected: bool) -> None:
+def test_statistics_decide_if_rows_might_match(predicate: Any, statistics: Any, expected: bool) -> None:
     assert might_match(predicate, statistics) is expected
 
 
 def holds(predicate: Any, value: Any) -> Any:
-    """SQL's answer for a row; null is not true."""
+    """Return whether a predicate is true for a row, as in SQL."""
     match predicate.operator:
         case "and":
             return all(holds(part, value) for part in predicate.parts)
@@ -77,7 +77,7 @@ conditions = st.recursive(
 
 
 @given(conditions, st.lists(st.none() | numbers, max_size=6), st.booleans(), st.booleans())
-def test_no_file_with_a_matching_row_is_left_out(
+def test_files_with_a_matching_row_are_not_pruned(
     condition: Any, rows: Any, knows_bounds: Any, knows_nulls: Any
 ) -> None:
     values = [value for value in rows if value is not None]
@@ -91,5 +91,5 @@ def test_no_file_with_a_matching_row_is_left_out(
         assert might_match(condition, {"a": statistics})
 
 
-def test_the_columns_of_a_condition() -> None:
+def test_columns_of_a_predicate() -> None:
     assert list(Predicate("or", parts=(over("=", 1), over("=", 1, column="b"))).columns()) == ["a", "b"]

@@ -1,4 +1,4 @@
-"""The commit of an upsert while others commit: it is tried again, and worked out again only if it no longer fits."""
+"""The commit of an upsert beside concurrent commits: it is retried, and recomputed only if its files no longer fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.errors import CommitUnknownError
 
 
 class TooLateError(Exception):
-    """Another commit came first."""
+    """A concurrent commit came first."""
 
 
 class BrokenError(Exception):
@@ -21,31 +21,31 @@ class BrokenError(Exception):
 
 
 class UnknownError(CommitUnknownError):
-    """Nobody has answered."""
+    """The commit has no answer."""
 
 
 @dataclass
-class World:
-    """A table that is only its version; the writes end as they are told to, and others commit where one is late."""
+class Table:
+    """A simulated table whose writes have predefined outcomes: "done", "late", "answer lost", "broken" or "unknown"."""
 
-    ends: list[str]
+    outcomes: list[str]
     version: int = 7
     receipts: int = 0
     writes: int = 0
     removed: list[int | None] = field(default_factory=list)
 
     def write(self, onto: int | None) -> None:
-        assert onto == self.version, "a commit goes onto the version that was looked at last"
-        end, self.writes = self.ends[self.writes], self.writes + 1
-        if end == "broken":
+        assert onto == self.version, "a commit is based on the last version that was read"
+        outcome, self.writes = self.outcomes[self.writes], self.writes + 1
+        if outcome == "broken":
             raise BrokenError
-        if end == "unknown":
+        if outcome == "unknown":
             raise UnknownError("?")
         self.version += 1
-        if end == "late":
+        if outcome == "late":
             raise TooLateError
         self.receipts += 1
-        if end == "answer lost":
+        if outcome == "answer lost":
             raise TooLateError
 
 
@@ -55,81 +55,81 @@ class Record(PreparedUpsert[int]):
     pauses: ClassVar[tuple[float, ...]] = (0.0, 0.0)
     target = "t"
 
-    world: World = field(default_factory=lambda: World([]))
+    table: Table = field(default_factory=lambda: Table([]))
     fits: bool = True
     seen: int | None = 7
 
     def commit(self, access: Access) -> None:
-        self.commit_what_fits(access)
+        self.commit_optimistically(access)
 
     def is_committed(self, access: Access) -> bool:
-        return self.is_in(self.world.version)
+        return self.is_in(self.table.version)
 
     def is_in(self, table: int | None) -> bool:
-        return self.world.receipts > 0
+        return self.table.receipts > 0
 
     def remove_attempt(self, access: Access) -> None:
-        self.world.removed.append(self.seen)
+        self.table.removed.append(self.seen)
 
     def undo(self, access: Access) -> None:
         raise NotImplementedError
 
-    def look(self, access: Access) -> int | None:
-        return self.world.version
+    def load_table(self, access: Access) -> int | None:
+        return self.table.version
 
-    def has_seen(self, table: int | None) -> bool:
+    def is_based_on(self, table: int | None) -> bool:
         return table == self.seen
 
     def still_fits(self, access: Access, table: int) -> bool:
         return self.fits
 
-    def worked_out_again(self, access: Access, table: int | None) -> Record:
+    def recomputed(self, access: Access, table: int | None) -> Record:
         return replace(self, seen=table)
 
     def commit_onto(self, access: Access, table: int | None) -> None:
-        self.world.write(table)
+        self.table.write(table)
 
-    def came_too_late(self, access: Access, error: Exception, table: int | None) -> bool:
+    def is_conflict(self, access: Access, error: Exception, table: int | None) -> bool:
         return isinstance(error, TooLateError)
 
 
 CASES: dict[str, tuple[list[str], bool, list[int]]] = {
-    "nobody else": (["done"], True, [7]),
-    "another first, and it fits": (["late", "done"], True, [7]),
-    "another first, and it does not fit": (["late", "done"], False, [7, 8]),
-    "two others first": (["late", "late", "done"], False, [7, 8, 9]),
-    "it was committed, and the answer was lost": (["answer lost"], False, [7]),
+    "no concurrent commit": (["done"], True, [7]),
+    "a concurrent commit that fits": (["late", "done"], True, [7]),
+    "a concurrent commit that does not fit": (["late", "done"], False, [7, 8]),
+    "two concurrent commits": (["late", "late", "done"], False, [7, 8, 9]),
+    "a commit whose answer is lost": (["answer lost"], False, [7]),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_tried(case: str) -> None:
-    ends, fits, expected = CASES[case]
-    world = World(ends)
-    tried = Record(world=world, fits=fits).commit_what_fits(Access(None))
-    assert [one.seen for one in tried] == expected
-    assert (world.writes, world.receipts) == (len(ends), 1)
+def test_a_commit_is_retried_and_recomputed_if_it_does_not_fit(case: str) -> None:
+    outcomes, fits, expected = CASES[case]
+    table = Table(outcomes)
+    attempts = Record(table=table, fits=fits).commit_optimistically(Access(None))
+    assert [attempt.seen for attempt in attempts] == expected
+    assert (table.writes, table.receipts) == (len(outcomes), 1)
 
 
 @pytest.mark.parametrize(
-    ("ends", "error", "removed"),
+    ("outcomes", "error", "removed"),
     [
         (["late", "late", "late"], TooLateError, [8, 9]),
         (["late", "broken"], BrokenError, [8]),
-        (["late", "unknown"], UnknownError, []),  # it may be committed yet
+        (["late", "unknown"], UnknownError, []),  # the commit may still succeed
     ],
 )
-def test_what_is_given_up(ends: Any, error: Any, removed: list[int]) -> None:
-    """The files of the first attempt are removed with the record."""
-    world = World(ends)
+def test_files_of_later_attempts_are_removed_after_a_failure(outcomes: Any, error: Any, removed: list[int]) -> None:
+    """The files of the first attempt are not in the list, because they are removed with the record."""
+    table = Table(outcomes)
     with pytest.raises(error):
-        Record(world=world, fits=False).commit(Access(None))
-    assert (world.writes, world.receipts, world.removed) == (len(ends), 0, removed)
+        Record(table=table, fits=False).commit(Access(None))
+    assert (table.writes, table.receipts, table.removed) == (len(outcomes), 0, removed)
 
 
-def test_a_table_that_is_gone_is_worked_out_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_upsert_is_recomputed_for_a_dropped_table(caplog: pytest.LogCaptureFixture) -> None:
     record = Record(fits=True, seen=None)
     assert record.fitting(Access(None), None) is record
-    gone = replace(record, seen=7)
-    assert gone.fitting(Access(None), None).seen is None
+    dropped = replace(record, seen=7)
+    assert dropped.fitting(Access(None), None).seen is None
     assert "table t has changed, the upsert is worked out again" in caplog.text

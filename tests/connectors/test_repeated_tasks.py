@@ -1,4 +1,4 @@
-"""Tasks that Spark really repeats after they wrote: a worker that dies, and a commit whose answer is lost."""
+"""Tasks that Spark repeats after they have written: after the death of a worker, and after a lost commit answer."""
 
 from __future__ import annotations
 
@@ -24,38 +24,36 @@ needed_module("pyiceberg", "iceberg")
 
 pytestmark = pytest.mark.thorough
 
-JOB = Path(__file__).parent.parent / "jobs" / "repeated.py"
+JOB = Path(__file__).parent.parent / "jobs" / "repeated_tasks.py"
 TABLES = {"worker_died": "worker died", "answer_lost": "answer lost"}
 
 
 @pytest.fixture(scope="module")
 def repeated(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("repeated")
-    way = LosesCommits(postgres.port, losses=1)
+    proxy = LosesCommits(postgres.port, losses=1)
     for table in TABLES:
         postgres.sql(f"create table {table} (id bigint, v bigint, p bigint)")
-    url = f"jdbc:postgresql://127.0.0.1:{way.port}/postgres"
-    given = postgres.properties
+    url = f"jdbc:postgresql://127.0.0.1:{proxy.port}/postgres"
+    properties = [postgres.properties[name] for name in ("user", "password", "driver")]
     try:
-        arguments = [str(folder), url, given["user"], given["password"], given["driver"], str(DRIVERS["postgresql"])]
-        done = subprocess.run(
-            [sys.executable, JOB, *arguments], capture_output=True, text=True, check=False, timeout=300
-        )
+        command = [sys.executable, JOB, str(folder), url, *properties, str(DRIVERS["postgresql"])]
+        process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     finally:
-        way.close()
-    lines = [line for line in done.stdout.splitlines() if line.startswith("SAID ")]
-    assert lines, done.stderr[-4000:]
-    return folder, json.loads(lines[0].removeprefix("SAID ")) | {"lost": way.lost}
+        proxy.close()
+    lines = [line for line in process.stdout.splitlines() if line.startswith("RESULT ")]
+    assert lines, process.stderr[-4000:]
+    return folder, json.loads(lines[0].removeprefix("RESULT ")) | {"lost": proxy.lost}
 
 
-def test_the_record_has_the_tasks_that_failed(repeated: Any) -> None:
-    """Each of four sinks has a vertex of its own."""
-    _, said = repeated
-    assert said == {"files": 4, "worker died": 1, "answer lost": 1, "lost": 1}
+def test_failed_tasks_are_recorded(repeated: Any) -> None:
+    """Each of the four file sinks has its own vertex."""
+    _, failed_tasks = repeated
+    assert failed_tasks == {"files": 4, "worker died": 1, "answer lost": 1, "lost": 1}
 
 
 @pytest.mark.parametrize("kind", ["files", "folders", "delta", "iceberg"])
-def test_rows_come_once_in_files(spark: SparkSession, repeated: Any, kind: str) -> None:
+def test_files_have_each_row_once(spark: SparkSession, repeated: Any, kind: str) -> None:
     folder, _ = repeated
     assert (folder / f"{kind} died").exists()
     if kind == "iceberg":
@@ -79,5 +77,5 @@ def test_rows_come_once_in_files(spark: SparkSession, repeated: Any, kind: str) 
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_rows_come_once_in_a_database(postgres: Postgres, repeated: Any, table: str) -> None:
+def test_a_database_has_each_row_once(postgres: Postgres, repeated: Any, table: str) -> None:
     assert postgres.sql(f"select count(*), count(distinct id), sum(v) from {table}") == f"20000|20000|{20_000 * 19_999}"

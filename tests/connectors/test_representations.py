@@ -1,4 +1,4 @@
-"""What connectors show of themselves, in notebooks, logs and tracebacks: no secrets."""
+"""The reprs of connectors show no secrets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.connectors.object_store import ObjectStoreSource
 DATABASE = "jdbc:postgresql://db/shop?user=me&password=hunter2"
 STORE = "s3a://me:hunter2@bucket/path"
 SECRET = {"password": "hunter2", "AWS_SECRET_ACCESS_KEY": "hunter2"}
-# A connector, and what it shows besides.
+# A connector, and a fragment of its repr.
 CONNECTORS = [
     (JdbcSource(DATABASE, "orders", SECRET), "jdbc:postgresql://db/shop?user=me"),
     (JdbcSink(DATABASE, "orders", SECRET), "table='orders'"),
@@ -31,7 +31,9 @@ CONNECTORS = [
 ]
 
 
-@pytest.mark.parametrize(("connector", "shown"), CONNECTORS, ids=[type(one).__name__ for one, _ in CONNECTORS])
-def test_secrets_are_not_shown(connector: object, shown: str) -> None:
-    assert shown in repr(connector)
+@pytest.mark.parametrize(
+    ("connector", "fragment"), CONNECTORS, ids=[type(connector).__name__ for connector, _ in CONNECTORS]
+)
+def test_secrets_are_not_shown(connector: object, fragment: str) -> None:
+    assert fragment in repr(connector)
     assert "hunter2" not in repr(connector)

@@ -5,30 +5,50 @@ from typing import Any
 import pytest
 
 from penstock.config.options import DEFAULT_SOURCE_PARALLELISM, MAX_PARALLELISM
-from penstock.connectors.scan_parallelism import ScanOptions, SourceBounds, choose_scan_parallelism, is_asked, limited
+from penstock.connectors.scan_parallelism import (
+    ScanOptions,
+    SourceBounds,
+    choose_scan_parallelism,
+    infers_parallelism,
+    limited,
+)
 
 JOB = SourceBounds(128)
-EVERYWHERE = SourceBounds(4, everywhere=4, job_from="parallelism.default")
-"""``parallelism.default`` is the job's bound as well where no other is set."""
+GLOBAL = SourceBounds(4, parallelism_default=4, job_from="parallelism.default")
+"""``parallelism.default`` is also the bound of the job if no other bound is set."""
 
 
 @pytest.mark.parametrize(
-    ("options", "static", "inferred", "bounds", "expected", "why"),
+    ("options", "static", "inferred", "bounds", "expected", "reason_part"),
     [
-        (ScanOptions(parallelism=500), 3, -1, EVERYWHERE, 500, "parallelism is set to 500"),  # the user wins, unclamped
-        (ScanOptions(), 3, -1, EVERYWHERE, 3, "fixed by the connector"),
+        (ScanOptions(parallelism=500), 3, -1, GLOBAL, 500, "parallelism is set to 500"),  # the user wins, unclamped
+        (ScanOptions(), 3, -1, GLOBAL, 3, "fixed by the connector"),
         (ScanOptions(), None, 7, JOB, 7, "the source asks for 7 tasks"),
         (ScanOptions(infer_max=5), None, 7, JOB, 5, "scan.infer-parallelism.max is 5"),
         (ScanOptions(infer_max=50), None, 7, JOB, 7, "the source asks for 7 tasks"),
         (ScanOptions(), None, -1, JOB, 128, "gave no number, so the upper bound of 128 applies (Penstock's default)"),
-        (ScanOptions(), None, 0, EVERYWHERE, 4, "so the upper bound of 4 applies (parallelism.default)"),
-        (ScanOptions(infer=False), None, -1, EVERYWHERE, 4, "so the default of 4 applies (parallelism.default)"),
-        (ScanOptions(infer=False), None, -1, SourceBounds(9, everywhere=9, vertex=3, step=3), 3, "step's maximum is 3"),
-        (ScanOptions(infer=False), None, -1, SourceBounds(9, everywhere=9, vertex=3), 9, "default of 9 applies"),
+        (ScanOptions(), None, 0, GLOBAL, 4, "so the upper bound of 4 applies (parallelism.default)"),
+        (ScanOptions(infer=False), None, -1, GLOBAL, 4, "so the default of 4 applies (parallelism.default)"),
+        (
+            ScanOptions(infer=False),
+            None,
+            -1,
+            SourceBounds(9, parallelism_default=9, vertex=3, step=3),
+            3,
+            "step's maximum is 3",
+        ),
+        (
+            ScanOptions(infer=False),
+            None,
+            -1,
+            SourceBounds(9, parallelism_default=9, vertex=3),
+            9,
+            "default of 9 applies",
+        ),
         (ScanOptions(infer=False, infer_max=2), None, -1, JOB, 128, "default of 128 applies (Penstock's default)"),
         (ScanOptions(), None, -1, SourceBounds(128, default=50), 50, f"applies ({DEFAULT_SOURCE_PARALLELISM.key})"),
         (ScanOptions(), None, -1, SourceBounds(128, vertex=9, vertex_from="x"), 9, "upper bound of 9 applies (x)"),
-        # a source that ignores the bound it is asked with gets no more than that bound
+        # a source that returns more than the bound gets the bound
         (
             ScanOptions(),
             None,
@@ -46,39 +66,55 @@ EVERYWHERE = SourceBounds(4, everywhere=4, job_from="parallelism.default")
         (ScanOptions(infer_max=9), None, 700, SourceBounds(128, default=5), 5, "the maximum for sources is 5"),
         (ScanOptions(kind_max=1000), None, 700, SourceBounds(128, default=5), 5, "the maximum for sources is 5"),
         (ScanOptions(), None, 700, SourceBounds(128, vertex=9), 9, f"this step's maximum is 9 ({MAX_PARALLELISM.key})"),
-        (ScanOptions(), None, 7, EVERYWHERE, 4, "the job's maximum is 4 (parallelism.default)"),
-        # parallelism.default is the last of the bounds: where one of the others is set, it bounds nothing
-        (ScanOptions(), None, 20, SourceBounds(4, default=50, everywhere=4), 20, "the source asks for 20 tasks"),
-        (ScanOptions(), None, 20, SourceBounds(50, vertex=50, everywhere=4), 20, "the source asks for 20 tasks"),
-        (ScanOptions(), None, 70, SourceBounds(50, vertex=50, everywhere=4), 50, "maximum is 50"),
-        (ScanOptions(), None, -1, SourceBounds(50, vertex=50, everywhere=4), 50, "the upper bound of 50"),
-        # the source's own maximum counts instead of the global parallelism, and below the vertex's
-        (ScanOptions(infer_max=50), None, 20, EVERYWHERE, 20, "the source asks for 20 tasks"),
-        (ScanOptions(infer_max=50), None, 70, EVERYWHERE, 50, "scan.infer-parallelism.max is 50"),
+        (ScanOptions(), None, 7, GLOBAL, 4, "the job's maximum is 4 (parallelism.default)"),
+        # parallelism.default applies only if no other bound is set
+        (
+            ScanOptions(),
+            None,
+            20,
+            SourceBounds(4, default=50, parallelism_default=4),
+            20,
+            "the source asks for 20 tasks",
+        ),
+        (
+            ScanOptions(),
+            None,
+            20,
+            SourceBounds(50, vertex=50, parallelism_default=4),
+            20,
+            "the source asks for 20 tasks",
+        ),
+        (ScanOptions(), None, 70, SourceBounds(50, vertex=50, parallelism_default=4), 50, "maximum is 50"),
+        (ScanOptions(), None, -1, SourceBounds(50, vertex=50, parallelism_default=4), 50, "the upper bound of 50"),
+        # the maximum of the source overrides parallelism.default, and is limited by that of the vertex
+        (ScanOptions(infer_max=50), None, 20, GLOBAL, 20, "the source asks for 20 tasks"),
+        (ScanOptions(infer_max=50), None, 70, GLOBAL, 50, "scan.infer-parallelism.max is 50"),
         (ScanOptions(infer_max=500), None, 700, JOB, 500, "scan.infer-parallelism.max is 500"),
         (ScanOptions(infer_max=50), None, 70, SourceBounds(30, vertex=30), 30, "this step's maximum is 30"),
         (ScanOptions(kind_max=6), None, 70, JOB, 6, "the maximum for this kind of source is 6"),
-        (ScanOptions(kind_max=1000), None, 7, EVERYWHERE, 4, "the job's maximum is 4"),
-        (ScanOptions(kind_max=6, infer_max=8), None, 70, EVERYWHERE, 6, "the maximum for this kind of source is 6"),
+        (ScanOptions(kind_max=1000), None, 7, GLOBAL, 4, "the job's maximum is 4"),
+        (ScanOptions(kind_max=6, infer_max=8), None, 70, GLOBAL, 6, "the maximum for this kind of source is 6"),
     ],
 )
-def test_choice(options: Any, static: int | None, inferred: int, bounds: Any, expected: int, why: str) -> None:
+def test_the_parallelism_of_a_scan_and_its_reason(
+    options: Any, static: int | None, inferred: int, bounds: Any, expected: int, reason_part: str
+) -> None:
     number, reason = choose_scan_parallelism(options, static, inferred, bounds)
     assert number == expected
-    assert why in reason
+    assert reason_part in reason
 
 
 @pytest.mark.parametrize(
-    ("bounds", "options", "upper", "asked"),
+    ("bounds", "options", "upper", "inference_bound"),
     [
         (JOB, ScanOptions(), 128, 128),
         (SourceBounds(128, default=200), ScanOptions(), 200, 200),
         (SourceBounds(128, default=200, vertex=64), ScanOptions(), 64, 64),
         (SourceBounds(128, vertex=9), ScanOptions(), 9, 9),
-        (EVERYWHERE, ScanOptions(), 4, 4),
-        (SourceBounds(4, default=50, everywhere=4), ScanOptions(), 50, 50),
-        (SourceBounds(50, vertex=50, everywhere=4), ScanOptions(), 50, 50),
-        (EVERYWHERE, ScanOptions(infer_max=8), 4, 8),
+        (GLOBAL, ScanOptions(), 4, 4),
+        (SourceBounds(4, default=50, parallelism_default=4), ScanOptions(), 50, 50),
+        (SourceBounds(50, vertex=50, parallelism_default=4), ScanOptions(), 50, 50),
+        (GLOBAL, ScanOptions(infer_max=8), 4, 8),
         (JOB, ScanOptions(infer_max=500), 128, 500),
         (SourceBounds(128, vertex=30), ScanOptions(infer_max=500), 30, 30),
         (SourceBounds(128, default=10), ScanOptions(infer_max=500), 10, 10),
@@ -86,8 +122,10 @@ def test_choice(options: Any, static: int | None, inferred: int, bounds: Any, ex
         (JOB, ScanOptions(kind_max=1000), 128, 128),
     ],
 )
-def test_bounds(bounds: Any, options: Any, upper: int, asked: int) -> None:
-    assert (bounds.upper[0], bounds.asked(options)) == (upper, asked)
+def test_the_upper_bound_and_the_bound_for_inference(
+    bounds: Any, options: Any, upper: int, inference_bound: int
+) -> None:
+    assert (bounds.upper[0], bounds.inference_bound(options)) == (upper, inference_bound)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +138,8 @@ def test_bounds(bounds: Any, options: Any, upper: int, asked: int) -> None:
         (ScanOptions(infer=False), None, False),
     ],
 )
-def test_who_is_asked(options: Any, static: int | None, expected: bool) -> None:
-    assert is_asked(options, static) is expected
+def test_sources_with_a_fixed_parallelism_do_not_infer(options: Any, static: int | None, expected: bool) -> None:
+    assert infers_parallelism(options, static) is expected
 
 
 @pytest.mark.parametrize(

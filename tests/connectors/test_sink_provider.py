@@ -1,4 +1,4 @@
-"""A sink that is a small topology of its own: its operators become vertices of the job."""
+"""Sinks that are topologies: their operators become vertices of the job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CheckedOrders(DataFrameSinkProvider):
-    """Good rows by customer to one place, bad ones as JSON to another."""
+    """Writes valid totals of customers as Parquet, and negative totals as JSON."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,7 +37,9 @@ class CheckedOrders(DataFrameSinkProvider):
         ]
 
 
-def test_two_outputs_of_one_sink(make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path) -> None:
+def test_a_sink_with_two_outputs_runs_their_shared_part_once(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
+) -> None:
     orders = spark.range(0, 10_000, 1, 4).selectExpr(
         "id % 100 as customer", "id % 7 - if(id % 100 < 10, 50, 0) as price"
     )
@@ -51,12 +53,14 @@ def test_two_outputs_of_one_sink(make_env: Callable[..., Environment], spark: Sp
         json.loads(line) for part in (tmp_path / "out" / "bad").glob("*.json") for line in part.read_text().splitlines()
     ]
     assert {row["customer"] for row in bad} == set(range(10))
-    assert sum(vertex.vertex.name.count("Aggregate") for vertex in job.vertices) == 1  # what they share runs once
+    assert sum(vertex.vertex.name.count("Aggregate") for vertex in job.vertices) == 1  # the shared part runs once
     (writer,) = [vertex for vertex in job.vertices if "Sink: good" in vertex.vertex.name]
     assert writer.tasks == 2
 
 
-def test_both_appear_or_none(make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failing_output_prevents_the_other(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
+) -> None:
     (tmp_path / "out" / "bad").mkdir(parents=True)
     env = make_env()
     with pytest.raises(SinkError, match="exists already"):
@@ -65,6 +69,6 @@ def test_both_appear_or_none(make_env: Callable[..., Environment], spark: SparkS
     assert not (tmp_path / "out" / "good").exists()
 
 
-def test_what_is_not_a_sink(make_env: Callable[..., Environment], spark: SparkSession) -> None:
+def test_an_object_that_is_not_a_sink_is_an_error(make_env: Callable[..., Environment], spark: SparkSession) -> None:
     with pytest.raises(PenstockError, match="is not a sink"):
         make_env().write(spark.range(1), print)

@@ -1,4 +1,4 @@
-"""Files of a wanted size in tables of Delta and Iceberg, and small ones merged before anybody sees them."""
+"""Files of a target size in Delta and Iceberg tables, and compaction of small files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROWS = 20_000
 
 
 class Table:
-    """A table that is there, partitioned by ``kind`` or not at all."""
+    """An empty table, partitioned by the column `by` unless it is None."""
 
     def __init__(self, kind: str, folder: Path, by: str | None) -> None:
         self.kind, self.path = kind, str(folder / "t")
@@ -74,7 +74,7 @@ class Table:
 
 
 @pytest.fixture(params=["delta", "iceberg"])
-def table_of(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str | None], Table]:
+def create_table(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str | None], Table]:
     return lambda by: Table(request.param, tmp_path, by)
 
 
@@ -85,18 +85,18 @@ def rows(spark: SparkSession) -> DataFrame:
 
 
 def check_rows(env: Environment, table: Table, rows: DataFrame) -> None:
-    """The texts are others whenever they are made."""
-    found = env.read(table.source()).groupBy("kind").agg(F.count("*"), F.sum("id"), F.count_distinct("text"))
-    plain = rows.groupBy("kind").agg(F.count("*"), F.sum("id"), F.count("*"))
-    assert_same_rows(env.collect(found), plain.collect())
+    """Compare aggregates only, because `text` is random."""
+    written = env.read(table.source()).groupBy("kind").agg(F.count("*"), F.sum("id"), F.count_distinct("text"))
+    expected = rows.groupBy("kind").agg(F.count("*"), F.sum("id"), F.count("*"))
+    assert_same_rows(env.collect(written), expected.collect())
 
 
 @pytest.mark.thorough
-def test_partitions_are_divided_into_files_of_the_size(
-    env: Environment, rows: DataFrame, table_of: Callable[[str | None], Table]
+def test_partitions_are_divided_into_files_of_the_target_size(
+    env: Environment, rows: DataFrame, create_table: Callable[[str | None], Table]
 ) -> None:
     """12 tasks with rows of 3 partitions each would write 36 files."""
-    table = table_of("kind")
+    table = create_table("kind")
     env.write(rows, table.sink(target_file_size=TARGET))
     job = env.execute()
     sizes = table.sizes()
@@ -107,10 +107,10 @@ def test_partitions_are_divided_into_files_of_the_size(
 
 
 @pytest.mark.thorough
-def test_without_partitions_a_size_of_its_own_divides(
-    env: Environment, rows: DataFrame, table_of: Callable[[str | None], Table]
+def test_unpartitioned_tables_have_files_of_the_target_size(
+    env: Environment, rows: DataFrame, create_table: Callable[[str | None], Table]
 ) -> None:
-    table = table_of(None)
+    table = create_table(None)
     env.write(rows, table.sink(target_file_size="256 kb"))
     env.execute()
     assert max(table.sizes()) < 1.4 * 256 * KB
@@ -120,9 +120,9 @@ def test_without_partitions_a_size_of_its_own_divides(
 
 @pytest.mark.parametrize("by", [None, "kind"])
 def test_small_files_are_merged(
-    make_env: Callable[..., Environment], rows: DataFrame, table_of: Callable[[str | None], Table], by: str | None
+    make_env: Callable[..., Environment], rows: DataFrame, create_table: Callable[[str | None], Table], by: str | None
 ) -> None:
-    env, table = make_env(**{"sink.auto__compaction": True}), table_of(by)
+    env, table = make_env(**{"sink.auto__compaction": True}), create_table(by)
     env.write(rows, table.sink(parallelism=6))
     job = env.execute()
     assert len(table.sizes()) == (1 if by is None else 3)
@@ -131,16 +131,16 @@ def test_small_files_are_merged(
 
 
 @pytest.mark.thorough
-def test_merging_has_nothing_to_do_where_the_token_is_known(
-    env: Environment, rows: DataFrame, table_of: Callable[[str | None], Table]
+def test_a_repeated_token_needs_no_compaction(
+    env: Environment, rows: DataFrame, create_table: Callable[[str | None], Table]
 ) -> None:
-    table = table_of("kind")
+    table = create_table("kind")
     for _ in range(2):
         env.write(rows, table.sink(token="monday", auto_compaction=True))
         env.execute()
     check_rows(env, table, rows)
 
 
-def test_a_bad_size_is_refused() -> None:
+def test_a_bad_target_size_is_an_error() -> None:
     with pytest.raises(ConfigError):
         DeltaSink("t", target_file_size="many")

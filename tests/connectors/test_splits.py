@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.splits import count_splits, evenly, split_size_for, why_not_more, worth_opening
+from penstock.connectors.splits import choose_split_count, count_splits, evenly, fewer_splits_reason, split_size_for
 
 MB = 1 << 20
 
@@ -22,20 +22,22 @@ MB = 1 << 20
         ([32 * MB, 1], True, 16 * MB, 3),
     ],
 )
-def test_count_splits(sizes: Any, can_split: bool, split: Any, count: int) -> None:
+def test_the_number_of_splits_follows_from_file_sizes(sizes: Any, can_split: bool, split: Any, count: int) -> None:
     assert count_splits(sizes, [can_split] * len(sizes), split) == count
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=20), st.integers(1, 40), st.integers(0, 1000))
-def test_the_split_size_gives_as_many_as_wanted_or_the_most_below(sizes: Any, wanted: Any, open_cost: Any) -> None:
-    split = split_size_for(sizes, [True] * len(sizes), wanted, open_cost)
+def test_the_split_size_gives_at_most_the_requested_number_of_splits(
+    sizes: Any, requested: Any, open_cost: Any
+) -> None:
+    split = split_size_for(sizes, [True] * len(sizes), requested, open_cost)
     count = count_splits(sizes, [True] * len(sizes), split, open_cost)
-    assert 1 <= count <= wanted
+    assert 1 <= count <= requested
     if len(sizes) == 1:
-        assert count == min(wanted, sizes[0]) or sizes[0] < wanted**2  # few bytes cannot be dealt out evenly
+        assert count == min(requested, sizes[0]) or sizes[0] < requested**2  # few bytes cannot be divided evenly
 
 
-def test_files_that_cannot_be_cut() -> None:
+def test_unsplittable_files_are_a_split_each() -> None:
     assert count_splits([50, 50], [False] * 2, split_size_for([50, 50], [False] * 2, 9, 0), 0) == 2
 
 
@@ -43,8 +45,10 @@ def test_files_that_cannot_be_cut() -> None:
     ("fine", "coarse", "cores", "expected"),
     [(30, 8, 2, 8), (30, 8, 4, 16), (30, 8, 100, 30), (3, 1, 2, 3), (300, 75, 2, 75), (30, 8, None, 30)],
 )
-def test_small_splits_only_while_they_keep_cores_busy(fine: int, coarse: int, cores: int | None, expected: int) -> None:
-    assert worth_opening(fine, coarse, cores) == expected
+def test_splits_are_small_only_as_long_as_cores_would_be_idle(
+    fine: int, coarse: int, cores: int | None, expected: int
+) -> None:
+    assert choose_split_count(fine, coarse, cores) == expected
 
 
 @pytest.mark.parametrize(
@@ -56,8 +60,8 @@ def test_small_splits_only_while_they_keep_cores_busy(fine: int, coarse: int, co
         (30, 8, None, ""),
     ],
 )
-def test_why_there_are_fewer_splits(fine: int, coarse: int, cores: int | None, expected: str) -> None:
-    assert why_not_more(fine, coarse, cores) == expected
+def test_fewer_splits_have_a_reason(fine: int, coarse: int, cores: int | None, expected: str) -> None:
+    assert fewer_splits_reason(fine, coarse, cores) == expected
 
 
 @pytest.mark.parametrize(
@@ -69,14 +73,14 @@ def test_why_there_are_fewer_splits(fine: int, coarse: int, cores: int | None, e
         ([3, 3, 3], 1, [[0, 1, 2]]),
     ],
 )
-def test_dealing_splits_to_tasks(sizes: list[int], tasks: int, expected: Any) -> None:
+def test_splits_are_assigned_to_tasks_by_size(sizes: list[int], tasks: int, expected: Any) -> None:
     assert evenly(sizes, tasks) == expected
 
 
 @given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 10))
-def test_every_split_is_dealt_once_and_evenly(sizes: Any, tasks: Any) -> None:
-    dealt = evenly(sizes, tasks)
-    assert sorted(place for group in dealt for place in group) == list(range(len(sizes)))
-    assert len(dealt) <= tasks
-    held = [sum(sizes[place] for place in group) for group in dealt]
-    assert not held or max(held) <= sum(sizes) / tasks + max(sizes)
+def test_each_split_is_assigned_once_and_evenly(sizes: Any, tasks: Any) -> None:
+    groups = evenly(sizes, tasks)
+    assert sorted(index for group in groups for index in group) == list(range(len(sizes)))
+    assert len(groups) <= tasks
+    totals = [sum(sizes[index] for index in group) for group in groups]
+    assert not totals or max(totals) <= sum(sizes) / tasks + max(sizes)

@@ -1,4 +1,4 @@
-"""Appends to tables with columns of their own: what does not fit is refused before any work, the rest is read back."""
+"""Appends to existing tables: incompatible columns are refused before a job starts, compatible rows are written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from penstock.connectors.table_schema import LENGTH, check_columns
 from penstock.errors import JobError, SinkError
 from tests.equality import assert_same_rows
-from tests.outcomes import some
+from tests.outcomes import mostly_slow
 from tests.services import needed_module
 
 needed_module("deltalake", "delta")
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 FIRST = (
     "select id, concat('n', id) as name, cast(id as int) as small, cast(id as decimal(10,2)) as price from range(20)"
 )
-REFUSED = {
+INCOMPATIBLE = {
     "a text for a number": ("select cast(id as string) as id, 'x' as name from range(3)", "id .* of type string"),
     "a number for a text": ("select id, id as name from range(3)", "name .* of type bigint"),
     "a narrower type": ("select id, 'x' as name, id as small from range(3)", "small .* of type bigint"),
@@ -51,7 +51,7 @@ REFUSED = {
     "a column in two cases": ("select id, 'x' as name, 'y' as NAME from range(3)", "twice"),
     "an interval": ("select id, interval 1 day as name from range(3)", "name .* interval"),
 }
-TAKEN = {
+COMPATIBLE = {
     "the same": FIRST,
     "another order": "select name, price, small, id from (" + FIRST + ")",
     "a column less": "select id, name from (" + FIRST + ")",
@@ -69,8 +69,8 @@ class Delta:
     def __init__(self, folder: Path) -> None:
         self.path = str(folder / "t")
 
-    def sink(self, **given: Any) -> Any:
-        return DeltaSink(self.path, **given)
+    def sink(self, **options: Any) -> Any:
+        return DeltaSink(self.path, **options)
 
     def source(self) -> Any:
         return DeltaSource(self.path)
@@ -80,8 +80,8 @@ class Iceberg:
     def __init__(self, folder: Path) -> None:
         self.catalog = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}"}
 
-    def sink(self, **given: Any) -> Any:
-        return IcebergSink("n.t", self.catalog, **given)
+    def sink(self, **options: Any) -> Any:
+        return IcebergSink("n.t", self.catalog, **options)
 
     def source(self) -> Any:
         return IcebergSource("n.t", self.catalog)
@@ -89,48 +89,50 @@ class Iceberg:
 
 @pytest.fixture(params=[Delta, Iceberg])
 def table(request: pytest.FixtureRequest, env: Environment, spark: SparkSession, tmp_path: Path) -> Any:
-    made = request.param(tmp_path)
-    env.write(spark.sql(FIRST).where("id < 10"), made.sink())
+    created = request.param(tmp_path)
+    env.write(spark.sql(FIRST).where("id < 10"), created.sink())
     env.execute()
-    return made
+    return created
 
 
-@pytest.mark.parametrize("case", some(REFUSED))
-def test_rows_that_do_not_fit(env: Environment, spark: SparkSession, table: Any, case: Any) -> None:
-    query, words = REFUSED[case]
+@pytest.mark.parametrize("case", mostly_slow(INCOMPATIBLE))
+def test_rows_with_incompatible_columns_are_refused(
+    env: Environment, spark: SparkSession, table: Any, case: Any
+) -> None:
+    query, message = INCOMPATIBLE[case]
     before = env.collect(env.read(table.source()))
     env.write(spark.sql(query), table.sink())
-    with pytest.raises(SinkError, match=words):  # not a JobError: no job has begun
+    with pytest.raises(SinkError, match=message):  # not a JobError, because no job has started
         env.execute()
     env._outputs.take()
     assert_same_rows(env.collect(env.read(table.source())), before)
 
 
-@pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("case", some(TAKEN))
-def test_rows_that_fit(
-    make_env: Callable[..., Environment], spark: SparkSession, table: Any, case: Any, whole: bool
+@pytest.mark.parametrize("whole_query", [False, True])
+@pytest.mark.parametrize("case", mostly_slow(COMPATIBLE))
+def test_rows_with_compatible_columns_are_written(
+    make_env: Callable[..., Environment], spark: SparkSession, table: Any, case: Any, whole_query: bool
 ) -> None:
-    env = make_env(**({"execution.batch.adaptive.whole-query-threshold": "64 mb"} if whole else {}))
+    env = make_env(**({"execution.batch.adaptive.whole-query-threshold": "64 mb"} if whole_query else {}))
     before = env.read(table.source())
-    more = spark.sql(TAKEN[case])
-    wanted = (
+    new_rows = spark.sql(COMPATIBLE[case])
+    expected = (
         env.collect(before)
         + before.limit(0)
-        .unionByName(more.toDF(*[name.lower() for name in more.columns]), allowMissingColumns=True)
+        .unionByName(new_rows.toDF(*[name.lower() for name in new_rows.columns]), allowMissingColumns=True)
         .collect()
     )
-    env.write(more, table.sink())
+    env.write(new_rows, table.sink())
     env.execute()
-    assert_same_rows(env.collect(env.read(table.source())), wanted)
+    assert_same_rows(env.collect(env.read(table.source())), expected)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("whole", [False, True])
-def test_nulls_that_a_table_does_not_allow(
-    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path, whole: bool
+@pytest.mark.parametrize("whole_query", [False, True])
+def test_nulls_in_non_nullable_columns_fail_the_job(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path, whole_query: bool
 ) -> None:
-    env = make_env(**({"execution.batch.adaptive.whole-query-threshold": "64 mb"} if whole else {}))
+    env = make_env(**({"execution.batch.adaptive.whole-query-threshold": "64 mb"} if whole_query else {}))
     table = Delta(tmp_path)
     schema = pa.schema([pa.field("id", pa.int64(), False), pa.field("name", pa.string())])
     deltalake.write_deltalake(table.path, pa.table({"id": [1], "name": ["a"]}, schema))
@@ -155,8 +157,8 @@ TEXTS = ["", "a", "abc", "abc  ", "a    ", "     ", "äöü", "a\t", None]
 
 
 @pytest.mark.thorough
-def test_lengths_of_a_delta_table(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
-    """Spark keeps the lengths of char and varchar in a column's metadata; texts are stored as in a table of Spark's."""
+def test_char_and_varchar_lengths_of_a_delta_table_apply(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+    """Spark stores the lengths of char and varchar in the metadata of columns; strings are padded and checked as in Spark."""
     columns = spark.sql("select '' as c, '' as v").schema
     kinds = {"c": "char(3)", "v": "varchar(3)"}
     for field in columns:
@@ -170,10 +172,10 @@ def test_lengths_of_a_delta_table(env: Environment, spark: SparkSession, tmp_pat
         rows.write.insertInto("of_length")
         folder = spark.sql("describe formatted of_length").where("col_name = 'Location'").first()
         assert folder is not None
-        wanted = spark.read.parquet(folder["data_type"]).collect()
+        expected = spark.read.parquet(folder["data_type"]).collect()
         env.write(rows, table.sink())
         env.execute()
-        assert_same_rows(env.collect(env.read(table.source())), wanted)
+        assert_same_rows(env.collect(env.read(table.source())), expected)
         for column in kinds:
             env.write(spark.sql(f"select 'abcd' as {column}"), table.sink())
             with pytest.raises(JobError, match=f"column {column} of table .* takes 3 characters"):
@@ -184,8 +186,8 @@ def test_lengths_of_a_delta_table(env: Environment, spark: SparkSession, tmp_pat
         spark.sql("drop table of_length")
 
 
-def test_nested_columns(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
-    """Of Delta: an overwrite gives a table new columns there, Iceberg's keeps those it has."""
+def test_nested_columns_are_checked_and_written(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+    """In Delta tables only, because an overwrite of an Iceberg table does not change its columns."""
     table = Delta(tmp_path)
     env.write(
         spark.sql("select array(id) as a, named_struct('x', id) as s, map('k', id) as m from range(3)"),
@@ -200,20 +202,20 @@ def test_nested_columns(env: Environment, spark: SparkSession, tmp_path: Path) -
     )
     env.execute()
     assert env.count(env.read(table.source())) == 6
-    for bad in (
+    for expression in (
         "named_struct('y', id) as s",
         "named_struct('x', id, 'y', id) as s",
         "array('x') as a",
         "map(1, id) as m",
     ):
-        env.write(spark.sql(f"select {bad} from range(3)"), table.sink())
+        env.write(spark.sql(f"select {expression} from range(3)"), table.sink())
         with pytest.raises(SinkError, match="of type"):
             env.execute()
         env._outputs.take()
 
 
 @pytest.mark.thorough
-def test_a_delta_overwrite_brings_its_columns(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_delta_overwrite_replaces_the_columns(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     table = Delta(tmp_path)
     for query in ("select id, 'x' as p from range(3)", "select 'a' as id, 1.5d as other, 'y' as p from range(2)"):
         env.write(spark.sql(query), table.sink(mode="overwrite", partition_by=["p"]))
@@ -224,7 +226,7 @@ def test_a_delta_overwrite_brings_its_columns(env: Environment, spark: SparkSess
     assert deltalake.DeltaTable(table.path).to_pyarrow_table().num_rows == 2
 
 
-def test_single_partitions_of_a_delta_table_are_not_overwritten(
+def test_dynamic_partition_overwrite_of_a_delta_table_is_refused(
     env: Environment, spark: SparkSession, tmp_path: Path
 ) -> None:
     table = Delta(tmp_path)
@@ -243,7 +245,9 @@ def test_single_partitions_of_a_delta_table_are_not_overwritten(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Tokyo", "America/St_Johns"])
-def test_times_as_partitions_of_a_delta_table(env: Environment, spark: SparkSession, tmp_path: Path, zone: str) -> None:
+def test_delta_tables_can_be_partitioned_by_timestamps(
+    env: Environment, spark: SparkSession, tmp_path: Path, zone: str
+) -> None:
     table = Delta(tmp_path)
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
@@ -259,13 +263,13 @@ def test_times_as_partitions_of_a_delta_table(env: Environment, spark: SparkSess
         )
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
-    told = deltalake.DeltaTable(table.path).to_pyarrow_table().column("t").to_pylist()
-    assert min(told) == dt.datetime(2025, 10, 26, 0, 30, 0, 123456, dt.UTC)
+    times = deltalake.DeltaTable(table.path).to_pyarrow_table().column("t").to_pylist()
+    assert min(times) == dt.datetime(2025, 10, 26, 0, 30, 0, 123456, dt.UTC)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["_p", ".p", "a=b", "p q", "é"])
-def test_odd_partition_columns_of_a_delta_table(
+def test_partition_columns_of_delta_tables_can_have_special_characters(
     env: Environment, spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
     table = Delta(tmp_path)
@@ -277,13 +281,15 @@ def test_odd_partition_columns_of_a_delta_table(
     assert deltalake.DeltaTable(table.path).to_pyarrow_table().num_rows == 24
 
 
-@pytest.mark.parametrize("promise", ["constraint", "mapping"])
-def test_tables_that_promise_more(env: Environment, spark: SparkSession, tmp_path: Path, promise: str) -> None:
+@pytest.mark.parametrize("feature", ["constraint", "mapping"])
+def test_tables_with_constraints_or_column_mapping_are_not_written(
+    env: Environment, spark: SparkSession, tmp_path: Path, feature: str
+) -> None:
     table = Delta(tmp_path)
     env.write(spark.range(3), table.sink())
     env.execute()
     log = deltalake.DeltaTable(table.path)
-    if promise == "constraint":
+    if feature == "constraint":
         log.alter.add_constraint({"positive": "id >= 0"})
     else:
         import json
@@ -301,7 +307,7 @@ def test_tables_that_promise_more(env: Environment, spark: SparkSession, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("rows", "sensitive", "words"),
+    ("ddl", "sensitive", "message"),
     [
         ("a int", False, None),
         ("A int", False, None),
@@ -316,7 +322,7 @@ def test_tables_that_promise_more(env: Environment, spark: SparkSession, tmp_pat
         ("a int, l array<int>", False, "nulls within it"),
     ],
 )
-def test_columns(rows: str, sensitive: bool, words: str | None) -> None:
+def test_columns_are_checked_by_name_type_and_nullability(ddl: str, sensitive: bool, message: str | None) -> None:
     from pyspark.sql.types import ArrayType, IntegerType, StructField
 
     table = StructType(
@@ -327,9 +333,9 @@ def test_columns(rows: str, sensitive: bool, words: str | None) -> None:
             StructField("l", ArrayType(IntegerType(), False)),
         ]
     )
-    given = StructType.fromDDL(rows)
-    if words is None:
-        check_columns(given, table, "table t", case_sensitive=sensitive)
+    schema = StructType.fromDDL(ddl)
+    if message is None:
+        check_columns(schema, table, "table t", case_sensitive=sensitive)
     else:
-        with pytest.raises(SinkError, match=words):
-            check_columns(given, table, "table t", case_sensitive=sensitive)
+        with pytest.raises(SinkError, match=message):
+            check_columns(schema, table, "table t", case_sensitive=sensitive)

@@ -1,4 +1,4 @@
-"""Client libraries that ask what listens and never answers; see also tests/scheduler/test_silence.py."""
+"""Timeouts of client libraries whose server accepts connections but never responds; see tests/scheduler/test_silence.py."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from penstock.connectors.base import ScanContext
 from penstock.connectors.delta import DeltaSource
 from penstock.connectors.jdbc.sink import JdbcSink
 from penstock.connectors.object_store import ObjectStoreSource
-from penstock.connectors.timeouts import answered, timeout, timeout_of
+from penstock.connectors.timeouts import call_within_timeout, set_timeout, timeout
 from penstock.errors import SinkError, SourceError, SourceTimeoutError
-from penstock.threads import works
+from penstock.threads import running_work
 from tests.services import free_port
 from tests.silence import Silent
 
@@ -69,49 +69,51 @@ CLIENTS = {
     "a broker": (kafka, "the broker at 127.0.0.1:{port}", "asking for the partitions of orders"),
     "a catalogue": (iceberg, "127.0.0.1:{port}", "GET /v1/config"),
     "an object store": (s3, "s3://bucket/orders", "asking for its files"),
-    "a table on one": (delta, "s3://bucket/orders", "asking for its transaction log"),
+    "a table in an object store": (delta, "s3://bucket/orders", "asking for its transaction log"),
 }
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("client", CLIENTS)
-def test_what_never_answers_is_given_up(client: str, silent: Any) -> None:
-    ask, source, what = CLIENTS[client]
+def test_a_source_that_never_responds_is_a_timeout_error(client: str, silent: Any) -> None:
+    connect, source, request = CLIENTS[client]
     started = time.monotonic()
-    with timeout_of(3.0), pytest.raises(SourceTimeoutError) as found:
-        ask(silent.port)
+    with set_timeout(3.0), pytest.raises(SourceTimeoutError) as raised:
+        connect(silent.port)
     assert 2 < time.monotonic() - started < 10
     assert silent.connections
-    message = str(found.value)
-    for part in (source.format(port=silent.port), "has not answered for 3 s", what, "sources.timeout"):
+    message = str(raised.value)
+    for part in (source.format(port=silent.port), "has not answered for 3 s", request, "sources.timeout"):
         assert part in message
 
 
-def test_the_requests_of_a_catalogue_end_by_themselves(silent: Any) -> None:
-    with timeout_of(1.5), pytest.raises(SourceTimeoutError):
+def test_requests_to_a_catalogue_end_after_the_timeout(silent: Any) -> None:
+    with set_timeout(1.5), pytest.raises(SourceTimeoutError):
         iceberg(silent.port)
-    until = time.monotonic() + 5
-    while (left := [work for work in works("") if "catalogue" in work.asks]) and time.monotonic() < until:
+    deadline = time.monotonic() + 5
+    while (
+        unfinished := [work for work in running_work("") if "catalogue" in work.waits_for]
+    ) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not left
+    assert not unfinished
 
 
-def test_a_broker_that_refuses_is_told_from_one_that_is_silent() -> None:
-    with timeout_of(1.5), pytest.raises(SourceError):
+def test_a_broker_that_refuses_connections_is_a_source_error() -> None:
+    with set_timeout(1.5), pytest.raises(SourceError):
         kafka(free_port())
 
 
-def test_the_timeout_of_a_block_holds_in_it_alone() -> None:
+def test_set_timeout_applies_to_its_block_and_thread() -> None:
     default = SOURCES_TIMEOUT.default
     assert timeout() == default
-    with timeout_of(7.0):
+    with set_timeout(7.0):
         assert timeout() == 7
-        assert answered("orders", "asking", timeout) == 7
-        others = []
-        thread = threading.Thread(target=lambda: others.append(timeout()))
+        assert call_within_timeout("orders", "asking", timeout) == 7
+        timeouts_elsewhere = []
+        thread = threading.Thread(target=lambda: timeouts_elsewhere.append(timeout()))
         thread.start()
         thread.join()
-    assert others == [default]
+    assert timeouts_elsewhere == [default]
     assert timeout() == default
 
 
@@ -123,7 +125,7 @@ DATABASES = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("database", DATABASES)
-def test_a_database_that_never_answers_does_not_hang_a_job_that_writes(
+def test_a_job_that_writes_to_a_silent_database_fails_after_the_timeout(
     spark: SparkSession, silent: Any, database: str
 ) -> None:
     url, driver = DATABASES[database]

@@ -1,4 +1,4 @@
-"""Upserts of several processes into one table at a time: each key has one row, and no write is lost."""
+"""Concurrent upserts into a table: each key has a single row, and no write is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from penstock.errors import SinkError
 
 JOBS = Path(__file__).parent.parent / "jobs"
 STEPS = ["write", "check", "files_with", "merged"]
-"""Of an upsert, in this order: each starts a Spark job."""
+"""The steps of an upsert that start a Spark job, in order."""
 TIMES = 4
 CODE = {
     "delta": "import deltalake; read = deltalake.DeltaTable(folder + '/t').to_pyarrow_table(); versions = deltalake.DeltaTable(folder + '/t').version() + 1",
@@ -30,46 +30,49 @@ CODE = {
 }
 
 
-def found_by(kind: str, folder: Path) -> tuple[list[tuple[int, str]], int]:
-    """Return the rows, and how many versions there are; by a process of its own, as this one forks in other tests.
+def read_table(kind: str, folder: Path) -> tuple[list[tuple[int, str]], int]:
+    """Return the sorted rows and the number of versions of a table.
 
-    It ends at once: threads of deltalake and pyarrow sometimes abort a process that takes leave of them.
+    A subprocess reads it, because this process forks in other tests. The subprocess leaves with `os._exit`, because
+    threads of deltalake and pyarrow sometimes abort a process at its exit.
     """
-    told = "print(repr((list(zip(read['id'].to_pylist(), read['text'].to_pylist())), versions)), flush=True)"
-    code = f"import os; folder = {str(folder)!r}; {CODE[kind]}; {told}; os._exit(0)"
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True)
-    rows, versions = eval(done.stdout)
+    report = "print(repr((list(zip(read['id'].to_pylist(), read['text'].to_pylist())), versions)), flush=True)"
+    code = f"import os; folder = {str(folder)!r}; {CODE[kind]}; {report}; os._exit(0)"
+    process = subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True)
+    rows, versions = eval(process.stdout)
     return sorted(rows), versions
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_two_processes_at_one_table(tmp_path: Path, kind: str) -> None:
+def test_concurrent_upserts_of_two_processes_lose_no_row(tmp_path: Path, kind: str) -> None:
     writers = [
         subprocess.Popen(
-            [sys.executable, str(JOBS / "upserting.py"), kind, str(tmp_path), str(writer), str(TIMES)],
+            [sys.executable, str(JOBS / "concurrent_upserts.py"), kind, str(tmp_path), str(writer), str(TIMES)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
         for writer in (0, 1)
     ]
-    told = [writer.communicate(timeout=240)[0] for writer in writers]
-    assert [writer.returncode for writer in writers] == [0, 0], told
-    rows, versions = found_by(kind, tmp_path)
-    last = f"-{TIMES - 1}"
-    own = [(100 * (writer + 1) + n, f"{writer}{last}") for writer in (0, 1) for n in range(10)]
-    new = [(1000 * (writer + 1) + number, f"{writer}-{number}") for writer in (0, 1) for number in range(TIMES)]
-    assert rows[10:] == sorted(own + new)
+    outputs = [writer.communicate(timeout=240)[0] for writer in writers]
+    assert [writer.returncode for writer in writers] == [0, 0], outputs
+    rows, versions = read_table(kind, tmp_path)
+    last_suffix = f"-{TIMES - 1}"
+    own_rows = [(100 * (writer + 1) + n, f"{writer}{last_suffix}") for writer in (0, 1) for n in range(10)]
+    new_rows = [(1000 * (writer + 1) + number, f"{writer}-{number}") for writer in (0, 1) for number in range(TIMES)]
+    assert rows[10:] == sorted(own_rows + new_rows)
     assert [n for n, _ in rows[:10]] == list(range(10))
-    assert {text for _, text in rows[:10]} in ({f"0{last}"}, {f"1{last}"}), "the rows of one commit stay together"
+    assert {text for _, text in rows[:10]} in ({f"0{last_suffix}"}, {f"1{last_suffix}"}), (
+        "shared rows come from a single commit"
+    )
     assert versions == 2 * TIMES
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_killed_while_spark_works(tmp_path: Path, kind: str) -> None:
-    """In each Spark job of an upsert: the table is as it was, and the next upsert is not disturbed."""
+def test_a_killed_upsert_changes_nothing(tmp_path: Path, kind: str) -> None:
+    """A kill in any Spark job of an upsert leaves the table unchanged, and the next upsert succeeds."""
 
     def run(step: str) -> int:
         command = [sys.executable, str(JOBS / "killed_upsert.py"), kind, str(tmp_path), step]
@@ -79,10 +82,10 @@ def test_killed_while_spark_works(tmp_path: Path, kind: str) -> None:
     old = [(n, f"old {n}") for n in range(1000)]
     for step in STEPS:
         assert run(step) == -signal.SIGKILL, step
-        assert found_by(kind, tmp_path) == (old, 1), step
+        assert read_table(kind, tmp_path) == (old, 1), step
     assert run("none") == 0
     new = [(n, f"new {n}") for n in range(500, 1500)]
-    rows, versions = found_by(kind, tmp_path)
+    rows, versions = read_table(kind, tmp_path)
     assert rows == old[:500] + new
     assert versions == 2
 
@@ -99,7 +102,7 @@ COLUMNS = StructType(
 
 
 @pytest.mark.parametrize(
-    ("given", "is_case_sensitive", "wanted"),
+    ("key_columns", "is_case_sensitive", "expected"),
     [
         (["id"], False, ("id",)),
         (["name", "ID"], False, ("Name", "id")),
@@ -111,9 +114,9 @@ COLUMNS = StructType(
         (["map"], False, "cannot be part of a key"),
     ],
 )
-def test_columns_of_a_key(given: list[str], is_case_sensitive: bool, wanted: Any) -> None:
-    if isinstance(wanted, tuple):
-        assert Key.of(given, COLUMNS, "table t", case_sensitive=is_case_sensitive).columns == wanted
+def test_key_columns_are_resolved_and_checked(key_columns: list[str], is_case_sensitive: bool, expected: Any) -> None:
+    if isinstance(expected, tuple):
+        assert Key.of(key_columns, COLUMNS, "table t", case_sensitive=is_case_sensitive).columns == expected
     else:
-        with pytest.raises(SinkError, match=wanted):
-            Key.of(given, COLUMNS, "table t", case_sensitive=is_case_sensitive)
+        with pytest.raises(SinkError, match=expected):
+            Key.of(key_columns, COLUMNS, "table t", case_sensitive=is_case_sensitive)

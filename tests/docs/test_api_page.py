@@ -1,4 +1,4 @@
-"""The API page has every public name, with its defaults."""
+"""The API page contains every public name, and shows default values."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ NAMES = re.findall(r"^### `(.*)`$", PAGE, re.MULTILINE)
         "penstock.state",
     ],
 )
-def test_every_public_name_is_there(package: str) -> None:
+def test_the_page_contains_every_public_name(package: str) -> None:
     module = importlib.import_module(package)
     internal = {"__version__", "JdbcScan", "dialect_of"}
     assert set(module.__all__) - internal <= set(NAMES)
 
 
-def test_every_error_is_there() -> None:
-    errors = {name for name, thing in vars(penstock.errors).items() if inspect.isclass(thing) and name[0] != "_"}
+def test_the_page_contains_every_error() -> None:
+    errors = {name for name, member in vars(penstock.errors).items() if inspect.isclass(member) and name[0] != "_"}
     assert errors <= set(NAMES)
 
 
-def test_every_default_strategy_is_there() -> None:
+def test_the_page_contains_every_default_strategy() -> None:
     optimizer = importlib.import_module("penstock.optimizer.optimizer")
     assert {strategy.__name__ for strategy in optimizer.DEFAULT_STRATEGIES} <= set(NAMES)
 
 
-def test_defaults_that_are_texts_are_shown() -> None:
+def test_defaults_of_strings_are_shown() -> None:
     assert "name: str | None = None" in PAGE
     assert "name: str = ''" in PAGE
     assert "<factory>" not in PAGE

@@ -1,4 +1,4 @@
-"""Figures of speed in the docs come from tables in bench/results, and say what the tables say."""
+"""Figures of speed in the docs come from the tables in bench/results, and equal them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SINCE = "2026-11-28"
-"""Tables that are measured from this day on name their commit."""
+"""First day of tables that contain their commit."""
 PAGE = """tpch-10, 2026-11-28, commit 1a2b3c4+: one run to warm up and 3 counted.
 
 | query | counted runs | Spark, s | ratio | Spark: CPU seconds, MiB |
@@ -36,7 +36,7 @@ PAGE = """tpch-10, 2026-11-28, commit 1a2b3c4+: one run to warm up and 3 counted
         ("Q1", "ratio", "text", "4.49"),
         ("Q2", "Spark: CPU seconds, MiB", ".1f", "1.5"),
         ("min", "ratio", ".2f", "0.57"),
-        ("max", "ratio", ".0f", "77"),  # the totals are no rows
+        ("max", "ratio", ".0f", "77"),  # totals are not rows
         ("range", "counted runs", ".0f", "2 to 3"),
         ("range where counted runs = 3", "counted runs", ".0f", "3"),
         ("range where counted runs = 3", "ratio", ".0%", "57% to 449%"),
@@ -47,29 +47,29 @@ PAGE = """tpch-10, 2026-11-28, commit 1a2b3c4+: one run to warm up and 3 counted
     ],
 )
 def test_figures_of_a_table(rows: str, column: str, shape: str, expected: str) -> None:
-    assert Table(PAGE).shown(rows, column, shape) == expected
+    assert Table(PAGE).figure(rows, column, shape) == expected
 
 
 @pytest.mark.parametrize(
-    ("rows", "column", "why"),
+    ("rows", "column", "message"),
     [
-        ("Q9", "ratio", "0 rows are 'Q9'"),
+        ("Q9", "ratio", "0 rows match 'Q9'"),
         ("Q1", "ratios", "there is no column 'ratios'"),
-        ("only where counted runs = 3", "ratio", "2 rows are"),
-        ("min where counted runs = 7", "ratio", "0 rows are"),
+        ("only where counted runs = 3", "ratio", "2 rows match"),
+        ("min where counted runs = 7", "ratio", "0 rows match"),
     ],
 )
-def test_a_figure_that_no_table_has_is_refused(rows: str, column: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        Table(PAGE).shown(rows, column, ".1f")
+def test_a_figure_without_a_row_or_column_is_an_error(rows: str, column: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Table(PAGE).figure(rows, column, ".1f")
 
 
-def test_a_page_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_of_a_page_are_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "table", lambda name: {"a/b": Table(PAGE)}[name])
     before = "**<!-- bench: a/b; all; ratio; .1f -->3<!-- end -->** times (<!-- bench: a/b; measured --><!-- end -->)"
     after = "**<!-- bench: a/b; all; ratio; .1f -->6.9<!-- end -->** times (<!-- bench: a/b; measured -->2026-11-28, commit 1a2b3c4+<!-- end -->)"
-    assert figures.filled(before) == figures.filled(after) == after
-    assert figures.bare_figures(after) == []
+    assert figures.fill_in(before) == figures.fill_in(after) == after
+    assert figures.unsourced_claims(after) == []
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_a_page_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
         "The total was 174 s instead of 315 s.",
     ],
 )
-def test_a_claim_without_a_table_is_seen(claim: str) -> None:
-    assert figures.bare_figures(claim)
-    assert not figures.bare_figures(f"```\n{claim}\n```\n")
+def test_a_claim_of_speed_without_a_table_is_reported(claim: str) -> None:
+    assert figures.unsourced_claims(claim)
+    assert not figures.unsourced_claims(f"```\n{claim}\n```\n")
 
 
 @pytest.mark.parametrize(
@@ -98,22 +98,22 @@ def test_a_claim_without_a_table_is_seen(claim: str) -> None:
         "It takes 16 MiB for each task.",
     ],
 )
-def test_a_limit_is_no_claim(sentence: str) -> None:
-    assert not figures.bare_figures(sentence)
+def test_a_limit_is_not_a_claim_of_speed(sentence: str) -> None:
+    assert not figures.unsourced_claims(sentence)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_pages_say_what_the_tables_say(path: Path) -> None:
+def test_figures_of_pages_equal_the_tables(path: Path) -> None:
     text = path.read_text()
-    assert figures.filled(text) == text, "run `make docs`"
-    assert figures.bare_figures(text) == []
+    assert figures.fill_in(text) == text, "run `make docs`"
+    assert figures.unsourced_claims(text) == []
 
 
 LINKED = sorted({name for path in PAGES for name in re.findall(r"<!-- bench: ([^;]+);", path.read_text())})
 
 
 @pytest.mark.parametrize("name", LINKED)
-def test_a_table_that_is_quoted_says_when_and_with_what_it_was_measured(name: str) -> None:
+def test_a_cited_table_has_date_commit_and_versions(name: str) -> None:
     text = (RESULTS / f"{name}.md").read_text()
     states = Table(text).states
     assert states
@@ -121,7 +121,7 @@ def test_a_table_that_is_quoted_says_when_and_with_what_it_was_measured(name: st
     assert all("commit" in state for state in states if state >= SINCE)
 
 
-def test_the_state_of_a_tree(tmp_path: Any) -> None:
+def test_the_commit_of_a_changed_work_tree_ends_with_a_plus(tmp_path: Any) -> None:
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
@@ -135,13 +135,13 @@ def test_the_state_of_a_tree(tmp_path: Any) -> None:
     git("commit", "-qm", "all")
     head = git("rev-parse", "--short", "HEAD")
     assert provenance.commit(tmp_path) == head
-    (results / "a.md").write_text("2")  # what a benchmark writes does not change what it measures
+    (results / "a.md").write_text("2")  # results are not part of the measured code
     assert provenance.commit(tmp_path) == head
     (tmp_path / "code.py").write_text("2")
     assert provenance.commit(tmp_path) == f"{head}+"
 
 
-def test_what_a_table_of_results_begins_with() -> None:
+def test_benchmarks_write_date_commit_and_versions() -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\d, commit [0-9a-f]+\+?", provenance.STATE)
     assert re.fullmatch(r"PySpark [\d.]+\S*, Penstock \S+, (no )?DuckDB.*, Python 3\.\d+\.\d+", provenance.versions())
     without = [

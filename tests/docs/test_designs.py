@@ -1,4 +1,4 @@
-"""The table of the designs: what it names is there, and what has no test says why."""
+"""Rows of the design tables name existing code and tests, or give a reason for having no test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUOTED = re.compile(r"`([^`]+)`")
 
 
 class Row(NamedTuple):
-    """A line of a table."""
+    """A row of a table."""
 
     requirement: str
     works: str
@@ -35,13 +35,13 @@ def cells(line: str) -> list[str]:
 
 
 def tables(text: str) -> dict[str, list[Row]]:
-    """Return the rows below each heading of the second order."""
-    found: dict[str, list[Row]] = {}
+    """Return the rows below each second-level heading."""
+    rows: dict[str, list[Row]] = {}
     for section in text.split("\n## ")[1:]:
         lines = [cells(line) for line in section.splitlines() if line.startswith("|")]
         if lines and lines[0] == HEAD:
-            found[section.partition("\n")[0]] = [Row(*line) for line in lines[2:]]
-    return found
+            rows[section.partition("\n")[0]] = [Row(*line) for line in lines[2:]]
+    return rows
 
 
 @cache
@@ -50,7 +50,7 @@ def parsed(path: Path) -> ast.Module:
 
 
 def definition(body: list[ast.stmt], name: str) -> ast.stmt | None:
-    """Return what a name stands for in a module or class."""
+    """Return the definition of a name in a module or class, or None."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
             return node
@@ -61,61 +61,61 @@ def definition(body: list[ast.stmt], name: str) -> ast.stmt | None:
 
 
 def has_symbol(path: Path, dotted: str) -> bool:
-    """Whether a file has a name; that of a member comes after its class. Other languages only contain the text."""
+    """Return whether a file defines a name such as `Class.member`, or, if it is not Python, contains the text."""
     if path.suffix != ".py":
         return dotted in path.read_text()
     body = parsed(path).body
     for name in dotted.split("."):
-        found = definition(body, name)
-        if found is None:
+        node = definition(body, name)
+        if node is None:
             return False
-        body = getattr(found, "body", [])
+        body = getattr(node, "body", [])
     return True
 
 
-def is_quick(named: str) -> bool:
-    """Whether a test is in the quick set; `tests/sampling.py` sees to its cases."""
-    path, _, rest = named.partition("::")
+def is_quick(test_id: str) -> bool:
+    """Return whether a test is in the quick set; `tests/sampling.py` selects its cases."""
+    path, _, rest = test_id.partition("::")
     module = parsed(ROOT / path)
     test, marks = definition(module.body, rest.partition("[")[0]), definition(module.body, "pytestmark")
     assert isinstance(test, ast.FunctionDef)
-    written = [*test.decorator_list, *([marks.value] if isinstance(marks, ast.Assign) else [])]
-    return not any(re.search(r"\bmark\.(thorough|slow|alone)\b", ast.unparse(one)) for one in written)
+    markers = [*test.decorator_list, *([marks.value] if isinstance(marks, ast.Assign) else [])]
+    return not any(re.search(r"\bmark\.(thorough|slow|alone)\b", ast.unparse(marker)) for marker in markers)
 
 
 def case_ids(test: ast.FunctionDef, module: ast.Module) -> set[str]:
-    """Return the names of the cases of each parametrize of a test, as far as they are written there."""
-    found: set[str] = set()
+    """Return the ids of the cases of a test that are literals or the keys of a mapping."""
+    ids: set[str] = set()
     for call in test.decorator_list:
         if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("parametrize"):
-            for values in (call.args[1], *(one.value for one in call.keywords if one.arg == "ids")):
-                found.update(texts_of(values, module))
-    return found
+            for values in (call.args[1], *(keyword.value for keyword in call.keywords if keyword.arg == "ids")):
+                ids.update(literals(values, module))
+    return ids
 
 
-def texts_of(values: ast.expr, module: ast.Module) -> Iterator[str]:
-    """Return the texts among some values, or the keys of a mapping."""
+def literals(values: ast.expr, module: ast.Module) -> Iterator[str]:
+    """Yield the literals in a sequence, or the keys of a mapping."""
     match values:
         case ast.Name(name) | ast.Call(args=[ast.Starred(ast.Name(name))]):
-            place = definition(module.body, name)
-            if isinstance(place, ast.Assign | ast.AnnAssign) and place.value is not None:
-                yield from texts_of(place.value, module)
+            assignment = definition(module.body, name)
+            if isinstance(assignment, ast.Assign | ast.AnnAssign) and assignment.value is not None:
+                yield from literals(assignment.value, module)
         case ast.Dict(keys=keys):
             yield from (key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
         case ast.List(elements) | ast.Tuple(elements):
-            yield from (str(one.value) for one in elements if isinstance(one, ast.Constant))
+            yield from (str(element.value) for element in elements if isinstance(element, ast.Constant))
 
 
-def problem_of_place(named: str) -> str | None:
-    path, _, symbol = named.partition("::")
+def location_problem(location: str) -> str | None:
+    path, _, symbol = location.partition("::")
     file = ROOT / path if path.startswith(("tests/", "bench/")) else ROOT / "src" / "penstock" / path
     if not file.is_file():
         return f"there is no file {path}"
     return None if not symbol or has_symbol(file, symbol) else f"{path} has no {symbol}"
 
 
-def problem_of_test(named: str) -> str | None:
-    path, _, rest = named.partition("::")
+def citation_problem(test_id: str) -> str | None:
+    path, _, rest = test_id.partition("::")
     name, _, case = rest.partition("[")
     file = ROOT / path
     if not (path.startswith("tests/") and file.is_file()):
@@ -128,48 +128,48 @@ def problem_of_test(named: str) -> str | None:
 
 
 def problems(row: Row) -> list[str]:
-    """Return what is wrong with a row."""
-    found = [] if ANSWERS.fullmatch(row.works) else [f"it does not say whether it works: {row.works}"]
-    places, tests = QUOTED.findall(row.where), QUOTED.findall(row.test)
-    if not places and not row.works.startswith("no: "):
-        found.append("it does not say where")
-    found += [problem for named in places if (problem := problem_of_place(named))]
-    found += [problem for named in tests if (problem := problem_of_test(named))]
+    """Return the errors in a row."""
+    errors = [] if ANSWERS.fullmatch(row.works) else [f"it does not say whether it works: {row.works}"]
+    locations, tests = QUOTED.findall(row.where), QUOTED.findall(row.test)
+    if not locations and not row.works.startswith("no: "):
+        errors.append("it does not say where")
+    errors += [problem for location in locations if (problem := location_problem(location))]
+    errors += [problem for test_id in tests if (problem := citation_problem(test_id))]
     if not tests and not re.fullmatch(r"none: (\S+ ){2,}\S+", row.test):
-        found.append("it has no test, and does not say why")
-    return found
+        errors.append("it has no test and no reason for that")
+    return errors
 
 
 TABLES = tables(PAGE.read_text())
 ROWS = [row for rows in TABLES.values() for row in rows]
 
 
-def test_each_design_has_its_table() -> None:
+def test_each_design_has_a_table() -> None:
     assert [name.partition(":")[0] for name in TABLES] == DESIGNS
     assert all(len(rows) >= 10 for rows in TABLES.values())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.requirement)
-def test_what_a_row_names_is_there(row: Row) -> None:
+def test_code_and_tests_of_a_row_exist(row: Row) -> None:
     assert problems(row) == []
 
 
-def test_the_quick_tests_have_one_of_each_row() -> None:
-    named = {row.requirement: QUOTED.findall(row.test) for row in ROWS}
-    late = [requirement for requirement, tests in named.items() if tests and not any(map(is_quick, tests))]
-    assert late == ["It was tested on a real cluster."]
+def test_each_row_has_a_quick_test() -> None:
+    cited = {row.requirement: QUOTED.findall(row.test) for row in ROWS}
+    not_quick = [requirement for requirement, tests in cited.items() if tests and not any(map(is_quick, tests))]
+    assert not_quick == ["It was tested on a real cluster."]
 
 
 GOOD = Row(
     "x",
     "in part: only so far",
     "`connectors/base.py::Source.read`",
-    "`tests/docs/test_designs.py::test_a_wrong_row[no file]`",
+    "`tests/docs/test_designs.py::test_errors_of_a_row[no file]`",
 )
 WRONG = {
     "no answer": (GOOD._replace(works="perhaps"), "whether it works"),
-    "part of what": (GOOD._replace(works="in part:"), "whether it works"),
-    "no place": (GOOD._replace(where="somewhere"), "does not say where"),
+    "part without text": (GOOD._replace(works="in part:"), "whether it works"),
+    "no location": (GOOD._replace(where="somewhere"), "does not say where"),
     "no file": (GOOD._replace(where="`connectors/bas.py`"), "no file connectors/bas.py"),
     "no symbol": (GOOD._replace(where="`connectors/base.py::Sourc`"), "has no Sourc"),
     "no member": (GOOD._replace(where="`connectors/base.py::Source.write`"), "has no Source.write"),
@@ -177,20 +177,20 @@ WRONG = {
     "no test file": (GOOD._replace(test="`tests/test_x.py::test_x`"), "no file tests/test_x.py"),
     "no test": (GOOD._replace(test="`tests/docs/test_designs.py::test_y`"), "has no test test_y"),
     "no function of a test": (GOOD._replace(test="`tests/docs/test_designs.py::problems`"), "has no test problems"),
-    "no case": (GOOD._replace(test="`tests/docs/test_designs.py::test_a_wrong_row[never]`"), "has no case never"),
-    "no reason": (GOOD._replace(test="none"), "does not say why"),
-    "hardly a reason": (GOOD._replace(test="none: sorry"), "does not say why"),
+    "no case": (GOOD._replace(test="`tests/docs/test_designs.py::test_errors_of_a_row[never]`"), "has no case never"),
+    "no reason": (GOOD._replace(test="none"), "no reason"),
+    "too short a reason": (GOOD._replace(test="none: sorry"), "no reason"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_row(name: str) -> None:
-    row, said = WRONG[name]
-    (found,) = problems(row)
-    assert said in found
+def test_errors_of_a_row(name: str) -> None:
+    row, message = WRONG[name]
+    (problem,) = problems(row)
+    assert message in problem
 
 
-def test_a_right_row() -> None:
+def test_a_correct_row_has_no_errors() -> None:
     assert problems(GOOD) == []
     assert (
         problems(GOOD._replace(works="no: it has no counterpart", where="nowhere", test="none: nothing is built")) == []

@@ -1,4 +1,4 @@
-"""The examples stand alone: each folder is copied to an empty one, and its own tests run there."""
+"""The examples are self-contained: the tests of each pass in a copy of its folder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_an_example_passes_its_own_tests(name: str, tmp_path: Path) -> None:
 
 
 def test_the_strategy_bounds_a_real_job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On paper it bounds a node; here the stage that ran has as many tasks."""
+    """Its own tests only check the limit of a node; this test checks the tasks that Spark ran."""
     monkeypatch.syspath_prepend(str(EXAMPLES / "strategy"))
     from rows_per_task import RowsPerTask
 

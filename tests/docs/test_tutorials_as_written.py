@@ -1,4 +1,4 @@
-"""Each tutorial as a reader pastes it: all its Python in one file, run in an empty folder, and once more in the same one."""
+"""All Python code of a tutorial runs as a script, in an empty folder and once more in the same folder."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.docs.test_tutorials import blocks
 
 pytestmark = pytest.mark.slow
 
-SAID = {
+OUTPUT = {
     "first-job.md": ["Spark: .* s, 100 countries", "Penstock: .* s, 100 countries", "orders by country", "7 rows"],
     "own-strategy.md": ["without the strategy: .* MiB", "with the strategy: .* MiB", "it has [0-9]+ rows only"],
     "own-connector.md": ["title='title 6', count=714", "5000 lines"],
 }
 
 
-@pytest.mark.parametrize("page", SAID)
-def test_a_tutorial_in_one_file_twice(page: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", OUTPUT)
+def test_a_tutorial_runs_twice_as_a_script(page: str, tmp_path: Path) -> None:
     file = tmp_path / "pasted.py"
     file.write_text("\n".join(blocks(page)))
     environ = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
@@ -37,11 +37,11 @@ def test_a_tutorial_in_one_file_twice(page: str, tmp_path: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]
-        for text in SAID[page]:
+        for text in OUTPUT[page]:
             assert re.search(text, done.stdout), (text, done.stdout)
 
 
-def test_the_strategy_of_the_tutorial_shuffles_less(tmp_path: Path) -> None:
+def test_the_strategy_of_the_tutorial_halves_the_shuffle(tmp_path: Path) -> None:
     file = tmp_path / "pasted.py"
     file.write_text("\n".join(blocks("own-strategy.md")))
     environ = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}

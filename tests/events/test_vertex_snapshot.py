@@ -1,4 +1,4 @@
-"""How long a vertex ran, by the times of its states."""
+"""Duration of a vertex, from the timestamps of its states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans as text in all of these tests."""
+"""All of these tests represent plans as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of Spark as text, for what runs a vertex without Spark: ``Join(scan 1, leaf 2-3)``."""
+"""Spark plans as text, such as ``Join(scan 1, leaf 2-3)``, to run a vertex without Spark."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Plan(str):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of its top operator."""
         return self.partition("(")[0]
 
     @property
     def children(self) -> tuple[Plan, ...]:
-        """Nothing that is looked at."""
+        """Always empty; the tests do not traverse plans."""
         return ()
 
     @property
@@ -48,15 +48,15 @@ class Plan(str):
 
     @property
     def is_deterministic(self) -> bool:
-        """Whether it gives the same rows each time."""
+        """Whether it returns the same rows each time."""
         return "rand" not in self
 
     def with_children(self, children: Sequence[Plan]) -> Plan:
-        """Return the operator on top of others."""
+        """Return the operator over other inputs."""
         return Plan(f"{self}({', '.join(children)})")
 
     def projected(self, columns: str) -> Plan:
-        """Return it with other columns."""
+        """Return the plan with other columns."""
         return Plan(f"{columns} in {self}")
 
     def hashed_by(self, keys: Sequence[str], subpartitions: int) -> Plan:
@@ -68,11 +68,11 @@ class Plan(str):
         return Plan(f"{self} by {', '.join(keys)} into {subpartitions} of {slots} by {', '.join(spread_by)}")
 
     def rebalanced(self, subpartitions: int) -> Plan:
-        """Return its rows dealt out in turn."""
+        """Return its rows distributed round robin."""
         return Plan(f"{self} in turn to {subpartitions}")
 
     def filtered_by(self, conditions: Sequence[str]) -> Plan:
-        """Return it less some rows."""
+        """Return the plan with a filter."""
         return Plan(f"{self} where {' and '.join(conditions)}") if conditions else self
 
 
@@ -83,7 +83,7 @@ class Key(str):
 
     @property
     def key(self) -> str:
-        """The text that is equal for expressions that compute the same."""
+        """The text, which identifies the expression."""
         return str(self)
 
     @property
@@ -102,13 +102,13 @@ class Key(str):
         return str(self)
 
 
-def _rebuilt(top: Plan, replacements: Mapping[Plan, Plan]) -> Plan:
-    """Return an operator on top of what replaces its children."""
+def _rebuild(top: Plan, replacements: Mapping[Plan, Plan]) -> Plan:
+    """Return an operator over the plans that replace its children."""
     return Plan(f"{top}({', '.join(replacements.values())})")
 
 
 def plans_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let plans be put together as text."""
+    """Replace the functions that build plans with functions on text."""
 
     def put(module: Any, **functions: Any) -> None:
         for name, function in functions.items():
@@ -116,7 +116,7 @@ def plans_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
 
     put(
         fragment,
-        rebuild=_rebuilt,
+        rebuild=_rebuild,
         hash_join=lambda plan, build: Plan(f"hash {build} {plan}"),
         merge_join=lambda plan: Plan(f"merge {plan}"),
         placeholder=lambda columns: Plan(f"no rows of {columns}"),
@@ -124,26 +124,26 @@ def plans_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     put(
         exchange,
-        as_cut=lambda result, ranges: SimpleNamespace(rows=lambda: "result"),
+        read_ranges=lambda result, ranges: SimpleNamespace(rows=lambda: "result"),
         broadcast_mode=lambda session, join, build, keys: f"mode {build}",
     )
 
 
 class Sessions:
-    """Sessions of a job: numbers, with the settings that each was asked for."""
+    """Sessions of a job: numbers, with the settings that were requested for each."""
 
     properties = None
 
     def __init__(self) -> None:
-        self.taken: list[dict[str, str]] = []
-        self.given_back: list[int] = []
+        self.settings: list[dict[str, str]] = []
+        self.returned: list[int] = []
 
     def take(self, settings: Mapping[str, str]) -> int:
-        self.taken.append(dict(settings))
-        return len(self.taken)
+        self.settings.append(dict(settings))
+        return len(self.settings)
 
     def give_back(self, session: int) -> None:
-        self.given_back.append(session)
+        self.returned.append(session)
 
     @contextmanager
     def use(self, settings: Mapping[str, str] | None = None) -> Iterator[int]:
@@ -153,7 +153,7 @@ class Sessions:
 
 
 class Context(JobContext):
-    """A job whose threads need no preparation."""
+    """A job context whose threads need no preparation."""
 
     __slots__ = ()
 
@@ -163,12 +163,12 @@ class Context(JobContext):
 
 
 class Scan:
-    """How a source is read."""
+    """The scan of a source."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
         self.is_closed = False
-        self.came_otherwise = ""
+        self.fallback_reason = ""
 
     def leaf(self, session: Any = None) -> Plan:
         return Plan(f"scan {self.node_id}" + ("" if session is None else f" in session {session}"))
@@ -178,7 +178,7 @@ class Scan:
 
 
 class Source:
-    """A source that is read as ``scan 1``."""
+    """A source whose plan is ``scan 1``."""
 
     def __init__(self, node_id: int) -> None:
         self.coordinator = SimpleNamespace(name=f"table{node_id}")
@@ -204,20 +204,20 @@ def job(
     children: Mapping[str, str] | None = None,
     native_memory: int | None = None,
 ) -> Context:
-    """Return a job whose graph is written as text, see `penstock.testing.stream_graph`.
+    """Return a job with a graph written as text, see `penstock.testing.stream_graph`.
 
     Parameters
     ----------
     writes
-        What is written for an edge, by its id; `WriteKind.SIDE` where nothing is given and it is not forward.
+        What is written for an edge, by its id; by default `WriteKind.SIDE`, unless the edge is forward.
     sources
         The nodes that are sources.
     passing
-        The nodes that only pass rows on.
+        The nodes without operators of their own.
     keys, paths
-        The keys of joins, and their paths for filters.
+        The keys of joins, and their filter paths.
     children
-        What is at the consumer's end of an edge.
+        The consumer's input plan for an edge.
     """
     graph: StreamGraph = stream_graph(text, operators, filters=filters)
     nodes = {
@@ -231,14 +231,14 @@ def job(
     edges = {}
     for edge in graph.edges:
         kind = (writes or {}).get(edge.id, None if edge.partitioner == FORWARD else WriteKind.SIDE)
-        child: Any = Plan((children or {}).get(edge.id, f"place {edge.id}"))
+        child: Any = Plan((children or {}).get(edge.id, f"input {edge.id}"))
         operator: Any = Plan(f"operator {edge.id}") if kind in {WriteKind.OPERATOR, WriteKind.BROADCAST} else None
         edges[edge.id] = EdgePlan(child, kind, operator, keys=(Key("k"),), spread_by=(Key("file"),))
     plan = JobPlan(
         graph,
         nodes,
         edges,
-        {one: Source(one) for one in sources},  # type: ignore[misc]
+        {node_id: Source(node_id) for node_id in sources},  # type: ignore[misc]
         {},
         dict.fromkeys(edges, 1),
         stages=stages or {},
@@ -250,7 +250,7 @@ def job(
 
 
 class Results:
-    """What vertices have written, by node."""
+    """The results of vertices, by node."""
 
     def __init__(self, results: Mapping[int, Result] | None = None) -> None:
         self.results = dict(results or {})

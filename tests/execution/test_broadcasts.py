@@ -1,4 +1,4 @@
-"""Relations of join sides: made once, and given up where they do not fit."""
+"""Broadcast relations of join sides: built once, and replaced by a shuffle if they do not fit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.scheduler.results import written
 INNER = JoinOperator(JoinType.INNER)
 NAMED = JoinOperator(JoinType.INNER, left=JoinSide(tables=("orders", "items")), right=JoinSide(tables=("users",)))
 TEXT = "1 *> 3\n2 -> 3\n1 *> 5\n4 -> 5"
-"""One side that two joins read."""
+"""A side that two joins read."""
 FULL = RuntimeError("java.lang.OutOfMemoryError: not enough memory to build and broadcast the table")
 
 
@@ -38,42 +38,42 @@ def two_joins(first: str = "k", second: str = "k", *, verify: bool = False) -> C
 
 
 class Spark:
-    """Makes relations, and counts them."""
+    """Builds relations, and counts them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, answer: BaseException | None = None, rows: int = 100) -> None:
-        self.made: list[Any] = []
+        self.builds: list[Any] = []
         self.answer, self.rows = answer, rows
         monkeypatch.setattr(exchange, "broadcast_staged", self.broadcast)
 
-    def broadcast(self, *given: Any) -> BroadcastResult:
-        self.made.append(given[-2:])
-        time.sleep(0.02)  # long enough for others to ask meanwhile
+    def broadcast(self, *args: Any) -> BroadcastResult:
+        self.builds.append(args[-2:])
+        time.sleep(0.02)  # long enough for concurrent calls
         if self.answer is not None:
             raise self.answer
         return BroadcastResult(None, self.rows, 300, 30, 2, 2, None)
 
 
 def broadcasts(context: Context, results: dict[int, Any] | None = None) -> Broadcasts:
-    found: Any = Results(results or {})
-    return Broadcasts(context, found)
+    store: Any = Results(results or {})
+    return Broadcasts(context, store)
 
 
-@pytest.mark.parametrize(("second", "made"), [("k", 1), ("j", 2)])
-def test_joins_by_the_same_keys_share_a_relation(monkeypatch: pytest.MonkeyPatch, second: str, made: int) -> None:
+@pytest.mark.parametrize(("second", "builds"), [("k", 1), ("j", 2)])
+def test_joins_by_the_same_keys_share_a_relation(monkeypatch: pytest.MonkeyPatch, second: str, builds: int) -> None:
     spark, context = Spark(monkeypatch), two_joins(second=second)
     relations, result = broadcasts(context), written(8, 8, 8)
     edges = [context.graph.edge(name) for name in ("1-3", "1-5")]
     assert not any(map(relations.is_relation, edges))
     with ThreadPoolExecutor(4) as pool:
-        found = set(pool.map(id, pool.map(lambda edge: relations.relation(edge, result), edges * 8)))
-    assert len(spark.made) == len(found) == made
+        distinct = set(pool.map(id, pool.map(lambda edge: relations.relation(edge, result), edges * 8)))
+    assert len(spark.builds) == len(distinct) == builds
     assert all(map(relations.is_relation, edges))
-    assert {len(ranges) for _, ranges in spark.made} == {2}  # few tasks read it
+    assert {len(ranges) for _, ranges in spark.builds} == {2}  # only a few tasks read the rows
     relations.release()
     assert not any(map(relations.is_relation, edges))
 
 
-def test_one_that_does_not_fit_is_shuffled_and_says_so(
+def test_a_relation_that_does_not_fit_falls_back_to_a_shuffle(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     spark, context = Spark(monkeypatch, FULL), two_joins()
@@ -82,17 +82,17 @@ def test_one_that_does_not_fit_is_shuffled_and_says_so(
         for _ in range(2):
             assert relations.relation(context.graph.edge("1-3"), written(8)) is None
     assert messages(caplog) == [
-        "users join orders with items: orders with items could not be broadcast, and is shuffled"
+        "users join orders with items: orders with items could not be broadcast and is shuffled"
     ]
-    assert len(spark.made) == 1  # it is not tried again
+    assert len(spark.builds) == 1  # it is not retried
     assert not relations.is_relation(context.graph.edge("1-3"))
-    said = {(one.nodes, one.chosen): one.outcome.get("instead") for one in context.decisions}
-    assert said == {((3,), "left"): "orders with items is shuffled", ((3,), "right"): None, ((5,), "left"): None}
-    (why,) = {one.outcome["because"] for one in context.decisions if one.outcome}
-    assert "OutOfMemoryError" in str(why)
+    outcomes = {(decision.nodes, decision.chosen): decision.outcome.get("instead") for decision in context.decisions}
+    assert outcomes == {((3,), "left"): "orders with items is shuffled", ((3,), "right"): None, ((5,), "left"): None}
+    (reason,) = {decision.outcome["because"] for decision in context.decisions if decision.outcome}
+    assert "OutOfMemoryError" in str(reason)
 
 
-def test_any_other_error_is_the_job_s(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_fail_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     Spark(monkeypatch, ValueError("no such file"))
     context = two_joins()
     with pytest.raises(ValueError, match="no such file"):
@@ -104,11 +104,11 @@ def test_any_other_error_is_the_job_s(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (True, 100, None, False),
         (True, 99, 100, True),
-        (True, 99, 99, False),  # Spark had counted the rows of a task that ran again
+        (True, 99, 99, False),  # Spark counted the rows of a repeated task twice
         (False, 99, 100, False),
     ],
 )
-def test_a_relation_has_all_rows(
+def test_a_relation_must_have_all_rows(
     monkeypatch: pytest.MonkeyPatch, verify: bool, relation: int, counted: int | None, is_lost: bool
 ) -> None:
     Spark(monkeypatch, rows=relation)
@@ -123,21 +123,21 @@ def test_a_relation_has_all_rows(
 
 
 class Planned:
-    """Broadcasts what was planned so, as far as tests say; `shuffled` is what is written instead."""
+    """Runs planned broadcasts with given progress; `shuffled` is what is written instead."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, seen: tuple[int, int, int], answer: BaseException | None = None
+        self, monkeypatch: pytest.MonkeyPatch, progress: tuple[int, int, int], answer: BaseException | None = None
     ) -> None:
-        self.seen, self.answer = seen, answer
+        self.progress, self.answer = progress, answer
         self.shuffled: list[str] = []
         self.is_watched = False
         plans_as_text(monkeypatch)
         monkeypatch.setattr(exchange, "broadcast", self.broadcast)
-        monkeypatch.setattr(exchange, "last_stage", lambda session, logical: logical)
+        monkeypatch.setattr(exchange, "run_all_but_last_stage", lambda session, logical: logical)
         monkeypatch.setattr(exchange, "write", lambda session, logical: self.shuffled.append(str(logical)) or "stages")
 
     def broadcast(self, rows: Any, mode: Any, watch: JobWatch | None = None) -> str | None:
-        done, tasks, size = self.seen
+        done, tasks, size = self.progress
         self.is_watched = watch is not None
         if self.answer is not None:
             raise self.answer
@@ -146,21 +146,21 @@ class Planned:
         return None if is_stopped else "relation"
 
 
-# What the running broadcast has given (tasks, all tasks, bytes) or why it failed, and why it is shuffled; None if not.
+# The progress (tasks done, all tasks, bytes) or the error, and the reason for the fallback; None if it is broadcast.
 PLANNED: dict[str, tuple[tuple[int, int, int], BaseException | None, str | None]] = {
     "small": ((8, 8, 9 << 20), None, None),
-    "larger than allowed": ((1, 100, 11 << 20), None, "1 of its 100 tasks had given 11.0 MiB, where"),
-    "far larger is foreseen": (
+    "larger than allowed": ((1, 100, 11 << 20), None, "1 of its 100 tasks had returned 11.0 MiB (limit 10.0 MiB)"),
+    "estimated to be far larger": (
         (25, 100, 6 << 20),
         None,
-        "25 of its 100 tasks had given 6.0 MiB, so about 24.0 MiB in all, where 10.0 MiB are allowed",
+        "25 of its 100 tasks had returned 6.0 MiB, an estimated 24.0 MiB in all (limit 10.0 MiB)",
     ),
     "it does not fit": ((0, 8, 0), FULL, "it could not be broadcast: java.lang.OutOfMemoryError"),
 }
 
 
-SUBPARTITIONS = {"larger than allowed": 283, "far larger is foreseen": 14, "it does not fit": 13}
-"""Of 4 MiB each, four for a task: what is foreseen of the side that grew, or what there is memory for, and 30 MiB."""
+SUBPARTITIONS = {"larger than allowed": 283, "estimated to be far larger": 14, "it does not fit": 13}
+"""Four per task, so 4 MiB each: for the estimated size of this side, or the memory limit, plus 30 MiB of the other."""
 
 
 def planned_job(hint: str | None = None) -> Context:
@@ -177,29 +177,31 @@ def planned_job(hint: str | None = None) -> Context:
 def run_planned(context: Context) -> Any:
     session: Any = "session"
     rows: Any = Plan("rows")
-    return broadcasts(context).planned(session, rows, context.graph.edge("1-3"))
+    return broadcasts(context).run_planned(session, rows, context.graph.edge("1-3"))
 
 
 @pytest.mark.parametrize("case", PLANNED)
 def test_a_planned_broadcast_that_grows_is_shuffled(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    seen, answer, why = PLANNED[case]
-    spark, context = Planned(monkeypatch, seen, answer), planned_job()
-    found = run_planned(context)
+    progress, answer, reason = PLANNED[case]
+    spark, context = Planned(monkeypatch, progress, answer), planned_job()
+    result = run_planned(context)
     assert spark.is_watched
-    outcomes = [one.outcome for one in context.decisions if one.kind is DecisionKind.BROADCAST]
-    if why is None:
-        assert (found, spark.shuffled, outcomes) == ("relation", [], [{}, {}])
+    outcomes = [decision.outcome for decision in context.decisions if decision.kind is DecisionKind.BROADCAST]
+    if reason is None:
+        assert (result, spark.shuffled, outcomes) == ("relation", [], [{}, {}])
     else:
-        assert (found, spark.shuffled) == ("stages", [f"rows by k into {SUBPARTITIONS[case]}"])
-        (decided,) = [one for one in context.decisions if one.kind is DecisionKind.SUBPARTITIONS]
-        assert (decided.nodes, decided.chosen) == ((1,), SUBPARTITIONS[case])
-        assert decided.reason.startswith("about " if answer is None else "at least ")  # it is foreseen, or a bound
-        assert all(why in str(one["because"]) for one in outcomes)  # both joins that read it are told
+        assert (result, spark.shuffled) == ("stages", [f"rows by k into {SUBPARTITIONS[case]}"])
+        (subpartitions,) = [d for d in context.decisions if d.kind is DecisionKind.SUBPARTITIONS]
+        assert (subpartitions.nodes, subpartitions.chosen) == ((1,), SUBPARTITIONS[case])
+        assert subpartitions.reason.startswith("about " if answer is None else "at least ")
+        assert all(reason in str(outcome["because"]) for outcome in outcomes)  # for both joins that read it
         assert outcomes[0]["instead"] == "orders with items is shuffled"
 
 
 @pytest.mark.parametrize("answer", [None, FULL])
-def test_a_broadcast_that_the_user_asked_for(monkeypatch: pytest.MonkeyPatch, answer: BaseException | None) -> None:
+def test_a_broadcast_by_a_user_hint_is_never_stopped(
+    monkeypatch: pytest.MonkeyPatch, answer: BaseException | None
+) -> None:
     spark, context = Planned(monkeypatch, (1, 100, 99 << 20), answer), planned_job("broadcast")
     if answer is None:
         assert run_planned(context) == "relation"
@@ -216,7 +218,7 @@ def test_any_other_error_of_a_planned_broadcast(monkeypatch: pytest.MonkeyPatch)
     assert spark.shuffled == []
 
 
-def test_what_was_written_as_a_relation_is_one() -> None:
+def test_a_broadcast_result_is_a_relation() -> None:
     context = two_joins()
     relations = broadcasts(context, {1: BroadcastResult(None, 7, 300, 30, 2, 2, None)})
     assert relations.is_relation(context.graph.edge("1-3"))

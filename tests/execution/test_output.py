@@ -1,4 +1,4 @@
-"""What a vertex writes, as its consumer wants to read it."""
+"""The output of a vertex, in the form that its consumer reads."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ if TYPE_CHECKING:
 KIND = WriteKind
 CASES: dict[str, tuple[WriteKind | None, VertexSetup, str]] = {
     "a join side": (KIND.SIDE, VertexSetup(subpartitions=64), "rows by k into 64"),
-    "files of a size": (KIND.SIDE, VertexSetup(subpartitions=8, slots=3), "rows by k into 8 of 3 by file"),
-    "a part of the consumer": (KIND.OPERATOR, VertexSetup(subpartitions=64), "operator 1-2(rows)"),
-    "rows in turn": (KIND.ROWS, VertexSetup(subpartitions=5), "rows in turn to 5"),
-    "what became an exchange while the job ran": (None, VertexSetup(subpartitions=5), "rows in turn to 5"),
+    "files of a target size": (KIND.SIDE, VertexSetup(subpartitions=8, slots=3), "rows by k into 8 of 3 by file"),
+    "an operator of the consumer": (KIND.OPERATOR, VertexSetup(subpartitions=64), "operator 1-2(rows)"),
+    "round robin": (KIND.ROWS, VertexSetup(subpartitions=5), "rows in turn to 5"),
+    "an exchange that was added while the job ran": (None, VertexSetup(subpartitions=5), "rows in turn to 5"),
 }
 
 
 def written_plan(monkeypatch: pytest.MonkeyPatch, kind: WriteKind | None, setup: VertexSetup, **facts: Any) -> Any:
-    """Return the plan that is run, whether its sums come first, and the bytes that DuckDB may take."""
-    said: list[Any] = []
+    """Return the plan that runs, whether it aggregates first, and the bytes that DuckDB may use."""
+    outputs: list[Any] = []
 
     class Batches:
-        """Batches that are suited to what is run, and to nothing else."""
+        """Records for which plan batches are limited now."""
 
-        suited_to: Any = None
+        limited_for: Any = None
 
         @contextmanager
-        def suited(self, session: Any, logical: Plan, node_id: int) -> Iterator[None]:
-            self.suited_to = (session, logical, node_id)
+        def limiting(self, session: Any, logical: Plan, node_id: int) -> Iterator[None]:
+            self.limited_for = (session, logical, node_id)
             yield
-            self.suited_to = None
+            self.limited_for = None
 
     batches: Any = Batches()
 
     def stages(session: Any, logical: Plan, *, pre_aggregated: bool, native: NativeParts | None) -> str:
-        assert batches.suited_to == (session, logical, 1)
-        said.append((str(logical), pre_aggregated, native.memory if native is not None else None))
+        assert batches.limited_for == (session, logical, 1)
+        outputs.append((str(logical), pre_aggregated, native.memory if native is not None else None))
         return "stages"
 
     monkeypatch.setattr(exchange, "write", stages)
 
     class Relations:
-        def planned(self, session: Any, logical: Plan, edge: Any) -> str:
-            said.append((f"broadcast {logical} to {edge.target_id}", False, None))
+        def run_planned(self, session: Any, logical: Plan, edge: Any) -> str:
+            outputs.append((f"broadcast {logical} to {edge.target_id}", False, None))
             return "relation"
 
     context = job("1 #> 2", writes={} if kind is None else {"1-2": kind}, **facts)
@@ -65,27 +65,27 @@ def written_plan(monkeypatch: pytest.MonkeyPatch, kind: WriteKind | None, setup:
     logical: Any = Plan("rows")
     result: Any = write_output(context, relations, batches, session, logical, context.graph.edge("1-2"), setup)
     assert result == ("relation" if kind is KIND.BROADCAST else "stages")
-    (told,) = said
-    return told
+    (output,) = outputs
+    return output
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_written(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_shuffle_outputs(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     kind, setup, expected = CASES[case]
     assert written_plan(monkeypatch, kind, setup) == (expected, False, None)
 
 
-def test_a_relation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broadcast_output(monkeypatch: pytest.MonkeyPatch) -> None:
     assert written_plan(monkeypatch, KIND.BROADCAST, VertexSetup()) == ("broadcast rows to 2", False, None)
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_sums_before_rows_are_multiplied(monkeypatch: pytest.MonkeyPatch, first: bool) -> None:
+def test_aggregating_before_rows_are_expanded(monkeypatch: pytest.MonkeyPatch, first: bool) -> None:
     operators = {2: AggregateOperator(None, GroupingSets(1, 4, ()), aggregates_first=first)}
-    found = written_plan(monkeypatch, KIND.OPERATOR, VertexSetup(), operators=operators)
-    assert found == ("operator 1-2(rows)", first, None)
+    output = written_plan(monkeypatch, KIND.OPERATOR, VertexSetup(), operators=operators)
+    assert output == ("operator 1-2(rows)", first, None)
 
 
-def test_leaves_that_duckdb_may_compute(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = written_plan(monkeypatch, KIND.OPERATOR, VertexSetup(), native_memory=64 << 20)
-    assert found == ("operator 1-2(rows)", False, 64 << 20)
+def test_memory_for_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = written_plan(monkeypatch, KIND.OPERATOR, VertexSetup(), native_memory=64 << 20)
+    assert output == ("operator 1-2(rows)", False, 64 << 20)

@@ -1,4 +1,4 @@
-"""What is told of what vertices have written, and what is forgotten."""
+"""The store of results, and what it reports about them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.execution.results import NothingWritten, ResultStore
+from penstock.execution.results import NoResults, ResultStore
 from penstock.graph import JobVertex, StreamEdge
 from penstock.graph.partitioner import BROADCAST
 from penstock.spark import exchange, stage_figures
@@ -23,14 +23,14 @@ RELATION = BroadcastResult(None, 7, 300, 30, 2, 2, None)
 
 
 def store(result: Any = None) -> ResultStore:
-    """Return the results of a job whose vertex reads a source and has written something."""
-    found = ResultStore(job("1 -> 2\n2 #> 3", sources=[1]))
+    """Return the results of a job whose vertex reads a source and has written a result."""
+    results = ResultStore(job("1 -> 2\n2 #> 3", sources=[1]))
     if result is not None:
-        found.add(2, result)
-    return found
+        results.add(2, result)
+    return results
 
 
-def told(result: Any) -> ResultInfo:
+def info_of(result: Any) -> ResultInfo:
     info = store(result).info(VERTEX)
     assert info is not None
     return info
@@ -38,77 +38,79 @@ def told(result: Any) -> ResultInfo:
 
 def test_stages() -> None:
     result = written(30, 10)
-    info = told(result)
+    info = info_of(result)
     assert (info.subpartitions.tolist(), info.rows, info.memory) == ([30, 10], 100, 40)
     assert info.mappers is not None
     assert info.mappers([1]).tolist() == [[2], [2], [2], [2]]
     assert store(result).subpartitions(VERTEX) == [30, 10]
 
 
-def test_who_wrote_what_is_told_of_one_stage_only() -> None:
-    one = written(30, 10)
-    two = Written(None, ("a", "b"), one.sizes, rows=100, size_in_bytes=40, tasks=4, mapper_bytes=one.mapper_bytes)
-    assert told(two).mappers is None
+def test_mappers_are_reported_for_a_single_stage_only() -> None:
+    single = written(30, 10)
+    several = Written(
+        None, ("a", "b"), single.sizes, rows=100, size_in_bytes=40, tasks=4, mapper_bytes=single.mapper_bytes
+    )
+    assert info_of(several).mappers is None
 
 
 def test_a_relation() -> None:
-    info = told(RELATION)
+    info = info_of(RELATION)
     assert (info.subpartitions.tolist(), info.rows, info.memory, info.mappers) == ([30], 7, 300, None)
     assert store(RELATION).subpartitions(VERTEX) == [30]
 
 
-def test_a_sink_writes_nothing_for_others() -> None:
+def test_a_sink_has_no_result() -> None:
     assert store().info(VERTEX) is None
     assert store().subpartitions(VERTEX) == []
     assert store().get(2) is None
 
 
 def test_rows_that_scans_have_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[Any, dict[int, str]]] = []
+    calls: list[tuple[Any, dict[int, str]]] = []
 
-    def scanned_rows(*given: Any) -> dict[int, int]:
-        asked.append(given[-2:])
-        return {1: 10 * len(asked)}
+    def scanned_rows(*args: Any) -> dict[int, int]:
+        calls.append(args[-2:])
+        return {1: 10 * len(calls)}
 
-    monkeypatch.setattr(exchange, "plans_run", lambda result: ["first stage", "second stage"])
+    monkeypatch.setattr(exchange, "executed_plans", lambda result: ["first stage", "second stage"])
     monkeypatch.setattr(stage_figures, "scanned_rows", scanned_rows)
-    assert told(written(1)).scanned == {1: 20}
-    assert asked == [(stage, {1: "relation 1"}) for stage in ("first stage", "second stage")]
+    assert info_of(written(1)).scanned == {1: 20}
+    assert calls == [(stage, {1: "relation 1"}) for stage in ("first stage", "second stage")]
 
 
 @pytest.mark.parametrize("result", [RELATION, written(1)])
 @pytest.mark.parametrize("is_counted_once", [True, False])
-def test_scans_of_tasks_that_ran_again_are_unknown(
+def test_scans_are_unknown_if_tasks_may_have_run_again(
     monkeypatch: pytest.MonkeyPatch, result: Any, *, is_counted_once: bool
 ) -> None:
-    monkeypatch.setattr(exchange, "plans_run", lambda result: ["a plan"])
+    monkeypatch.setattr(exchange, "executed_plans", lambda result: ["a plan"])
     monkeypatch.setattr(stage_figures, "scanned_rows", lambda *_: {1: 10})
-    found = told(replace(result, is_counted_once=is_counted_once))
-    assert found.scanned == ({1: 10} if is_counted_once else {})
+    info = info_of(replace(result, is_counted_once=is_counted_once))
+    assert info.scanned == ({1: 10} if is_counted_once else {})
 
 
-def test_scans_that_do_not_tell_cost_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    def plans_run(result: Any) -> list[Any]:
+def test_scans_without_metrics_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    def executed_plans(result: Any) -> list[Any]:
         raise RuntimeError("no metrics")
 
-    monkeypatch.setattr(exchange, "plans_run", plans_run)
-    info = told(written(30))
+    monkeypatch.setattr(exchange, "executed_plans", executed_plans)
+    info = info_of(written(30))
     assert (info.scanned, info.rows) == ({}, 100)
 
 
-def test_what_has_run() -> None:
-    found = store(written(1))
-    assert found.get(2) is found.finished(2) is found.staged(2)
+def test_finished_results() -> None:
+    results = store(written(1))
+    assert results.get(2) is results.finished(2) is results.staged(2)
     with pytest.raises(KeyError):
-        found.finished(1)
+        results.finished(1)
     with pytest.raises(AssertionError):
         store(RELATION).staged(2)
-    found.release()
-    assert found.get(2) is None
+    results.release()
+    assert results.get(2) is None
 
 
 def test_a_job_that_does_not_run() -> None:
-    nothing = NothingWritten()
+    nothing = NoResults()
     assert nothing.file_ratio(StreamEdge("1-2", 1, 2, BROADCAST)) == 1.0
     with pytest.raises(LookupError, match="node 4"):
         nothing.staged(4)

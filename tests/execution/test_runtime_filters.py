@@ -1,4 +1,4 @@
-"""Keys of finished join sides: fetched once for all who need them, and what is done where they cannot be had."""
+"""Keys of finished join sides: collected once for all filters, and the fallbacks if they cannot be collected."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.scheduler.results import Written, written
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Node 3 joins what 1 wrote (its left side) with 2; nodes 2 and 4, a source, are filtered by the keys of 1.
+# Node 3 joins node 1, its left side, with node 2; node 2 and the source 4 are filtered by the keys of node 1.
 TEXT = "1 #> 3\n4 -> 2\n2 #> 3"
 LEFT = JoinInput(3, Side.LEFT)
 RELATION: Any = None
-"""What Spark would have of a relation."""
+"""Stands for Spark's relation."""
 
 
 def context(*, verify: bool = False, cheap: bool = False, children: dict[str, str] | None = None) -> Context:
@@ -36,10 +36,10 @@ def context(*, verify: bool = False, cheap: bool = False, children: dict[str, st
     path = FilterPath(Side.RIGHT, targets, LEFT)
     top: Any = Plan("n")
     planned = SparkFilterPath(
-        tuple(FilterTarget(one, top, ("#1",)) for one in targets), (Key("k"),), (Key("j"),), ("#9",)
+        tuple(FilterTarget(node_id, top, ("#1",)) for node_id in targets), (Key("k"),), (Key("j"),), ("#9",)
     )
     ref = DynamicFilterRef(3, 0)
-    made = job(
+    context = job(
         TEXT,
         {3: JoinOperator(JoinType.INNER, filters=(path,)), 2: CalcOperator(is_cheap=cheap)},
         sources=[4],
@@ -51,118 +51,120 @@ def context(*, verify: bool = False, cheap: bool = False, children: dict[str, st
     figures = {JOIN: 3, SIDE: Side.LEFT}
     for node_id in (2, 4):
         decision = Choice(DecisionKind.DYNAMIC_FILTER, NodeRef(node_id, f"n{node_id}"), "keys", "few", figures)
-        made.decisions.record(decision)
-    return made
+        context.decisions.record(decision)
+    return context
 
 
 class Spark:
-    """Gives keys, and notes how it was asked for them."""
+    """Returns keys, and records how they were collected."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, answer: KeySet | Exception | None = None) -> None:
-        self.asked: list[str] = []
+        self.collected: list[str] = []
         self.answer = KeySet(100) if answer is None else answer
 
-        def given(how: str) -> KeySet:
-            self.asked.append(how)
-            time.sleep(0.02)  # long enough for others to ask meanwhile
+        def collect(how: str) -> KeySet:
+            self.collected.append(how)
+            time.sleep(0.02)  # long enough for concurrent calls
             if isinstance(self.answer, Exception):
                 raise self.answer
             return self.answer
 
-        monkeypatch.setattr(filters, "collect_keys", lambda *_: given("query"))
-        monkeypatch.setattr(filters, "keys_of_relation", lambda *_: given("relation"))
+        monkeypatch.setattr(filters, "collect_keys", lambda *_: collect("query"))
+        monkeypatch.setattr(filters, "collect_relation_keys", lambda *_: collect("relation"))
         monkeypatch.setattr(filters, "might_contain", lambda *args: f"might contain {', '.join(args[-1])}")
-        monkeypatch.setattr(filters, "for_sources", lambda *args: [Key(f"{args[-1][0]} in (1, 2)")])
-        monkeypatch.setattr(catalyst, "rebound", lambda *args: args[0])
+        monkeypatch.setattr(filters, "source_conditions", lambda *args: [Key(f"{args[-1][0]} in (1, 2)")])
+        monkeypatch.setattr(catalyst, "rebind", lambda *args: args[0])
 
 
-def key_filters(made: Context, result: Any, broadcasts: Any = None) -> KeyFilters:
+def key_filters(context: Context, result: Any, broadcasts: Any = None) -> KeyFilters:
     results: Any = Results({} if result is None else {1: result})
-    return KeyFilters(made, results, broadcasts)
+    return KeyFilters(context, results, broadcasts)
 
 
-def instead(made: Context) -> dict[int, str]:
+def fallbacks(context: Context) -> dict[int, str]:
     """Return what was done instead of filtering, by node."""
     return {
-        one.nodes[0]: f"{one.outcome['instead']}: {one.outcome['because']}" for one in made.decisions if one.outcome
+        decision.nodes[0]: f"{decision.outcome['instead']}: {decision.outcome['because']}"
+        for decision in context.decisions
+        if decision.outcome
     }
 
 
-def fetch(found: KeyFilters, made: Context, nodes: Sequence[int] = (4, 2)) -> None:
+def fetch(key_filters: KeyFilters, context: Context, nodes: Sequence[int] = (4, 2)) -> None:
     session: Any = "a session"
     for node_id in nodes:
-        found.fetch(session, made.graph.node(node_id))
+        key_filters.fetch(session, context.graph.node(node_id))
 
 
-def apply(found: KeyFilters, made: Context, node_id: int) -> str:
+def apply(key_filters: KeyFilters, context: Context, node_id: int) -> str:
     plan: Any = Plan(f"n{node_id}")
-    return str(found.apply(made.graph.node(node_id), plan))
+    return str(key_filters.apply(context.graph.node(node_id), plan))
 
 
-def test_keys_are_fetched_once_for_all_who_need_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    spark, made = Spark(monkeypatch), context()
-    found = key_filters(made, written(8))
+def test_keys_are_collected_once_for_all_filters(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark, job_context = Spark(monkeypatch), context()
+    tested = key_filters(job_context, written(8))
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda node_id: fetch(found, made, [node_id]), [4, 2] * 8))
-    assert spark.asked == ["query"]
-    assert instead(made) == {}
-    assert apply(found, made, 2) == "n2 where might contain j"
+        list(pool.map(lambda node_id: fetch(tested, job_context, [node_id]), [4, 2] * 8))
+    assert spark.collected == ["query"]
+    assert fallbacks(job_context) == {}
+    assert apply(tested, job_context, 2) == "n2 where might contain j"
 
 
-def test_no_keys_leave_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_key_set_leaves_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     Spark(monkeypatch, KeySet(0, is_empty=True))
-    made = context()
-    found = key_filters(made, written(0))
-    fetch(found, made)
-    assert apply(found, made, 2) == "no rows of columns of n2"
-    info = found.info(made.graph.node(4))
+    job_context = context()
+    tested = key_filters(job_context, written(0))
+    fetch(tested, job_context)
+    assert apply(tested, job_context, 2) == "no rows of columns of n2"
+    info = tested.info(job_context.graph.node(4))
     assert info is not None
     assert info.predicate == "false"
 
 
-NOT_TOLD = "rows are not filtered: keys cannot be told of this side"
+NO_KEYS = "rows are not filtered: the keys of this side cannot be collected"
 NO_ROWS = Written(None, ("stage",), written(8).sizes, rows=None)
 PROBLEMS: dict[str, tuple[Any, Any, dict[str, str] | None, str]] = {
     "a query that fails": (written(8), RuntimeError("no memory"), None, "could not be fetched: no memory"),
-    "a side that has not run": (None, None, None, NOT_TOLD),
-    "rows that were not counted": (NO_ROWS, None, None, NOT_TOLD),
-    "rows that are others each time": (written(8), None, {"1-3": "rand()"}, NOT_TOLD),
+    "a side that has not run": (None, None, None, NO_KEYS),
+    "rows that were not counted": (NO_ROWS, None, None, NO_KEYS),
+    "rows that differ each time": (written(8), None, {"1-3": "rand()"}, NO_KEYS),
 }
 
 
 @pytest.mark.parametrize("case", PROBLEMS)
-def test_without_keys_rows_go_unfiltered(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_without_keys_rows_are_not_filtered(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     result, answer, children, problem = PROBLEMS[case]
-    spark, made = Spark(monkeypatch, answer), context(children=children)
-    found = key_filters(made, result)
-    fetch(found, made)
-    assert len(spark.asked) == (answer is not None)  # one that failed is not tried again
-    said = instead(made)
-    assert sorted(said) == [2, 4]
-    assert all(problem in one for one in said.values()), said
-    assert apply(found, made, 2) == "n2"
-    assert found.info(made.graph.node(4)) is None
+    spark, job_context = Spark(monkeypatch, answer), context(children=children)
+    tested = key_filters(job_context, result)
+    fetch(tested, job_context)
+    assert len(spark.collected) == (answer is not None)  # a failed query is not retried
+    by_node = fallbacks(job_context)
+    assert sorted(by_node) == [2, 4]
+    assert all(problem in fallback for fallback in by_node.values()), by_node
+    assert apply(tested, job_context, 2) == "n2"
+    assert tested.info(job_context.graph.node(4)) is None
 
 
-def test_the_relation_of_a_broadcast_gives_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    spark, made = Spark(monkeypatch), context()
+def test_keys_are_collected_from_a_broadcast_relation(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark, job_context = Spark(monkeypatch), context()
     monkeypatch.setattr(BroadcastResult, "relation", "relation")
-    fetch(key_filters(made, BroadcastResult(RELATION, 7, 300, 30, 2, 2, None)), made)
-    assert spark.asked == ["relation"]
+    fetch(key_filters(job_context, BroadcastResult(RELATION, 7, 300, 30, 2, 2, None)), job_context)
+    assert spark.collected == ["relation"]
 
 
-@pytest.mark.parametrize(("fits", "asked"), [(True, "relation"), (False, "query")])
-def test_a_side_that_became_a_broadcast_is_made_a_relation_first(
-    monkeypatch: pytest.MonkeyPatch, fits: bool, asked: str
+@pytest.mark.parametrize(("fits", "collected"), [(True, "relation"), (False, "query")])
+def test_a_side_that_became_a_broadcast_is_built_first(
+    monkeypatch: pytest.MonkeyPatch, fits: bool, collected: str
 ) -> None:
     spark = Spark(monkeypatch)
     monkeypatch.setattr(BroadcastResult, "relation", "relation")
     relation = BroadcastResult(RELATION, 7, 300, 30, 2, 2, None) if fits else None
-    made = context()
-    path: Any = made.plan.nodes[3].filter_paths
+    before = context()
+    path: Any = before.plan.nodes[3].filter_paths
     changed = job(
         TEXT.replace("1 #>", "1 *>"),
-        {3: made.graph.node(3).operator},
+        {3: before.graph.node(3).operator},
         writes={"1-3": WriteKind.SIDE},
         sources=[4],
         paths={3: path},
@@ -170,45 +172,47 @@ def test_a_side_that_became_a_broadcast_is_made_a_relation_first(
     )
     broadcasts = SimpleNamespace(relation=lambda edge, result: relation)
     fetch(key_filters(changed, written(8), broadcasts), changed, [4])
-    assert spark.asked == [asked]
+    assert spark.collected == [collected]
 
 
 @pytest.mark.parametrize(
-    ("verify", "is_met", "raises"), [(True, True, True), (True, False, False), (False, True, False)]
+    ("verify", "has_matching_row", "raises"), [(True, True, True), (True, False, False), (False, True, False)]
 )
-def test_keys_that_were_left_out_are_found(
-    monkeypatch: pytest.MonkeyPatch, verify: bool, is_met: bool, raises: bool
+def test_missing_keys_are_detected(
+    monkeypatch: pytest.MonkeyPatch, verify: bool, has_matching_row: bool, raises: bool
 ) -> None:
     Spark(monkeypatch)
-    monkeypatch.setattr("penstock.execution.runtime_filters.is_met", lambda *_: is_met)
-    monkeypatch.setattr("penstock.execution.runtime_filters.ruled_out", lambda *_: "a row that has none of them")
-    made = context(verify=verify)
-    found = key_filters(made, written(8))
+    monkeypatch.setattr("penstock.execution.runtime_filters.has_matching_row", lambda *_: has_matching_row)
+    monkeypatch.setattr(
+        "penstock.execution.runtime_filters.dropped_keys_condition", lambda *_: "a row without any of the keys"
+    )
+    job_context = context(verify=verify)
+    tested = key_filters(job_context, written(8))
     if raises:
         with pytest.raises(VerificationError, match="the left side of node 3"):
-            fetch(found, made)
+            fetch(tested, job_context)
     else:
-        fetch(found, made)
+        fetch(tested, job_context)
 
 
-def test_rows_are_looked_up_behind_the_user_s_own_filters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the node above a source is a cheap one, its filters stand there, and the source only leaves out data."""
+def test_keys_are_checked_after_the_users_own_filters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the node above a source is cheap, its plan checks the keys, and the source only skips data."""
     Spark(monkeypatch)
-    made = context(cheap=True)
-    found = key_filters(made, written(8))
-    fetch(found, made, [4])
-    monkeypatch.setattr(KeyFilters, "_worth_handing_over", lambda *_: (["j in (1, 2)"], ""))
-    assert apply(found, made, 4) == "n4 where j in (1, 2)"
-    assert apply(found, made, 2) == "n2 where might contain j"
+    job_context = context(cheap=True)
+    tested = key_filters(job_context, written(8))
+    fetch(tested, job_context, [4])
+    monkeypatch.setattr(KeyFilters, "_source_conditions", lambda *_: (["j in (1, 2)"], ""))
+    assert apply(tested, job_context, 4) == "n4 where j in (1, 2)"
+    assert apply(tested, job_context, 2) == "n2 where might contain j"
 
 
-def test_what_a_source_may_know(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_filter_of_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
     Spark(monkeypatch)
-    made = context()
-    found = key_filters(made, written(8))
-    fetch(found, made)
-    info = found.info(made.graph.node(4))
+    job_context = context()
+    tested = key_filters(job_context, written(8))
+    fetch(tested, job_context)
+    info = tested.info(job_context.graph.node(4))
     assert info is not None
     assert (info.columns, info.predicate) == (("j",), "j in (1, 2)")
-    found.clear()
-    assert found.info(made.graph.node(4)) is None
+    tested.clear()
+    assert tested.info(job_context.graph.node(4)) is None

@@ -1,4 +1,4 @@
-"""How a vertex runs: with which settings, once more if Spark refuses its inputs as they lie, and what it leaves."""
+"""Runs of vertices: their settings, the retry if Spark refuses the layout of their inputs, and their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.scheduler.results import written
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-REFUSED = RuntimeError("no other input can be laid out like merged subpartitions")
+REFUSED = RuntimeError("no other input can be repartitioned like coalesced subpartitions")
 SLICED = VertexSetup({"1-2": SlicedRead([(Slice((0, 1)),)])}, subpartitions=8)
 CUT = VertexSetup({"1-2": CoalescedRead([(0, 1)])}, subpartitions=64)
 SUBPARTITIONS = "spark.sql.shuffle.partitions"
@@ -34,8 +34,8 @@ def vertex(*nodes: int) -> JobVertex:
     return JobVertex("v1", "the vertex", nodes, (), None, None)
 
 
-class Built:
-    """Builds nothing, and notes with what it was asked to."""
+class FakeBuilder:
+    """Builds no plan, and records its setups."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, errors: Sequence[Exception] = (), result: Any = None) -> None:
         self.setups: list[VertexSetup] = []
@@ -59,23 +59,23 @@ def run(context: Context, setup: VertexSetup = CUT, *nodes: int) -> tuple[Vertex
     return runner, runner.run(vertex(*(nodes or (2,))), setup, "nightly: v1")
 
 
-def test_what_it_wrote_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    built = Built(monkeypatch)
-    runner, ran = run(job("1 #> 2\n2 #> 3"))
-    assert ran.result is runner.results.get(2) is built.result
-    assert ran.tasks == built.result.tasks == 4
-    assert built.setups == [CUT]
+def test_the_result_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = FakeBuilder(monkeypatch)
+    runner, outcome = run(job("1 #> 2\n2 #> 3"))
+    assert outcome.result is runner.results.get(2) is builder.result
+    assert outcome.tasks == builder.result.tasks == 4
+    assert builder.setups == [CUT]
 
 
 def test_a_vertex_that_spark_refuses_runs_with_its_own_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
-    built, context = Built(monkeypatch, [REFUSED]), job("1 #> 2\n2 #> 3")
+    builder, context = FakeBuilder(monkeypatch, [REFUSED]), job("1 #> 2\n2 #> 3")
     for kind in (DecisionKind.VERTEX_PARALLELISM, DecisionKind.BROADCAST):
         context.decisions.record(Choice(kind, NodeRef(2, "n2"), 1, "few"))
-    _, ran = run(context)
-    assert built.setups == [CUT, replace(CUT, shared=False)]
-    assert ran.result is built.result
-    said = {one.kind: one.outcome.get("instead") for one in context.decisions}
-    assert said == {
+    _, outcome = run(context)
+    assert builder.setups == [CUT, replace(CUT, shared=False)]
+    assert outcome.result is builder.result
+    fallbacks = {decision.kind: decision.outcome.get("instead") for decision in context.decisions}
+    assert fallbacks == {
         DecisionKind.VERTEX_PARALLELISM: "its inputs are shuffled inside the step",
         DecisionKind.BROADCAST: None,
     }
@@ -83,62 +83,62 @@ def test_a_vertex_that_spark_refuses_runs_with_its_own_exchanges(monkeypatch: py
 
 @pytest.mark.parametrize("errors", [[ValueError("no memory")], [REFUSED, ValueError("no memory")]])
 def test_other_errors_are_not_hidden(monkeypatch: pytest.MonkeyPatch, errors: list[Exception]) -> None:
-    Built(monkeypatch, errors)
+    FakeBuilder(monkeypatch, errors)
     with pytest.raises(ValueError, match="no memory"):
         run(job("1 #> 2\n2 #> 3"))
 
 
 @pytest.mark.parametrize(
-    ("stages", "given_back"),
-    [(("stage",), [1, 2]), ((), [])],  # a plan without a stage has not run, and needs its settings later
+    ("stages", "returned"),
+    [(("stage",), [1, 2]), ((), [])],  # a plan without stages has not run, and needs its settings later
 )
-def test_sessions_are_given_back_once_nothing_needs_them(
-    monkeypatch: pytest.MonkeyPatch, stages: tuple[str, ...], given_back: list[int]
+def test_sessions_are_returned_when_they_are_no_longer_used(
+    monkeypatch: pytest.MonkeyPatch, stages: tuple[str, ...], returned: list[int]
 ) -> None:
-    Built(monkeypatch, result=replace(written(40), stages=stages))
+    FakeBuilder(monkeypatch, result=replace(written(40), stages=stages))
     context = job("1 #> 2\n2 #> 3")
     run(context, replace(CUT, scans={2: {"spark.sql.files.maxPartitionBytes": "1m"}}))
     sessions: Any = context.sessions
-    assert sessions.given_back == given_back
-    assert sessions.taken[1] == {"spark.sql.files.maxPartitionBytes": "1m"}
+    assert sessions.returned == returned
+    assert sessions.settings[1] == {"spark.sql.files.maxPartitionBytes": "1m"}
 
 
 @pytest.mark.parametrize(
     ("setup", "is_sink", "writers"), [(CUT, True, None), (SLICED, True, "8"), (SLICED, False, None)]
 )
 def test_settings(monkeypatch: pytest.MonkeyPatch, setup: VertexSetup, is_sink: bool, writers: str | None) -> None:
-    Built(monkeypatch)
+    FakeBuilder(monkeypatch)
     context = job("1 #> 2" if is_sink else "1 #> 2\n2 #> 3", sinks={2: None} if is_sink else None)
     monkeypatch.setattr("penstock.execution.sink_writer.SinkWriter.write", lambda *_: (3, 7))
-    _, ran = run(context, setup)
+    _, outcome = run(context, setup)
     sessions: Any = context.sessions
-    (settings,) = sessions.taken
+    (settings,) = sessions.settings
     assert settings[SUBPARTITIONS] == str(setup.subpartitions)
     assert settings.get(WRITERS) == writers
     if is_sink:
-        assert ran == VertexRun(None, 3, 7)
+        assert outcome == VertexRun(None, 3, 7)
 
 
-def test_a_stage_behind_a_sink_needs_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    built = Built(monkeypatch)
+def test_a_stage_after_a_sink_needs_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = FakeBuilder(monkeypatch)
     report = StageReport("3 files merged", "they were small", 2)
-    asked: list[Any] = []
-    stage = SinkStage("merge", lambda sink: asked.append(sink) or report)
-    sink: Any = "what the sink's vertex wrote to"
-    _, ran = run(job("1 #> 2\n2 #> 3", sinks={2: sink}, stages={3: (2, stage)}), CUT, 3)
-    assert (ran, asked, built.setups) == (VertexRun(None, 2, report=report), [sink], [])
+    sinks: list[Any] = []
+    stage = SinkStage("merge", lambda sink: sinks.append(sink) or report)
+    sink: Any = "the sink"
+    _, outcome = run(job("1 #> 2\n2 #> 3", sinks={2: sink}, stages={3: (2, stage)}), CUT, 3)
+    assert (outcome, sinks, builder.setups) == (VertexRun(None, 2, report=report), [sink], [])
 
 
 def test_a_sink_that_needs_no_rows_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    built = Built(monkeypatch)
+    builder = FakeBuilder(monkeypatch)
     context = job("1 #> 2", sinks={2: NothingToWrite("2026-11")})
-    _, ran = run(context)
+    _, outcome = run(context)
     report = StageReport("nothing is written", "the target already has the rows of token '2026-11'")
-    assert (ran, built.setups) == (VertexRun(None, None, report=report), [])
+    assert (outcome, builder.setups) == (VertexRun(None, None, report=report), [])
 
 
-def test_reads_are_checked_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    Built(monkeypatch)
+def test_reads_are_checked_only_with_verify(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeBuilder(monkeypatch)
     checked: list[str] = []
     monkeypatch.setattr(vertex_runner, "check_reads", lambda context, results, vertex, setup: checked.append(vertex.id))
     for verify in (False, True):
@@ -148,14 +148,14 @@ def test_reads_are_checked_where_that_is_asked_for(monkeypatch: pytest.MonkeyPat
 
 REPORTS = [
     {"index": 1, "stage": 9, "rows": 8},
-    {"index": 1, "stage": 9, "rows": 9},  # it ran again
+    {"index": 1, "stage": 9, "rows": 9},  # the task ran again
     {"index": 0, "stage": 9, "rows": 6},
-    {"index": 1, "stage": 4, "rows": 7},  # another job's
+    {"index": 1, "stage": 4, "rows": 7},  # of another job
     {"index": 0, "stage": 4, "rows": 5},
 ]
 
 
-def test_the_latest_of_what_an_adaptive_exchange_tells() -> None:
+def test_the_latest_reports_of_an_adaptive_exchange() -> None:
     context = job("1 => 2\n2 -> 3\n3 #> 4")
     edge = replace(context.graph.edge("1-2"), partitioner=AdaptiveRebalancePartitioner(2))
     plan = replace(
@@ -164,11 +164,11 @@ def test_the_latest_of_what_an_adaptive_exchange_tells() -> None:
         exchanges={2: SimpleNamespace(reports=lambda: REPORTS)},  # type: ignore[dict-item]
     )
     runner = VertexRunner(replace(context, plan=plan, owner=plan))
-    assert [report["rows"] for report in runner.channels(vertex(2, 3))] == [6, 9]
-    assert runner.channels(vertex(4)) == []
+    assert [report["rows"] for report in runner.channel_reports(vertex(2, 3))] == [6, 9]
+    assert runner.channel_reports(vertex(4)) == []
 
 
-def test_filters_are_fetched_where_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filters_are_fetched_only_for_filtered_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[int] = []
     monkeypatch.setattr(
         "penstock.execution.runtime_filters.KeyFilters.fetch", lambda self, session, node: fetched.append(node.id)
@@ -180,12 +180,12 @@ def test_filters_are_fetched_where_there_are_any(monkeypatch: pytest.MonkeyPatch
     runner = VertexRunner(context)
     assert runner.fetch_filters(vertex(1, 4), "nightly") == {}
     sessions: Any = context.sessions
-    assert (fetched, sessions.taken) == ([], [])
+    assert (fetched, sessions.settings) == ([], [])
     assert runner.fetch_filters(vertex(1, 2, 3, 4), "nightly") == {2: "k = 1"}
-    assert (fetched, sessions.taken, sessions.given_back) == ([2, 3], [{SUBPARTITIONS: "1"}], [1])
+    assert (fetched, sessions.settings, sessions.returned) == ([2, 3], [{SUBPARTITIONS: "1"}], [1])
 
 
-def test_a_job_lets_go_of_all() -> None:
+def test_release_closes_sources_and_forgets_results() -> None:
     context = job("1 -> 2", sources=[1])
     runner = VertexRunner(context)
     runner.results.add(2, written(40))

@@ -1,4 +1,4 @@
-"""A session whose queries run as jobs, small ones too."""
+"""A session whose queries all run as jobs, including small ones."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def no_jobs_of_other_tests() -> None:
-    """The latest jobs are counted, and only so many are kept."""
     RECENT.clear()
 
 
 @pytest.fixture
 def served(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session, with every query of it run as a job that checks itself."""
+    """The session, with every query run as a job that verifies itself."""
     with penstock.enabled(spark, config=OFF) as session:
         yield session

@@ -1,4 +1,4 @@
-"""Programs of machine learning, and what it stands on: samples and splits that are the same each time."""
+"""Machine-learning programs, and the repeatable samples and splits that they rely on."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def cross_validation(spark: SparkSession, folder: Path) -> Any:
 
 
 def split_of_files(spark: SparkSession, folder: Path) -> Any:
-    """The parts of a random split make up the whole, and are the same each time, whatever is done with them."""
+    """The parts of a random split add up to all rows, and are the same in every action."""
     parts = points(spark, folder).randomSplit([0.5, 0.5], seed=1)
     seen = [sorted(row.id for row in part.collect()) for part in parts]
     counted = [part.groupBy("label").count().agg(F.sum("count")).first()[0] for part in parts]

@@ -1,4 +1,4 @@
-"""Programs that say nothing of Penstock, each a function of a session and an empty folder; they return what they saw."""
+"""Programs without any reference to Penstock: functions of a session and an empty folder that return their results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def numbers_of_partitions(spark: SparkSession, folder: Path) -> Any:
-    """Plain Spark keeps the numbers that a program names."""
+    """The numbers of partitions that a program requests."""
     df = points(spark, folder)
     grouped = df.groupBy("label").count()
     frames = {
@@ -36,10 +36,12 @@ def numbers_of_partitions(spark: SparkSession, folder: Path) -> Any:
         "limit": df.limit(10),
         "union": df.repartition(2).union(df.repartition(3)),
     }
-    found: dict[str, Any] = {name: frame.rdd.getNumPartitions() for name, frame in frames.items()}
-    found["ids"] = sorted(row[0] for row in df.repartition(8).select(F.spark_partition_id()).distinct().collect())
-    found["ids of one"] = [row[0] for row in grouped.coalesce(1).select(F.spark_partition_id()).distinct().collect()]
-    found["ids by"] = (
+    results: dict[str, Any] = {name: frame.rdd.getNumPartitions() for name, frame in frames.items()}
+    results["ids"] = sorted(row[0] for row in df.repartition(8).select(F.spark_partition_id()).distinct().collect())
+    results["ids of a single partition"] = [
+        row[0] for row in grouped.coalesce(1).select(F.spark_partition_id()).distinct().collect()
+    ]
+    results["ids by"] = (
         df.repartition(7, "label")
         .select("label", F.spark_partition_id().alias("p"))
         .distinct()
@@ -47,15 +49,15 @@ def numbers_of_partitions(spark: SparkSession, folder: Path) -> Any:
         .collect()
     )
     df.repartition(5).write.parquet(str(folder / "five"))
-    found["files"] = len(list((folder / "five").glob("part-*")))
-    grouped.coalesce(1).write.csv(str(folder / "one"))
-    found["one file"] = len(list((folder / "one").glob("part-*")))
+    results["files"] = len(list((folder / "five").glob("part-*")))
+    grouped.coalesce(1).write.csv(str(folder / "single"))
+    results["single file"] = len(list((folder / "single").glob("part-*")))
     df.orderBy("id").coalesce(1).write.csv(str(folder / "sorted"))
-    found["sorted file"] = [
+    results["sorted file"] = [
         line.split(",")[0] for part in (folder / "sorted").glob("part-*") for line in part.read_text().splitlines()
     ]
     spark.catalog.clearCache()
-    return found
+    return results
 
 
 def sort_within_partitions(spark: SparkSession, folder: Path) -> Any:
@@ -66,19 +68,19 @@ def sort_within_partitions(spark: SparkSession, folder: Path) -> Any:
 def cache_from_threads(spark: SparkSession, folder: Path) -> Any:
     cached = points(spark, folder).groupBy("label").agg(F.sum("x0").alias("s"), F.count("*").alias("n")).cache()
     other = cached.join(spark.range(3).withColumnRenamed("id", "label"), "label").cache()
-    found: list[Any] = [None] * 4
+    results: list[Any] = [None] * 4
 
-    def ask(place: int) -> None:
-        found[place] = (other if place % 2 else cached).select("label", "n").orderBy("label").collect()
+    def query(index: int) -> None:
+        results[index] = (other if index % 2 else cached).select("label", "n").orderBy("label").collect()
 
-    threads = [threading.Thread(target=ask, args=(place,)) for place in range(4)]
+    threads = [threading.Thread(target=query, args=(index,)) for index in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     both = cached.union(other).groupBy("label").count().orderBy("label").collect()
     spark.catalog.clearCache()
-    return found, both
+    return results, both
 
 
 def python_functions(spark: SparkSession, folder: Path) -> Any:
@@ -109,7 +111,7 @@ def python_functions(spark: SparkSession, folder: Path) -> Any:
 
 
 def streams(spark: SparkSession, folder: Path) -> Any:
-    """A stateful query keeps its state over a restart; batch queries run beside it and inside it."""
+    """A stateful query keeps its state across restarts; batch queries run next to it and inside it."""
     source, batches = folder / "source", []
     static = points(spark, folder).groupBy("label").count()
 
@@ -118,9 +120,9 @@ def streams(spark: SparkSession, folder: Path) -> Any:
             str(source)
         )
 
-    def each(batch: DataFrame, number: int) -> None:
-        joined = batch.join(static.withColumnRenamed("count", "known"), batch.k == static.label)
-        batches.append([tuple(row) for row in joined.select("k", "n", "known").orderBy("k").collect()])
+    def process_batch(batch: DataFrame, number: int) -> None:
+        joined = batch.join(static.withColumnRenamed("count", "static_count"), batch.k == static.label)
+        batches.append([tuple(row) for row in joined.select("k", "n", "static_count").orderBy("k").collect()])
         batch.groupBy().agg(F.sum("n").alias("total")).write.mode("append").parquet(str(folder / "totals"))
 
     for first in (0, 10, 20):
@@ -129,7 +131,7 @@ def streams(spark: SparkSession, folder: Path) -> Any:
         query = (
             counts.writeStream.outputMode("complete")
             .option("checkpointLocation", str(folder / "checkpoint"))
-            .foreachBatch(each)
+            .foreachBatch(process_batch)
             .trigger(availableNow=True)
             .start()
         )
@@ -138,11 +140,15 @@ def streams(spark: SparkSession, folder: Path) -> Any:
         batches.append([tuple(row) for row in beside])
     memory = spark.readStream.schema("id long, k long").json(str(source)).groupBy("k").count()
     query = (
-        memory.writeStream.format("memory").queryName("kept").outputMode("complete").trigger(availableNow=True).start()
+        memory.writeStream.format("memory")
+        .queryName("memory_counts")
+        .outputMode("complete")
+        .trigger(availableNow=True)
+        .start()
     )
     query.awaitTermination()
-    kept = spark.table("kept").groupBy().agg(F.sum("count")).collect()
-    return batches, kept, spark.read.parquet(str(folder / "totals")).orderBy("total").collect()
+    total = spark.table("memory_counts").groupBy().agg(F.sum("count")).collect()
+    return batches, total, spark.read.parquet(str(folder / "totals")).orderBy("total").collect()
 
 
 def writes(spark: SparkSession, folder: Path) -> Any:
@@ -161,9 +167,9 @@ def writes(spark: SparkSession, folder: Path) -> Any:
         )
     )
     joined = spark.table("bucketed").alias("a").join(spark.table("bucketed").alias("b"), "label").count()
-    found = spark.table("bucketed").select("label", "n").orderBy("label").collect()
+    bucketed = spark.table("bucketed").select("label", "n").orderBy("label").collect()
     spark.sql("DROP TABLE bucketed")
-    return joined, found, spark.read.parquet(path).select("label", "n").orderBy("label").collect()
+    return joined, bucketed, spark.read.parquet(path).select("label", "n").orderBy("label").collect()
 
 
 def observations(spark: SparkSession, folder: Path) -> Any:
@@ -202,7 +208,7 @@ def several_ends(spark: SparkSession, folder: Path) -> Any:
 
 
 def objects(spark: SparkSession, folder: Path) -> Any:
-    """Readers of DataFrames of text, and Scala's typed functions, end in objects instead of rows."""
+    """Readers of DataFrames of text, and Scala's typed functions, return JVM objects instead of rows."""
     lines = points(spark, folder).groupBy("label").count().select(F.to_json(F.struct("label", "count")).alias("value"))
     read = spark.read.schema("label long, count long").json(lines)
     typed = lines._jdf.toDF().rdd().count()
@@ -213,8 +219,8 @@ def pandas_frames(spark: SparkSession, folder: Path) -> Any:
     df = points(spark, folder)
     frame = df.orderBy("id").pandas_api()
     numbered = df.groupBy("label").count().orderBy("label").pandas_api()
-    found = frame.groupby("label")["x0"].mean().round(6).sort_index().to_dict()
-    return found, numbered.to_pandas().to_dict("list"), frame.head(3).to_pandas().index.tolist(), len(frame)
+    means = frame.groupby("label")["x0"].mean().round(6).sort_index().to_dict()
+    return means, numbered.to_pandas().to_dict("list"), frame.head(3).to_pandas().index.tolist(), len(frame)
 
 
 PROGRAMS: dict[str, Callable[[SparkSession, Path], Any]] = {

@@ -1,4 +1,4 @@
-"""A catalog whose tables take DELETE, UPDATE and MERGE, compiled from its Java source."""
+"""A catalog whose tables support DELETE, UPDATE and MERGE, compiled from its Java source."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RowLevelTables:
         self._spark = spark
 
     def make(self, name: str, mode: str) -> str:
-        """Make a table of 40 rows in four groups; return its name."""
+        """Create a table of 40 rows in four groups; return its name."""
         table = f"rows.{name}"
         self._spark.sql(f"DROP TABLE IF EXISTS {table}")
         self._spark.sql(
@@ -40,28 +40,29 @@ class RowLevelTables:
         return table
 
     def rows(self, table: str) -> list[Any]:
-        """The rows of a table."""
         return sorted(tuple(row) for row in self._spark.table(table).collect())
 
     def summaries(self, table: str) -> list[str]:
-        """What Spark told the table of each commit."""
+        """Return the summary of each commit that Spark passed to the table."""
         return list(self._call(NAME, "summaries", table.removeprefix("rows.")))
 
     def tasks(self, table: str) -> int:
-        """How many tasks wrote the latest commit."""
+        """Return the number of tasks that wrote the latest commit."""
         return int(self._call(NAME, "tasks", table.removeprefix("rows.")))
 
     def in_command_of_delta(self, df: DataFrame) -> int:
-        """Count the rows of a DataFrame in a method of a class that has the name of a command of Delta."""
+        """Count the rows of a DataFrame in a class with the name of a Delta command."""
         return int(self._call("org.apache.spark.sql.delta.commands.UpdateCommand", "count", df._jdf))
 
-    def _call(self, name: str, method: str, argument: Any) -> Any:
-        """Call a static method of a class that py4j's own loader does not see."""
+    def _call(self, class_name: str, method: str, argument: Any) -> Any:
+        """Call a static method of a class that py4j's class loader does not see."""
         gateway = self._spark.sparkContext._gateway
-        found = gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
+        java_class = gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(class_name)
         arguments = gateway.new_array(gateway.jvm.java.lang.Object, 1)
         arguments[0] = argument
-        return next(one for one in found.getMethods() if one.getName() == method).invoke(None, arguments)
+        return next(candidate for candidate in java_class.getMethods() if candidate.getName() == method).invoke(
+            None, arguments
+        )
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +72,7 @@ def row_level(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         command = [javac(), "--release", "17", "-proc:none", "-cp", f"{spark_jars()}/*", "-d", folder, *SOURCES]
     except CannotCompileError as error:
         assert os.environ.get("ALL_CHECKS") != "1", error
-        pytest.skip(f"{error}, so the tests of row-level commands are left out")
+        pytest.skip(f"{error}, so the tests of row-level commands are skipped")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     jvm = spark._jvm

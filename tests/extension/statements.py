@@ -1,4 +1,4 @@
-"""More programs: SQL statements, settings, sessions, functions with side effects, and sources of a program's own."""
+"""More programs: SQL statements, settings, sessions, functions with side effects, and custom sources."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def accumulators(spark: SparkSession, folder: Path) -> Any:
-    """Functions are called once for each row."""
+    """Functions are called once per row."""
     calls = [spark.sparkContext.accumulator(0) for _ in range(3)]
 
-    def counted(place: int) -> Any:
+    def counted(index: int) -> Any:
         def count(x):  # type: ignore[no-untyped-def]  # hints would make it a function of another kind
-            calls[place].add(1)
+            calls[index].add(1)
             return x % 5
 
         return F.udf(count, "long")
@@ -32,11 +32,11 @@ def accumulators(spark: SparkSession, folder: Path) -> Any:
     left = df.select(counted(1)("id").alias("k"), "id")
     left.join(df.withColumnRenamed("id", "k"), "k").count()
     df.repartition(4, "id").select(counted(2)("id").alias("k")).agg(F.max("k")).collect()
-    return [one.value for one in calls]
+    return [accumulator.value for accumulator in calls]
 
 
 def without_adaptive_execution(spark: SparkSession, folder: Path) -> Any:
-    """Without AQE a program knows the number of partitions behind each shuffle, and so of files."""
+    """Without AQE, the number of partitions after each shuffle, and so of files, is predictable."""
     df = spark.range(0, 100, 1, 4).withColumn("k", F.col("id") % 7)
     with with_settings(spark, {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "3"}):
         grouped = df.groupBy("k").count()
@@ -48,7 +48,7 @@ def without_adaptive_execution(spark: SparkSession, folder: Path) -> Any:
 
 def statements(spark: SparkSession, folder: Path) -> Any:
     spark.range(0, 100, 1, 4).selectExpr("id", "id % 7 as k", "id % 3 as m").createOrReplaceTempView("numbers")
-    found: list[Any] = []
+    outcomes: list[Any] = []
     for text in (
         "CREATE TABLE stored USING parquet PARTITIONED BY (m) AS SELECT k, sum(id) AS s, m FROM numbers GROUP BY k, m",
         "ANALYZE TABLE stored COMPUTE STATISTICS FOR ALL COLUMNS",
@@ -86,12 +86,12 @@ def statements(spark: SparkSession, folder: Path) -> Any:
         "DROP TABLE stored",
     ):
         try:
-            found.append([tuple(row) for row in spark.sql(text).collect()])
+            outcomes.append([tuple(row) for row in spark.sql(text).collect()])
         except Exception as error:
-            found.append((type(error), str(error)))
+            outcomes.append((type(error), str(error)))
     with_arguments = spark.sql("SELECT k, count(*) FROM numbers WHERE id > :least GROUP BY k ORDER BY k", {"least": 90})
     return (
-        found,
+        outcomes,
         with_arguments.collect(),
         spark.sql("SELECT m, sum(id) FROM {t} GROUP BY m ORDER BY m", t=with_numbers(spark)).collect(),
     )
@@ -102,7 +102,7 @@ def with_numbers(spark: SparkSession) -> Any:
 
 
 class Evens(DataSource):
-    """Numbers of three partitions; writes say how many rows each task had."""
+    """A source of numbers in three partitions; its sink counts the rows of each task."""
 
     @classmethod
     def name(cls) -> str:
@@ -120,7 +120,7 @@ class Evens(DataSource):
 
 class EvensReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(place) for place in range(3)]
+        return [InputPartition(index) for index in range(3)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, int]]:
         return ((2 * n, partition.value) for n in range(10))
@@ -155,20 +155,20 @@ def own_source(spark: SparkSession, folder: Path) -> Any:
 
 
 def other_sessions(spark: SparkSession, folder: Path) -> Any:
-    """Sessions have views, functions and settings of their own, and so have their queries."""
-    found = []
+    """Each session has its own views, functions and settings, which apply to its queries."""
+    results = []
     for zone in ("UTC", "Asia/Tokyo"):
         session = spark.newSession()
         session.conf.set("spark.sql.session.timeZone", zone)
         session.range(10).selectExpr("timestamp_seconds(id * 7200) as t").createOrReplaceTempView("times")
         session.udf.register("add", lambda x, zone=zone: f"{zone} {x}")
-        found.append(
+        results.append(
             session.sql("SELECT add(date(t)) d, count(*), min(string(t)) FROM times GROUP BY 1 ORDER BY 1").collect()
         )
     clone = spark.newSession()
     clone.conf.set("spark.sql.ansi.enabled", "false")
-    found.append(clone.range(5).groupBy(F.expr("10 div (id - 3)").alias("d")).count().orderBy("d").collect())
-    return found
+    results.append(clone.range(5).groupBy(F.expr("10 div (id - 3)").alias("d")).count().orderBy("d").collect())
+    return results
 
 
 STATEMENTS: dict[str, Callable[[SparkSession, Path], Any]] = {

@@ -1,4 +1,4 @@
-"""Every action and every way to write: rows as without Penstock, and run by it."""
+"""Every action and every kind of write returns the rows of plain Spark, and runs as a job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 import penstock
 from penstock.events import ExecutionState
-from penstock.scheduler.job import HANDED_BACK, RECENT
+from penstock.scheduler.job import RECENT, RUN_BY_SPARK
 from tests.conftest import OFF
 from tests.equality import assert_same_rows, plain, same
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def grouped(spark: SparkSession) -> DataFrame:
-    """Seven rows behind a shuffle."""
+    """Return seven rows after a shuffle."""
     numbers = spark.range(700).select((F.col("id") % 7).alias("k"), F.col("id").alias("v"))
     return numbers.groupBy("k").agg(F.sum("v").alias("v"), F.count("*").alias("n"))
 
@@ -81,18 +81,18 @@ ACTIONS: dict[str, Callable[[SparkSession], Any]] = {
 }
 
 
-def assert_equal(found: Any, expected: Any) -> None:
-    """Rows in their order, sums of doubles nearly; anything else exactly."""
+def assert_equal(actual: Any, expected: Any) -> None:
+    """Compare rows in order, with a tolerance for doubles, and other values exactly."""
     if isinstance(expected, list) and expected and isinstance(expected[0], Row):
-        assert [row.__fields__ for row in found] == [row.__fields__ for row in expected]
-        left, right = ([[approximate(value) for value in row] for row in rows] for rows in (found, expected))
-        assert same(plain(left), plain(right)), f"{found} instead of {expected}"
+        assert [row.__fields__ for row in actual] == [row.__fields__ for row in expected]
+        left, right = ([[approximate(value) for value in row] for row in rows] for rows in (actual, expected))
+        assert same(plain(left), plain(right)), f"{actual} instead of {expected}"
     else:
-        assert found == expected
+        assert actual == expected
 
 
 def approximate(value: Any) -> Any:
-    """A number, where a text is one: `describe` gives texts."""
+    """Convert numeric texts, such as those of `describe`, to numbers."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
@@ -100,16 +100,16 @@ def approximate(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=str)
-def test_an_action_gives_what_it_gives_without(spark: SparkSession, action: str) -> None:
+def test_action_returns_the_result_of_plain_spark(spark: SparkSession, action: str) -> None:
     expected = ACTIONS[action](spark)
     with penstock.enabled(spark, config=OFF):
         before = list(RECENT)
-        found = ACTIONS[action](spark)
+        actual = ACTIONS[action](spark)
         jobs = [job for job in RECENT if job not in before]
-    assert_equal(found, expected)
+    assert_equal(actual, expected)
     assert jobs, "Penstock ran nothing"
     assert all(job.state is ExecutionState.FINISHED for job in jobs)
-    assert [one.reason for job in jobs for one in job.decisions if one.chosen == HANDED_BACK] == []
+    assert [decision.reason for job in jobs for decision in job.decisions if decision.chosen == RUN_BY_SPARK] == []
 
 
 def write_partitioned(df: DataFrame, path: str) -> None:
@@ -128,8 +128,10 @@ def write_json(df: DataFrame, path: str) -> None:
     df.write.mode("append").json(path)
 
 
-@pytest.mark.parametrize("write", [write_partitioned, write_over_partitions, write_json], ids=lambda one: one.__name__)
-def test_files_have_the_rows_they_have_without(
+@pytest.mark.parametrize(
+    "write", [write_partitioned, write_over_partitions, write_json], ids=lambda write: write.__name__
+)
+def test_written_files_have_the_rows_of_plain_spark(
     spark: SparkSession, tmp_path: Path, write: Callable[[DataFrame, str], None]
 ) -> None:
     write(grouped(spark), str(tmp_path / "without"))
@@ -138,8 +140,8 @@ def test_files_have_the_rows_they_have_without(
         write(grouped(spark), str(tmp_path / "with"))
         assert len(RECENT) > before
     kind = "json" if write is write_json else "parquet"
-    found, expected = (spark.read.format(kind).load(str(tmp_path / name)) for name in ("with", "without"))
-    assert_same_rows(found.collect(), expected.select(found.columns).collect())
+    actual, expected = (spark.read.format(kind).load(str(tmp_path / name)) for name in ("with", "without"))
+    assert_same_rows(actual.collect(), expected.select(actual.columns).collect())
 
 
 STATEMENTS = {
@@ -185,7 +187,7 @@ def test_tables_with_buckets_and_catalog_writers(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "tasks"),
+    ("repartition", "tasks"),
     [
         (lambda df: df.repartition(5), 5),
         (lambda df: df.coalesce(1), 1),
@@ -194,15 +196,15 @@ def test_tables_with_buckets_and_catalog_writers(spark: SparkSession) -> None:
     ],
     ids=["repartition", "coalesce", "by key", "by range"],
 )
-def test_what_the_user_says_about_partitions_holds(
-    served: SparkSession, tmp_path: Path, said: Callable[[DataFrame], DataFrame], tasks: int
+def test_requested_partitions_are_respected(
+    served: SparkSession, tmp_path: Path, repartition: Callable[[DataFrame], DataFrame], tasks: int
 ) -> None:
-    assert said(grouped(served)).rdd.getNumPartitions() == tasks
-    said(grouped(served)).write.parquet(str(tmp_path / "out"))
+    assert repartition(grouped(served)).rdd.getNumPartitions() == tasks
+    repartition(grouped(served)).write.parquet(str(tmp_path / "out"))
     assert len(list((tmp_path / "out").glob("part-*"))) <= tasks
 
 
-def test_rows_are_asked_for_again_and_the_job_runs_once(served: SparkSession) -> None:
+def test_a_second_action_reuses_the_job(served: SparkSession) -> None:
     df = grouped(served)
     before = len(RECENT)
     assert sorted(df.collect()) == sorted(df.collect())
@@ -220,14 +222,14 @@ def test_a_query_in_foreach_batch_runs_as_a_job(served: SparkSession, tmp_path: 
     seen: list[Any] = []
     jobs: list[Job] = []
 
-    def each(batch: DataFrame, _: int) -> None:
+    def process_batch(batch: DataFrame, _: int) -> None:
         before = list(RECENT)
         seen.extend(batch.groupBy((F.col("value") % 2).alias("k")).count().collect())
         jobs.extend(job for job in RECENT if job not in before)
 
     served.range(10).select(F.col("id").alias("value")).write.parquet(str(tmp_path / "in"))
     stream = served.readStream.schema("value long").parquet(str(tmp_path / "in"))
-    query = stream.writeStream.foreachBatch(each).trigger(availableNow=True).start()
+    query = stream.writeStream.foreachBatch(process_batch).trigger(availableNow=True).start()
     query.awaitTermination(60)
     assert sorted(seen) == [(0, 5), (1, 5)]
     assert jobs

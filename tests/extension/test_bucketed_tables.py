@@ -1,4 +1,4 @@
-"""Tables that lie in buckets of a query's keys: Spark needs no shuffle for them, so Penstock makes none."""
+"""Tables that are bucketed by a query's keys: Spark runs the query, as it needs no shuffle."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     from tests.extension.row_level import RowLevelTables
 
 pytestmark = pytest.mark.usefixtures("interpreted")
-TABLES = ("lie_by_k", "lie_by_k_too")
+TABLES = ("bucketed_by_k", "bucketed_too")
 SMALL = "execution.batch.adaptive.whole-query-threshold"
 NO_BROADCAST = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
 
-LEFT = {
-    "a join": "SELECT * FROM lie_by_k a JOIN lie_by_k_too b ON a.k = b.k",
-    "a join on more": "SELECT * FROM lie_by_k a JOIN lie_by_k_too b ON a.k = b.k AND a.v = b.v",
-    "below a filter": "SELECT a.k FROM (SELECT k FROM lie_by_k WHERE v > 3) a LEFT JOIN lie_by_k_too b ON a.k = b.k",
-    "one side": "SELECT * FROM lie_by_k a JOIN others b ON a.k = b.k",
-    "groups": "SELECT k, sum(v) FROM lie_by_k GROUP BY k",
-    "more groups": "SELECT v, k, count(*) FROM lie_by_k GROUP BY v, k",
-    "a window": "SELECT k, v, sum(v) OVER (PARTITION BY k ORDER BY v) FROM lie_by_k",
-    "a subquery": "SELECT v FROM others WHERE v IN (SELECT sum(v) FROM lie_by_k GROUP BY k) GROUP BY v",
+DECLINED = {
+    "a join": "SELECT * FROM bucketed_by_k a JOIN bucketed_too b ON a.k = b.k",
+    "a join on more": "SELECT * FROM bucketed_by_k a JOIN bucketed_too b ON a.k = b.k AND a.v = b.v",
+    "below a filter": "SELECT a.k FROM (SELECT k FROM bucketed_by_k WHERE v > 3) a LEFT JOIN bucketed_too b ON a.k = b.k",
+    "a single side": "SELECT * FROM bucketed_by_k a JOIN others b ON a.k = b.k",
+    "groups": "SELECT k, sum(v) FROM bucketed_by_k GROUP BY k",
+    "more groups": "SELECT v, k, count(*) FROM bucketed_by_k GROUP BY v, k",
+    "a window": "SELECT k, v, sum(v) OVER (PARTITION BY k ORDER BY v) FROM bucketed_by_k",
+    "a subquery": "SELECT v FROM others WHERE v IN (SELECT sum(v) FROM bucketed_by_k GROUP BY k) GROUP BY v",
 }
-TAKEN = {
-    "another key": "SELECT * FROM lie_by_k a JOIN lie_by_k_too b ON a.v = b.v",
-    "other groups": "SELECT v, count(k) FROM lie_by_k GROUP BY v",
-    "a computed key": "SELECT k + 1 AS k, count(*) FROM lie_by_k GROUP BY k + 1",
+DELEGATED = {
+    "another key": "SELECT * FROM bucketed_by_k a JOIN bucketed_too b ON a.v = b.v",
+    "other groups": "SELECT v, count(k) FROM bucketed_by_k GROUP BY v",
+    "a computed key": "SELECT k + 1 AS k, count(*) FROM bucketed_by_k GROUP BY k + 1",
     "no buckets": "SELECT * FROM others a JOIN others b ON a.k = b.k",
-    "a column that is not read": "SELECT count(*) FROM lie_by_k GROUP BY v",
+    "a column that is not read": "SELECT count(*) FROM bucketed_by_k GROUP BY v",
 }
 
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession) -> Iterator[SparkSession]:
-    """Two tables in four buckets of k, and one without."""
+    """Two tables in four buckets of k, and a table without buckets."""
     rows = spark.range(400).selectExpr("id % 40 AS k", "id % 7 AS v")
     for name in TABLES:
         rows.write.bucketBy(4, "k").sortBy("k").mode("overwrite").saveAsTable(name)
@@ -64,47 +64,47 @@ def plain(session: SparkSession, text: str) -> Any:
         return rows_of(session, text)
 
 
-@pytest.mark.parametrize("case", LEFT, ids=str)
-def test_spark_runs_what_needs_no_shuffle(tables: SparkSession, case: str) -> None:
-    assert rows_of(tables, LEFT[case]) == plain(tables, LEFT[case])
+@pytest.mark.parametrize("case", DECLINED, ids=str)
+def test_spark_runs_queries_without_a_shuffle(tables: SparkSession, case: str) -> None:
+    assert rows_of(tables, DECLINED[case]) == plain(tables, DECLINED[case])
     assert not RECENT
 
 
-@pytest.mark.parametrize("case", TAKEN, ids=str)
-def test_other_queries_of_these_tables_are_taken(tables: SparkSession, case: str) -> None:
-    assert rows_of(tables, TAKEN[case]) == plain(tables, TAKEN[case])
+@pytest.mark.parametrize("case", DELEGATED, ids=str)
+def test_other_queries_of_these_tables_are_delegated(tables: SparkSession, case: str) -> None:
+    assert rows_of(tables, DELEGATED[case]) == plain(tables, DELEGATED[case])
     assert len(RECENT) == 1
 
 
-def test_where_spark_does_not_use_the_buckets(tables: SparkSession) -> None:
+def test_queries_are_delegated_if_spark_ignores_the_buckets(tables: SparkSession) -> None:
     with with_settings(tables, {"spark.sql.sources.bucketing.enabled": "false"}):
-        assert rows_of(tables, LEFT["a join"]) == plain(tables, LEFT["a join"])
+        assert rows_of(tables, DECLINED["a join"]) == plain(tables, DECLINED["a join"])
     assert len(RECENT) == 1
-    with with_settings(tables, {"spark.sql.autoBroadcastJoinThreshold": "1mb"}):  # one side is broadcast
-        assert rows_of(tables, LEFT["a join"]) == plain(tables, LEFT["a join"])
+    with with_settings(tables, {"spark.sql.autoBroadcastJoinThreshold": "1mb"}):  # then a side is broadcast
+        assert rows_of(tables, DECLINED["a join"]) == plain(tables, DECLINED["a join"])
     assert len(RECENT) == 2
 
 
-def test_where_the_user_said_how_it_runs(tables: SparkSession) -> None:
-    joined = penstock.with_parallelism(tables.sql(LEFT["a join"]), 3)
+def test_a_query_with_a_plan_hint_is_delegated(tables: SparkSession) -> None:
+    joined = penstock.with_parallelism(tables.sql(DECLINED["a join"]), 3)
     assert joined.count() == 40 * 10 * 10
     assert len(RECENT) == 1
 
 
 @pytest.mark.thorough
-def test_an_environment_leaves_them_to_spark_too(tables: SparkSession) -> None:
+def test_an_environment_runs_them_with_spark_too(tables: SparkSession) -> None:
     env = penstock.Environment(tables, config={SMALL: "1b"}, progress=False)
-    for text in LEFT.values():
+    for text in DECLINED.values():
         df = tables.sql(text)
-        assert "its tables lie in buckets of its keys" in str(env.explain(df))
+        assert "its tables are bucketed by its keys" in str(env.explain(df))
         assert sorted(map(str, env.collect(df))) == plain(tables, text)
         assert not env.last_job.vertices
-    assert env.collect(tables.sql(TAKEN["another key"]))
+    assert env.collect(tables.sql(DELEGATED["another key"]))
     assert env.last_job.vertices
 
 
 @pytest.mark.thorough
-def test_tables_that_report_how_they_are_partitioned(
+def test_tables_that_report_their_partitioning(
     tables: SparkSession,
     row_level: RowLevelTables,  # noqa: F811
 ) -> None:

@@ -1,4 +1,4 @@
-"""What a user says of Spark jobs reaches the vertices: groups, tags, pools, descriptions, and cancelling."""
+"""Vertices have the user's job group, tags, pool and description, and are cancelled with them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ _LONG = 60.0
 
 
 def slow(spark: SparkSession) -> DataFrame:
-    """A query whose first stage takes a minute."""
-
+    """Return a query whose first stage takes a minute."""
     wait = F.udf(lambda value: time.sleep(_LONG) or value, "long")
     return spark.range(4).select(wait("id").alias("id")).groupBy((F.col("id") % 3).alias("k")).count()
 
@@ -32,11 +31,11 @@ def active(spark: SparkSession) -> bool:
     return bool(spark.sparkContext.statusTracker().getActiveJobsIds())
 
 
-def wait_until(met: Callable[[], bool], seconds: float) -> bool:
-    until = time.monotonic() + seconds
-    while not met() and time.monotonic() < until:
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)
-    return met()
+    return condition()
 
 
 CANCELS: dict[str, tuple[Callable[[SparkSession], Any], Callable[[SparkSession], Any]]] = {
@@ -82,7 +81,7 @@ def test_vertices_have_the_groups_tags_pool_and_description_of_the_user(served: 
     seen: dict[str, str | None] = {}
     keys = ("spark.jobGroup.id", "spark.scheduler.pool", "spark.job.tags", "my.own")
 
-    def look(value: int) -> int:
+    def check_properties(value: int) -> int:
         from pyspark import TaskContext
 
         task = TaskContext.get()
@@ -94,12 +93,12 @@ def test_vertices_have_the_groups_tags_pool_and_description_of_the_user(served: 
 
     def run() -> None:
         context.setJobGroup("mine", "my query")
-        context.setLocalProperty("spark.scheduler.pool", "slow ones")
+        context.setLocalProperty("spark.scheduler.pool", "slow pool")
         context.setLocalProperty("my.own", "1")
         context.addJobTag("tagged")
         rows = (
             served.range(10)
-            .select(F.udf(lambda value: look(value), "long")("id").alias("id"))
+            .select(F.udf(lambda value: check_properties(value), "long")("id").alias("id"))
             .groupBy("id")
             .count()
             .collect()
@@ -116,15 +115,15 @@ def test_vertices_have_the_groups_tags_pool_and_description_of_the_user(served: 
     assert context.statusTracker().getJobIdsForGroup("mine")
 
 
-def test_two_threads_build_and_read_one_cache(served: SparkSession) -> None:
+def test_two_threads_build_and_read_the_same_cache(served: SparkSession) -> None:
     df = served.range(1000).groupBy((F.col("id") % 7).alias("k")).agg(F.sum("id").alias("v")).cache()
-    found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(sorted(df.collect()))) for _ in range(2)]
+    results: list[Any] = []
+    threads = [threading.Thread(target=lambda: results.append(sorted(df.collect()))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
     df.unpersist(blocking=True)
-    assert len(found) == 2
-    assert found[0] == found[1]
-    assert len(found[0]) == 7
+    assert len(results) == 2
+    assert results[0] == results[1]
+    assert len(results[0]) == 7

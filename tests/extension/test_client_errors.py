@@ -1,4 +1,4 @@
-"""Programs that fail get the error that plain Spark raises, with Penstock and without it."""
+"""Failing programs get the error of plain Spark."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def cancelled(df: DataFrame, folder: Path) -> Any:
     failed: list[BaseException] = []
     sleepy = F.udf(lambda x: time.sleep(20) or x, "long")
 
-    def ask() -> None:
-        context.setJobGroup("slow", "slow one")
+    def collect() -> None:
+        context.setJobGroup("slow", "slow query")
         try:
             df.groupBy(sleepy("k")).count().collect()
         except BaseException as error:
@@ -60,11 +60,11 @@ def cancelled(df: DataFrame, folder: Path) -> Any:
 
     from pyspark import InheritableThread
 
-    thread = InheritableThread(target=ask)
+    thread = InheritableThread(target=collect)
     thread.start()
     status = context.statusTracker()
-    until = time.monotonic() + 30
-    while not status.getActiveJobsIds() and time.monotonic() < until:
+    deadline = time.monotonic() + 30
+    while not status.getActiveJobsIds() and time.monotonic() < deadline:
         time.sleep(0.05)
     context.cancelJobGroup("slow")
     thread.join(30)
@@ -126,9 +126,9 @@ def test_error_is_the_same(name: str, spark: SparkSession, tmp_path: Path) -> No
     expected = outcome(FAILURES[name], df, folders[0])
     spark.catalog.clearCache()
     with penstock.enabled(spark, config=OFF):
-        found = outcome(FAILURES[name], df, folders[1])
+        actual = outcome(FAILURES[name], df, folders[1])
     spark.catalog.clearCache()
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     spark.sql("DROP TABLE IF EXISTS failing")
     assert expected[0] != "no error"
-    assert found == expected
+    assert actual == expected

@@ -1,4 +1,4 @@
-"""Programs of many kinds see the same with Penstock and without it."""
+"""Programs of many kinds get the results of plain Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALL = LEARNING | PROGRAMS | STATEMENTS
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:.*loads all data into the driver's memory")
 @pytest.mark.parametrize("name", ALL)
-def test_program_sees_the_same(name: str, spark: SparkSession, tmp_path: Path) -> None:
+def test_program_results_are_the_same(name: str, spark: SparkSession, tmp_path: Path) -> None:
     folders = tmp_path / "plain", tmp_path / "enabled"
     for folder in folders:
         folder.mkdir()

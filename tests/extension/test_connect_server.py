@@ -36,16 +36,16 @@ spark.conf.set("spark.penstock.execution.batch.adaptive.whole-query-threshold", 
 df = spark.range(100).groupBy((F.col("id") % 3).alias("k")).agg(F.count("*").alias("n")).orderBy("k")
 """
 ACTIONS = """
-found = {"collect": [tuple(row) for row in df.collect()], "pandas": df.toPandas().values.tolist()}
+results = {"collect": [tuple(row) for row in df.collect()], "pandas": df.toPandas().values.tolist()}
 df.write.mode("overwrite").parquet(sys.argv[2])
-found["written"] = spark.read.parquet(sys.argv[2]).count()
+results["written"] = spark.read.parquet(sys.argv[2]).count()
 df.createOrReplaceTempView("t")
-found["sql"] = [tuple(row) for row in spark.sql("SELECT sum(n) FROM t").collect()]
+results["sql"] = [tuple(row) for row in spark.sql("SELECT sum(n) FROM t").collect()]
 try:
     spark.range(9).groupBy("id").agg(F.sum(F.expr("1 div (id - 5)"))).collect()
 except Exception as error:
-    found["error"] = [type(error).__name__, error.getCondition()]
-print(json.dumps(found))
+    results["error"] = [type(error).__name__, error.getCondition()]
+print(json.dumps(results))
 """
 ADDED = """
 spark.addArtifact(sys.argv[2], pyfile=True)
@@ -88,13 +88,13 @@ def run():
     try:
         slow.collect()
     except Exception as error:
-        print(json.dumps({"seconds": time.time() - asked[0], "error": str(error)[:200]}))
+        print(json.dumps({"seconds": time.time() - interrupted[0], "error": str(error)[:200]}))
 
-asked = []
+interrupted = []
 thread = threading.Thread(target=run)
 thread.start()
 time.sleep(8)
-asked.append(time.time())
+interrupted.append(time.time())
 assert spark.interruptAll()
 thread.join()
 """
@@ -103,7 +103,7 @@ thread.join()
 
 @dataclass(frozen=True)
 class Server:
-    """A server that runs: its address, that of Spark's page, and the folder of its event logs."""
+    """A running server: its address, the address of Spark's UI, and the folder of event logs."""
 
     address: str
     page: str
@@ -112,7 +112,6 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that runs."""
     logs = tmp_path_factory.mktemp("logs")
     ui = free_port()
     command = [sys.executable, "-m", "penstock", "connect-server", "--port", "0", "--history", str(logs)]
@@ -122,12 +121,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     assert running.stderr is not None
     address = ""
     for line in running.stderr:
-        found = re.search(r"sc://\w+:\d+", line)
-        if found:
-            address = found[0]
+        match = re.search(r"sc://\w+:\d+", line)
+        if match:
+            address = match[0]
             break
     assert address, "the server did not start"
-    threading.Thread(target=running.stderr.read, daemon=True).start()  # a full pipe would hold it up
+    threading.Thread(target=running.stderr.read, daemon=True).start()  # a full pipe would block the server
     yield Server(f"{address}/;token=secret", f"http://127.0.0.1:{ui}", logs)
     running.send_signal(signal.SIGTERM)
     assert running.wait(20) == 0
@@ -145,7 +144,7 @@ def client(code: str, *arguments: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_client_gets_what_it_gets_of_spark_and_its_queries_are_jobs(server: Server, tmp_path: Path) -> None:
+def test_a_client_gets_the_results_of_spark_and_its_queries_are_jobs(server: Server, tmp_path: Path) -> None:
     address, logs = server.address, server.logs
     before = len(list(logs.iterdir()))
     assert client(ACTIONS, address, str(tmp_path / "out")) == {
@@ -162,15 +161,13 @@ def test_a_client_gets_what_it_gets_of_spark_and_its_queries_are_jobs(server: Se
 
 
 @pytest.mark.thorough
-def test_what_a_client_adds_to_its_session_is_there_in_every_task_and_for_nobody_else(
-    server: Server, tmp_path: Path
-) -> None:
-    """Two clients add files of the same names."""
+def test_artifacts_of_a_client_are_available_in_all_of_its_tasks_only(server: Server, tmp_path: Path) -> None:
+    """Two clients add files with the same names."""
     for factor in (3, 5):
         (tmp_path / "added_module.py").write_text(f"def times(value):\n    return value * {factor}\n")
         (tmp_path / "added.txt").write_text(f"by {factor}")
-        found = client(ADDED, server.address, str(tmp_path / "added_module.py"), str(tmp_path / "added.txt"))
-        assert found == [[[0, 10], [factor, 10]], [[f"by {factor}", 100]], [[0, 0], [1, factor], [2, 2 * factor]]]
+        results = client(ADDED, server.address, str(tmp_path / "added_module.py"), str(tmp_path / "added.txt"))
+        assert results == [[[0, 10], [factor, 10]], [[f"by {factor}", 100]], [[0, 0], [1, factor], [2, 2 * factor]]]
 
 
 COPIES = """
@@ -183,15 +180,15 @@ spark.addArtifact(str(added), file=True)
 copies = []
 for number in range(4):
     rows = spark.range(100).groupBy((F.col("id") % 3 + number).alias("k")).count().collect()
-    found = [glob(f"{gettempdir()}/{folder}/{added.name}") for folder in ("artifacts-*/*/files", "spark-*/userFiles-*/*")]
-    copies.append([len(rows), *map(len, found)])
+    matches = [glob(f"{gettempdir()}/{folder}/{added.name}") for folder in ("artifacts-*/*/files", "spark-*/userFiles-*/*")]
+    copies.append([len(rows), *map(len, matches)])
 print(json.dumps(copies))
 """
 
 
 @pytest.mark.thorough
-def test_queries_make_no_copies_of_what_a_client_adds(server: Server, tmp_path: Path) -> None:
-    """Each runs in clones of the client's session; a clone that Spark makes has files of its own for good."""
+def test_queries_make_no_copies_of_a_clients_artifacts(server: Server, tmp_path: Path) -> None:
+    """Queries run in clones of the client's session; clones that Spark creates have permanent copies of the files."""
     added, before = tmp_path / f"added-{uuid.uuid4()}.bin", len(list(server.logs.iterdir()))
     added.write_bytes(b"some bytes")
     assert client(COPIES, server.address, str(added)) == [[3, 1, 1]] * 4
@@ -199,8 +196,8 @@ def test_queries_make_no_copies_of_what_a_client_adds(server: Server, tmp_path: 
 
 
 @pytest.mark.thorough
-def test_tasks_of_every_client_have_the_classes_of_this_package(server: Server) -> None:
-    """Spark gives tasks of a client what was added for this client alone."""
+def test_tasks_of_every_client_have_the_package_classes(server: Server) -> None:
+    """Spark passes only the artifacts of a client to its tasks."""
     total = sum(range(60000))
     for _ in range(3):
         assert client(OUR_CLASSES, server.address) == [[20000, total, total]]
@@ -208,9 +205,9 @@ def test_tasks_of_every_client_have_the_classes_of_this_package(server: Server) 
 
 @pytest.mark.thorough
 def test_an_interrupt_ends_the_query_and_its_job(server: Server) -> None:
-    found = client(INTERRUPT, server.address)
-    assert found["seconds"] < 2
-    assert "OPERATION_CANCELED" in found["error"] or "cancel" in found["error"].lower()
+    outcome = client(INTERRUPT, server.address)
+    assert outcome["seconds"] < 2
+    assert "OPERATION_CANCELED" in outcome["error"] or "cancel" in outcome["error"].lower()
 
 
 TICKS = """
@@ -229,7 +226,7 @@ slow.collect()
 
 
 def running_jobs(page: str) -> int:
-    """How many jobs run, as the REST API of Spark's page says."""
+    """Return the number of running jobs from Spark's REST API."""
     (application,) = json.load(urlopen(f"{page}/api/v1/applications"))
     jobs = json.load(urlopen(f"{page}/api/v1/applications/{application['id']}/jobs?status=running"))
     return len(jobs)
@@ -258,7 +255,7 @@ print(json.dumps(len(spark.range(4).select(wait("id").alias("id")).groupBy("id")
 
 
 class Relay:
-    """Connections to a server that can be cut, as a network or a proxy does."""
+    """A proxy of a server whose connections can be cut."""
 
     def __init__(self, port: int) -> None:
         self._server = port
@@ -272,22 +269,22 @@ class Relay:
             client, _ = self._listener.accept()
             server = socket.create_connection(("127.0.0.1", self._server))
             self._open += [client, server]
-            for one, other in ((client, server), (server, client)):
-                threading.Thread(target=self._copy, args=(one, other), daemon=True).start()
+            for source, target in ((client, server), (server, client)):
+                threading.Thread(target=self._copy, args=(source, target), daemon=True).start()
 
     @staticmethod
-    def _copy(one: socket.socket, other: socket.socket) -> None:
+    def _copy(source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while data := one.recv(1 << 16):
-                other.sendall(data)
+            while data := source.recv(1 << 16):
+                target.sendall(data)
 
     def cut(self) -> int:
-        """Cut all connections; return how many there were."""
+        """Cut all connections; return their number."""
         cut, self._open = self._open, []
-        for one in cut:
+        for connection in cut:
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
         return len(cut) // 2
 
 
@@ -312,7 +309,7 @@ print(json.dumps(1 + sum(1 for _ in rows)))
 
 
 @pytest.mark.thorough
-def test_a_client_may_take_its_time_to_read(server: Server) -> None:
+def test_a_client_may_read_slowly(server: Server) -> None:
     assert client(READS_SLOWLY, server.address) == 200_000
 
 
@@ -346,7 +343,7 @@ QUERIES_OF = [
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("name", "numbers"), QUERIES_OF)
-def test_queries_of_a_client_give_the_rows_of_spark(
+def test_queries_of_a_client_return_the_rows_of_spark(
     server: Server, data: Path, name: str, numbers: Iterable[int]
 ) -> None:
     before = len(list(server.logs.iterdir()))
@@ -369,7 +366,7 @@ def test_a_client_without_the_token_is_refused(server: Server) -> None:
 @pytest.mark.parametrize(
     "arguments", [["--host", "0.0.0.0"], ["--conf", "spark.connect.grpc.binding.address=0.0.0.0"]], ids=["host", "conf"]
 )
-def test_other_machines_come_in_with_a_token_only(arguments: list[str]) -> None:
+def test_other_machines_need_a_token(arguments: list[str]) -> None:
     started = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "penstock", "connect-server", *arguments],

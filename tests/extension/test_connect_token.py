@@ -1,4 +1,4 @@
-"""The token of `penstock connect-server`: who is let in, and that no other user of the machine can read it."""
+"""The token of `penstock connect-server`: authentication, and that other users of the machine cannot read it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ try:
 except Exception as error:
     answer = "UNAUTHENTICATED" if "UNAUTHENTICATED" in str(error) else str(error)[:300]
 print(json.dumps(answer), flush=True)
-os._exit(0)  # closing the channel of a session that was refused may wait for ever
+os._exit(0)  # closing the channel of a refused session may hang
 """
 
 
@@ -75,7 +75,7 @@ def server(arguments: Sequence[str], environment: Mapping[str, str]) -> Iterator
 
 
 def answers(*addresses: str) -> list[object]:
-    """Return what a client of its own gets at each address: the number of rows, or how it was refused."""
+    """Return the result of a separate client for each address: the number of rows, or the refusal."""
     environ = {name: value for name, value in os.environ.items() if name != VARIABLE}
     command = [sys.executable, "-W", "ignore", "-c", CLIENT]
     clients = [
@@ -85,12 +85,12 @@ def answers(*addresses: str) -> list[object]:
 
 
 def page_of(running: Server) -> str:
-    """The address of the page, without its token."""
+    """Return the address of the web page, without its token."""
     return next(page[0] for page in (re.search(r"http://127.0.0.1:\d+/", line) for line in running.lines) if page)
 
 
 def command_lines() -> list[str]:
-    """The command lines of all processes, as any user of the machine reads them."""
+    """Return the command lines of all processes, which any user of the machine can read."""
     texts = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -132,7 +132,7 @@ def test_a_token_is_in_no_command_line_log_or_page(
 
 
 @pytest.mark.thorough
-def test_without_a_word_of_the_user_a_newcomer_on_this_machine_needs_the_random_token() -> None:
+def test_by_default_local_clients_need_the_random_token() -> None:
     with server([], {}) as running:
         assert len(running.token) >= 20
         wrong = f"{running.address}/;token={'x' * len(running.token)}"
@@ -142,7 +142,7 @@ def test_without_a_word_of_the_user_a_newcomer_on_this_machine_needs_the_random_
 
 
 @pytest.mark.slow
-def test_the_user_may_let_in_everybody_on_this_machine() -> None:
+def test_the_token_can_be_disabled_for_local_clients() -> None:
     with server(["--no-token"], {}) as running:
         assert running.token == ""
         assert answers(running.address) == [3]
@@ -158,5 +158,5 @@ def test_the_user_may_let_in_everybody_on_this_machine() -> None:
         ("program --token x connect-server --port 1", "program --token x connect-server --port 1"),
     ],
 )
-def test_the_command_line_that_others_see(command: str, expected: str) -> None:
+def test_the_visible_command_line_has_no_token(command: str, expected: str) -> None:
     assert " ".join(without_token(command.split())) == expected

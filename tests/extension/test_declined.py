@@ -1,4 +1,4 @@
-"""What is left to Spark, and that no part of it is taken."""
+"""Queries that Penstock declines: Spark runs them, and no part of them is delegated."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 import penstock
+from penstock.planner.native_query import SINGLE_DUCKDB_TASK
 from penstock.scheduler.job import RECENT
 from penstock.spark import query_hook
 from penstock.spark.dataframes import with_settings
@@ -35,8 +36,8 @@ def streamed(spark: SparkSession) -> Any:
     stream = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
     query = stream.groupBy((F.col("value") % 2).alias("k")).count().writeStream
     running = query.outputMode("complete").format("memory").queryName("streamed").start()
-    until = time.monotonic() + 30
-    while not spark.table("streamed").take(1) and time.monotonic() < until:
+    deadline = time.monotonic() + 30
+    while not spark.table("streamed").take(1) and time.monotonic() < deadline:
         running.processAllAvailable()
     running.stop()
 
@@ -55,7 +56,7 @@ def switched_off(spark: SparkSession) -> Any:
     return spark.range(10).groupBy("id").count().collect()
 
 
-LEFT: dict[str, tuple[Callable[[SparkSession], Any], str]] = {
+DECLINED: dict[str, tuple[Callable[[SparkSession], Any], str]] = {
     "observed metrics": (observed, "observes metrics"),
     "micro-batches": (streamed, "a micro-batch of a streaming query"),
     "cached rows": (cached_rows, "reads cached rows only, and needs no shuffle"),
@@ -66,9 +67,9 @@ LEFT: dict[str, tuple[Callable[[SparkSession], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", LEFT, ids=str)
-def test_a_query_that_is_left_to_spark_is_counted_with_the_reason(served: SparkSession, case: str) -> None:
-    run, reason = LEFT[case]
+@pytest.mark.parametrize("case", DECLINED, ids=str)
+def test_a_declined_query_is_counted_with_the_reason(served: SparkSession, case: str) -> None:
+    run, reason = DECLINED[case]
     bridge = Bridge(served)
     before = query_hook.counts(bridge).get(reason, 0)
     run(served)
@@ -78,21 +79,21 @@ def test_a_query_that_is_left_to_spark_is_counted_with_the_reason(served: SparkS
 @pytest.mark.parametrize(
     "run", [observed, switched_off, lambda spark: spark.sql("SHOW TABLES").collect()], ids=["observe", "off", "command"]
 )
-def test_no_part_of_what_is_left_to_spark_is_taken(served: SparkSession, run: Callable[[SparkSession], Any]) -> None:
+def test_no_part_of_a_declined_query_is_delegated(served: SparkSession, run: Callable[[SparkSession], Any]) -> None:
     before = len(RECENT)
     run(served)
     assert len(RECENT) == before
 
 
-def test_small_queries_are_left_to_spark_unless_something_was_said(spark: SparkSession, tmp_path: Path) -> None:
+def test_small_queries_are_declined_unless_configured(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(100).write.parquet(str(tmp_path / "t"))
     with penstock.enabled(spark) as session:
         before = len(RECENT)
         small = session.read.parquet(str(tmp_path / "t"))
         assert len(small.groupBy("id").count().collect()) == 100
         assert len(RECENT) == before
-        said = session.read.option("scan.parallelism", "3").parquet(str(tmp_path / "t"))
-        assert said.groupBy("id").count().count() == 100
+        with_option = session.read.option("scan.parallelism", "3").parquet(str(tmp_path / "t"))
+        assert with_option.groupBy("id").count().count() == 100
         assert penstock.with_parallelism(small.groupBy("id").count(), 3).count() == 100
         session.conf.set("spark.penstock.execution.batch.adaptive.auto-parallelism.max-parallelism", "4")
         try:
@@ -102,11 +103,11 @@ def test_small_queries_are_left_to_spark_unless_something_was_said(spark: SparkS
         assert len(RECENT) == before + 3
 
 
-# How small queries with two exchanges are run, by what a session says; whether DuckDB computes them.
+# Session settings, and whether DuckDB then computes small queries with two exchanges.
 SMALL: dict[str, tuple[dict[str, str], bool]] = {
-    "nothing is said": ({}, True),
-    "not by DuckDB": ({"spark.penstock.execution.native": "false"}, False),
-    "checked": ({"spark.penstock.execution.verify": "true"}, True),
+    "no settings": ({}, True),
+    "DuckDB disabled": ({"spark.penstock.execution.native": "false"}, False),
+    "verified": ({"spark.penstock.execution.verify": "true"}, True),
     "compared with plain Spark": ({"spark.penstock.execution.shadow": "ROWS"}, True),
 }
 
@@ -124,14 +125,14 @@ def test_small_queries_of_several_exchanges(spark: SparkSession, tmp_path: Path,
         before = len(RECENT)
         assert query(session).collect() == expected
         query(session).write.parquet(str(tmp_path / "written"))
-        made = list(RECENT)[before:]
+        jobs = list(RECENT)[before:]
     assert spark.read.parquet(str(tmp_path / "written")).orderBy("k").collect() == expected
-    chosen = [next(str(one.chosen) for one in job.decisions) for job in made]
-    assert chosen == (["DuckDB, in one task"] * 2 if by_duckdb else [])
+    chosen = [next(str(decision.chosen) for decision in job.decisions) for job in jobs]
+    assert chosen == ([SINGLE_DUCKDB_TASK] * 2 if by_duckdb else [])
 
 
-def test_small_queries_whose_files_duckdb_would_read_otherwise(spark: SparkSession, tmp_path: Path) -> None:
-    """DuckDB would take the path for a pattern; that is seen when the query has been given up."""
+def test_small_queries_whose_paths_duckdb_would_expand(spark: SparkSession, tmp_path: Path) -> None:
+    """DuckDB would take the path for a pattern, which is detected after the query was delegated."""
     folder = tmp_path / "a[1]"
     spark.range(1000).selectExpr("id", "id % 10 AS k").write.parquet(str(folder))
     with penstock.enabled(spark) as session:
@@ -142,7 +143,9 @@ def test_small_queries_whose_files_duckdb_would_read_otherwise(spark: SparkSessi
         (job,) = list(RECENT)[before:]
     (vertex,) = job.vertices
     assert "Spark's own query" in vertex.vertex.name
-    assert any("not for DuckDB: DuckDB would take the path" in one.reason for one in job.decisions)
+    assert any(
+        "DuckDB does not compute it: DuckDB would take the path" in decision.reason for decision in job.decisions
+    )
 
 
 def test_after_disable_and_after_the_block_spark_runs_everything(spark: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""Errors of a query are Spark's own; where Penstock itself fails, Spark runs the query."""
+"""Errors of a query are those of plain Spark; if Penstock itself fails, Spark runs the query."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 import penstock
 from penstock.extension import runner
-from penstock.scheduler.job import HANDED_BACK, RECENT
+from penstock.scheduler.job import RECENT, RUN_BY_SPARK
 from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 
@@ -46,7 +46,7 @@ FAILING: dict[str, Callable[[SparkSession, Path], Any]] = {
         spark.range(100).groupBy("id").count().select(F.expr("1 div (id - 50)")).collect()
     ),
     "cast": lambda spark, _: grouped_by_third(spark, F.expr("cast(if(id = 50, 'x', id) as int)")),
-    "raise_error": lambda spark, _: grouped_by_third(spark, F.raise_error(F.lit("told"))),
+    "raise_error": lambda spark, _: grouped_by_third(spark, F.raise_error(F.lit("raised"))),
     "python function": lambda spark, _: grouped_by_third(spark, F.udf(lambda value: broken(value), "long")("id")),
     "missing file": missing_file,
     "unknown column": lambda spark, _: spark.range(10).select("nope").collect(),
@@ -62,17 +62,19 @@ def error_of(run: Callable[[], Any]) -> tuple[type, str | None, str]:
 
 
 @pytest.mark.parametrize("case", FAILING, ids=str)
-def test_an_error_is_the_one_it_is_without(spark: SparkSession, tmp_path: Path, case: str) -> None:
+def test_an_error_is_that_of_plain_spark(spark: SparkSession, tmp_path: Path, case: str) -> None:
     expected = error_of(lambda: FAILING[case](spark, tmp_path / "without"))
     with penstock.enabled(spark, config=OFF):
-        found = error_of(lambda: FAILING[case](spark, tmp_path / "with"))
-    assert found[:2] == expected[:2]
-    assert not [one for job in RECENT for one in job.decisions if one.chosen == HANDED_BACK]  # it did not run twice
-    if case not in {"missing file", "unknown column"}:  # these name the path, and column ids
-        assert found[2] == expected[2]
+        actual = error_of(lambda: FAILING[case](spark, tmp_path / "with"))
+    assert actual[:2] == expected[:2]
+    assert not [
+        decision for job in RECENT for decision in job.decisions if decision.chosen == RUN_BY_SPARK
+    ]  # the query ran once
+    if case not in {"missing file", "unknown column"}:  # their messages contain the path or column ids
+        assert actual[2] == expected[2]
 
 
-def test_a_failure_of_penstock_leaves_the_query_to_spark(
+def test_a_failure_of_penstock_falls_back_to_spark(
     served: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: Any, **__: Any) -> Any:
@@ -81,13 +83,13 @@ def test_a_failure_of_penstock_leaves_the_query_to_spark(
     monkeypatch.setattr(runner, "plan_query", fail)
     df = served.range(100).groupBy((F.col("id") % 3).alias("k")).count()
     assert sorted(df.collect()) == [(0, 34), (1, 33), (2, 33)]
-    (decision,) = [one for one in RECENT[-1].decisions if one.chosen == HANDED_BACK]
+    (decision,) = [decision for decision in RECENT[-1].decisions if decision.chosen == RUN_BY_SPARK]
     assert "a defect" in decision.reason
     assert "a defect" in caplog.text
     assert RECENT[-1].ended is not None
 
 
-def test_an_error_of_spark_in_a_plan_of_penstock_s_is_not_the_query_s(
+def test_an_error_of_a_plan_of_penstock_falls_back_to_spark(
     served: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any, **__: Any) -> Any:
@@ -97,16 +99,16 @@ def test_an_error_of_spark_in_a_plan_of_penstock_s_is_not_the_query_s(
 
     monkeypatch.setattr(runner, "plan_query", fail)
     assert sorted(grouped_by_third(served, "id")) == [(0, 1683), (1, 1617), (2, 1650)]
-    (decision,) = [one for one in RECENT[-1].decisions if one.chosen == HANDED_BACK]
+    (decision,) = [decision for decision in RECENT[-1].decisions if decision.chosen == RUN_BY_SPARK]
     assert "of the plan" in decision.reason
     assert RECENT[-1].ended is not None
 
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])
-def test_what_is_left_to_spark_is_planned_as_without(
+def test_a_fallback_is_planned_like_plain_spark(
     served: SparkSession, monkeypatch: pytest.MonkeyPatch, adaptive: str
 ) -> None:
-    """By the settings of its session, not by those of a job."""
+    """The settings of the session apply, not those of a job."""
 
     def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("a defect")
@@ -117,14 +119,14 @@ def test_what_is_left_to_spark_is_planned_as_without(
     settings = {
         "spark.sql.adaptive.enabled": adaptive,
         "spark.sql.shuffle.partitions": "7",
-        "spark.penstock.execution.batch.adaptive.auto-parallelism.max-parallelism": "4",  # taken without AQE, too
+        "spark.penstock.execution.batch.adaptive.auto-parallelism.max-parallelism": "4",  # so that the query is delegated without AQE, too
     }
     with with_settings(served, settings):
         with with_settings(served, {"spark.penstock.enabled": "false"}):
             expected = parts()
         monkeypatch.setattr(runner, "plan_query", fail)
         assert parts() == expected
-    assert HANDED_BACK in {one.chosen for one in RECENT[-1].decisions}
+    assert RUN_BY_SPARK in {decision.chosen for decision in RECENT[-1].decisions}
     assert expected == (1 if adaptive == "true" else 7)
 
 
@@ -136,9 +138,9 @@ def cached(df: DataFrame) -> Any:
         df.unpersist(blocking=True)
 
 
-LEFT_LATE: dict[str, Callable[[DataFrame], Any]] = {
+LATE_FALLBACKS: dict[str, Callable[[DataFrame], Any]] = {
     "rows": lambda df: sorted(df.collect()),
-    "asked twice": lambda df: (sorted(df.collect()), sorted(df.collect())),
+    "collected twice": lambda df: (sorted(df.collect()), sorted(df.collect())),
     "limit": lambda df: df.orderBy("k").limit(2).collect(),
     "cached": cached,
     "subquery": lambda df: df.sparkSession.sql(
@@ -149,11 +151,11 @@ LEFT_LATE: dict[str, Callable[[DataFrame], Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", LEFT_LATE)
-def test_what_nobody_can_begin_to_run_is_run_by_spark(
+@pytest.mark.parametrize("case", LATE_FALLBACKS)
+def test_a_query_that_cannot_start_falls_back_to_spark(
     served: SparkSession, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    """No thread can be started, for instance: the driver's JVM gives the query to Spark without Python."""
+    """If no thread can be started, the JVM runs the query with Spark, without Python."""
 
     def grouped() -> DataFrame:
         return served.range(100).groupBy((F.col("id") % 3).alias("k")).agg(F.count("*").alias("n"))
@@ -161,15 +163,15 @@ def test_what_nobody_can_begin_to_run_is_run_by_spark(
     def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("can't start new thread")
 
-    expected = LEFT_LATE[case](grouped())
+    expected = LATE_FALLBACKS[case](grouped())
     monkeypatch.setattr(runner, "start_thread", fail)
-    assert LEFT_LATE[case](grouped()) == expected
-    (decision,) = [one for one in RECENT[-1].decisions if one.chosen == HANDED_BACK]
+    assert LATE_FALLBACKS[case](grouped()) == expected
+    (decision,) = [decision for decision in RECENT[-1].decisions if decision.chosen == RUN_BY_SPARK]
     assert "no thread could be started" in decision.reason
     assert RECENT[-1].ended is not None
 
 
-def test_a_wrong_option_of_the_session_leaves_the_query_to_spark_and_says_so(
+def test_an_invalid_session_option_is_logged_and_falls_back_to_spark(
     served: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     served.conf.set("spark.penstock.parallelism.defualt", "4")

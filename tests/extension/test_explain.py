@@ -1,4 +1,4 @@
-"""What `explain` shows of a query that is taken, and that nothing else pays for it."""
+"""The explanation of a delegated query, which is computed only for `explain`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def explained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows by the number of each query that Python is asked to explain."""
-    found: list[int] = []
+    """The numbers of the queries that Python has explained."""
+    numbers: list[int] = []
     explain = runner.JobRunner.explain
     monkeypatch.setattr(
-        runner.JobRunner, "explain", lambda self, query: (found.append(query.number), explain(self, query))[1]
+        runner.JobRunner, "explain", lambda self, query: (numbers.append(query.number), explain(self, query))[1]
     )
-    return found
+    return numbers
 
 
 def query(spark: SparkSession) -> DataFrame:
@@ -49,13 +49,13 @@ def test_the_plan_is_below_the_query(served: SparkSession, explained: list[int],
     assert list(RECENT) == []
 
 
-def test_of_a_statement(served: SparkSession, explained: list[int]) -> None:
+def test_explain_statement(served: SparkSession, explained: list[int]) -> None:
     (row,) = served.sql("EXPLAIN SELECT id % 3, count(*) FROM range(9) GROUP BY 1").collect()
     assert "+- Plan before it runs" in row[0]
     assert len(explained) == 1
 
 
-def test_the_numbered_form_shows_the_query(served: SparkSession, explained: list[int]) -> None:
+def test_formatted_mode_shows_only_the_query(served: SparkSession, explained: list[int]) -> None:
     assert "Penstock" in plan_text(query(served), "formatted")
     assert explained == []
 
@@ -70,13 +70,15 @@ def test_the_numbered_form_shows_the_query(served: SparkSession, explained: list
     ],
     ids=["collect", "show", "cache", "text"],
 )
-def test_nothing_else_asks(served: SparkSession, explained: list[int], act: Callable[[DataFrame], Any]) -> None:
+def test_other_actions_explain_nothing(
+    served: SparkSession, explained: list[int], act: Callable[[DataFrame], Any]
+) -> None:
     act(query(served))
     served.catalog.clearCache()
     assert explained == []
 
 
-def test_a_query_that_is_left_to_spark_asks_nothing(served: SparkSession, explained: list[int]) -> None:
+def test_a_declined_query_is_not_explained(served: SparkSession, explained: list[int]) -> None:
     served.conf.set("spark.penstock.execution.batch.adaptive.whole-query-threshold", "1g")
     try:
         assert "Penstock" not in plan_text(served.range(9).groupBy("id").count(), "simple")

@@ -1,4 +1,4 @@
-"""From Spark's page of an execution to the Spark jobs of its query, and from the page of the job to Spark's."""
+"""Links between Spark's page of an execution, the Spark jobs of its query, and the page of the job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.history.record import JobRecord
 from penstock.observer import record_of
 from penstock.scheduler.job import RECENT
 from penstock.web import pages
-from penstock.web.listing import JobWish
+from penstock.web.listing import JobPageQuery
 from tests.history.records import events
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 def descriptions(spark: SparkSession) -> list[str]:
     store = spark.sparkContext._jsc.sc().statusStore()
     jobs = store.jobsList(None)
-    return [str(jobs.apply(at).description().toList().mkString("")) for at in range(jobs.size())]
+    return [str(jobs.apply(index).description().toList().mkString("")) for index in range(jobs.size())]
 
 
-def test_descriptions_of_vertices_name_the_execution_that_waits(served: SparkSession) -> None:
+def test_descriptions_of_vertices_name_the_waiting_execution(served: SparkSession) -> None:
     served.range(100).groupBy((F.col("id") % 3).alias("k")).count().orderBy("k").collect()
     (job,) = RECENT
     latest = served._jsparkSession.sharedState().statusStore().executionsList()
-    number = max(int(latest.apply(at).executionId()) for at in range(latest.size()))
+    number = max(int(latest.apply(index).executionId()) for index in range(latest.size()))
     mine = [text for text in descriptions(served) if text.startswith(f"{job.name}: ")]
     assert mine
     assert all(text.endswith(f" (for SQL execution {number})") for text in mine)
@@ -46,5 +46,5 @@ def test_the_page_of_a_job_links_to_sparks() -> None:
     address = "http://driver:4040/SQL/execution/?id=12"
     for event in events():
         record.apply(event | ({"query": {"page": address}} if event["type"] == "job" else {}))
-    page = pages.job(record, 20.0, JobWish())
+    page = pages.job(record, 20.0, JobPageQuery())
     assert f'<a href="{address}">SQL execution 12 in Spark</a>' in page

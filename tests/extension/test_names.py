@@ -1,4 +1,4 @@
-"""What the jobs of queries are called, and what is kept of their SQL text."""
+"""Names of the jobs of queries, and the stored SQL text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.history.summaries import Summary
 from penstock.observer import record_of
 from penstock.scheduler.job import RECENT
 from penstock.web import pages
-from penstock.web.listing import JobWish, Wish
+from penstock.web.listing import JobListQuery, JobPageQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,7 +74,7 @@ def test_a_statement_is_the_name(served: SparkSession, statement: str) -> None:
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_whatever_asks_for_the_rows(served: SparkSession, action: str) -> None:
+def test_every_action_has_the_statement_as_name(served: SparkSession, action: str) -> None:
     ACTIONS[action](served.sql(GROUPED))
     assert set(names()) == {GROUPED}
 
@@ -89,7 +89,7 @@ def test_whatever_asks_for_the_rows(served: SparkSession, action: str) -> None:
         lambda df: df.sparkSession.table("named").groupBy(F.expr("k + 1")).count(),
     ],
 )
-def test_what_is_more_than_a_statement_has_the_users_line(served: SparkSession, derived: Callable[..., Any]) -> None:
+def test_a_query_derived_from_a_statement_has_the_users_line(served: SparkSession, derived: Callable[..., Any]) -> None:
     derived(served.sql(GROUPED)).collect()
     (name,) = names()
     assert name.startswith("collect at ")
@@ -118,7 +118,7 @@ def test_a_writing_statement_is_the_name(served: SparkSession, tmp_path: Path) -
         assert 60 < len(name) <= 122
 
 
-def test_a_job_description_wins(served: SparkSession) -> None:
+def test_a_job_description_overrides_the_statement(served: SparkSession) -> None:
     served.sparkContext.setJobDescription("mine")
     try:
         served.sql(GROUPED).collect()
@@ -133,16 +133,16 @@ def test_a_job_description_wins(served: SparkSession) -> None:
 def test_the_page_shows_a_statement_without_its_secrets(served: SparkSession) -> None:
     served.sql(f"SELECT *\n FROM ({GROUPED}) WHERE k <> 5 OR 'password' = 'hunter2<b>'").collect()
     record = record_of(RECENT[0])
-    page = pages.job(record, record.started, JobWish())
+    page = pages.job(record, record.started, JobPageQuery())
     assert '<pre class="statement"' in page
     assert "SELECT *\n FROM (SELECT k" in page
-    assert "Asked for by" in page
+    assert "<dt>Action</dt>" in page
     assert "Spark runs the last stage after the job" in page
-    assert "SELECT * FROM (SELECT k" in pages.jobs([Summary.of(record)], Wish(), record.started)
+    assert "SELECT * FROM (SELECT k" in pages.jobs([Summary.of(record)], JobListQuery(), record.started)
     assert "hunter2" not in page + RECENT[0].name
 
 
-def test_what_spark_hides_is_hidden(served: SparkSession) -> None:
+def test_texts_that_spark_redacts_are_redacted(served: SparkSession) -> None:
     served.conf.set("spark.sql.redaction.string.regex", "ssn-[0-9]+")
     try:
         served.sql(f"{GROUPED} HAVING 'ssn-123' <> string(k)").collect()

@@ -1,4 +1,4 @@
-"""Queries within and beside others: from callbacks, from threads, of one cached DataFrame, beside a stream."""
+"""Nested and concurrent queries: in callbacks and threads, of a shared cached DataFrame, next to a stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQueryListener
 
 import penstock
-from penstock.scheduler.job import HANDED_BACK, RECENT
+from penstock.scheduler.job import RECENT, RUN_BY_SPARK
 from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 
@@ -32,7 +32,7 @@ def grouped(spark: SparkSession, by: int = 7) -> DataFrame:
 
 
 def counting(spark: SparkSession, seconds: float = 0) -> tuple[DataFrame, Any]:
-    """Rows behind a shuffle, and how often the function was called that makes one of their values."""
+    """Return rows after a shuffle, and the number of calls of a function that computes a value of them."""
     calls = spark.sparkContext.accumulator(0)
 
     def count(value):  # type: ignore[no-untyped-def]  # hints would make it a function of another kind
@@ -43,28 +43,28 @@ def counting(spark: SparkSession, seconds: float = 0) -> tuple[DataFrame, Any]:
     return spark.range(ROWS).repartition(4, "id").select(F.udf(count, "long")("id").alias("id")), calls
 
 
-def all_at_once(*runs: Callable[[], Any]) -> list[Any]:
-    """What functions return that are called at once, each on a thread of its own."""
-    found: list[Any] = [None] * len(runs)
+def run_concurrently(*runs: Callable[[], Any]) -> list[Any]:
+    """Call functions concurrently, each on its own thread; return their results."""
+    results: list[Any] = [None] * len(runs)
     start = threading.Barrier(len(runs))
 
-    def run(place: int) -> None:
+    def run(index: int) -> None:
         start.wait()
         try:
-            found[place] = runs[place]()
+            results[index] = runs[index]()
         except Exception as error:
-            found[place] = error
+            results[index] = error
 
-    threads = [threading.Thread(target=run, args=(place,)) for place in range(len(runs))]
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(runs))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(120)
-    return found
+    return results
 
 
 def while_rows_come(spark: SparkSession, folder: Path) -> Any:
-    """The driver asks another query for each row that it gets of one."""
+    """The driver runs another query for each row of a query."""
     return [
         (row.k, sorted(grouped(spark, row.k + 1).collect()))
         for prefetch in (False, True)
@@ -73,11 +73,11 @@ def while_rows_come(spark: SparkSession, folder: Path) -> Any:
 
 
 def in_a_listener(spark: SparkSession, folder: Path) -> Any:
-    """A listener of a stream asks when it hears of a batch."""
+    """A listener of a stream runs a query for each batch."""
     seen: list[Any] = []
-    heard = threading.Event()
+    terminated = threading.Event()
 
-    class Asks(StreamingQueryListener):
+    class QueryingListener(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None:
             seen.append(sorted(grouped(spark).collect()))
 
@@ -86,29 +86,29 @@ def in_a_listener(spark: SparkSession, folder: Path) -> Any:
                 seen.append((event.progress.numInputRows, sorted(grouped(spark, 3).collect())))
 
         def onQueryTerminated(self, event: Any) -> None:
-            heard.set()
+            terminated.set()
 
-    listener = Asks()
+    listener = QueryingListener()
     spark.streams.addListener(listener)
     try:
         spark.range(10).write.parquet(str(folder / "in"))
         stream = spark.readStream.schema("id long").parquet(str(folder / "in")).groupBy("id").count()
         query = stream.writeStream.format("noop").outputMode("complete").trigger(availableNow=True).start()
         query.awaitTermination(60)
-        assert heard.wait(30)
+        assert terminated.wait(30)
     finally:
         spark.streams.removeListener(listener)
     return seen
 
 
 def in_a_batch_and_its_threads(spark: SparkSession, folder: Path) -> Any:
-    """A batch is cached, and read by queries on threads of their own while it is built."""
+    """A batch is cached, and read by queries on other threads while it is built."""
     seen: list[Any] = []
 
-    def each(batch: DataFrame, _: int) -> None:
+    def process_batch(batch: DataFrame, _: int) -> None:
         cached = batch.groupBy((F.col("id") % 3).alias("k")).count().cache()
         seen.append(
-            all_at_once(
+            run_concurrently(
                 lambda: sorted(cached.collect()),
                 lambda: sorted(cached.join(grouped(batch.sparkSession), "k").collect()),
                 lambda: grouped(batch.sparkSession).count(),
@@ -118,44 +118,44 @@ def in_a_batch_and_its_threads(spark: SparkSession, folder: Path) -> Any:
 
     spark.range(10).write.parquet(str(folder / "in"))
     stream = spark.readStream.schema("id long").parquet(str(folder / "in"))
-    stream.writeStream.foreachBatch(each).trigger(availableNow=True).start().awaitTermination(120)
+    stream.writeStream.foreachBatch(process_batch).trigger(availableNow=True).start().awaitTermination(120)
     return seen
 
 
 def cached_by_two(spark: SparkSession, folder: Path) -> Any:
-    """Two threads ask at once for rows that are to be cached: they are made once."""
+    """Two threads read rows to be cached concurrently: the rows are computed once."""
     df, calls = counting(spark)
     df.cache()
     try:
-        found = all_at_once(lambda: sorted(df.collect()), lambda: df.groupBy().sum("id").collect())
-        return found, sorted(df.collect()), calls.value
+        results = run_concurrently(lambda: sorted(df.collect()), lambda: df.groupBy().sum("id").collect())
+        return results, sorted(df.collect()), calls.value
     finally:
         df.unpersist(blocking=True)
 
 
 def while_it_is_cached(spark: SparkSession, folder: Path) -> Any:
-    """A thread begins to ask while another makes the rows that are cached."""
+    """A thread reads while another thread builds the cache."""
     df, calls = counting(spark, seconds=0.03)
     df.cache()
     try:
         building = threading.Thread(target=df.count)
         building.start()
         tracker = spark.sparkContext.statusTracker()
-        until = time.monotonic() + 30
-        while not tracker.getActiveStageIds() and time.monotonic() < until:
+        deadline = time.monotonic() + 30
+        while not tracker.getActiveStageIds() and time.monotonic() < deadline:
             time.sleep(0.01)
-        found = all_at_once(lambda: sorted(grouped(spark).collect()), lambda: sorted(df.collect()))
+        results = run_concurrently(lambda: sorted(grouped(spark).collect()), lambda: sorted(df.collect()))
         building.join(60)
-        return found, calls.value
+        return results, calls.value
     finally:
         df.unpersist(blocking=True)
 
 
 def beside_a_stream(spark: SparkSession, folder: Path) -> Any:
-    """A stream that keeps state is started four times, each time with other queries beside it."""
+    """A stateful stream is started four times, each time with concurrent queries."""
     batches: list[Any] = []
 
-    def each(batch: DataFrame, number: int) -> None:
+    def process_batch(batch: DataFrame, number: int) -> None:
         batches.append((number, sorted(batch.collect())))
 
     for start in range(4):
@@ -165,8 +165,8 @@ def beside_a_stream(spark: SparkSession, folder: Path) -> Any:
         stream = spark.readStream.schema("k long, v long").parquet(str(folder / "in"))
         states = stream.dropDuplicates(["k", "v"]).groupBy("k").agg(F.sum("v").alias("s"), F.count("*").alias("n"))
         writer = states.writeStream.outputMode("update").option("checkpointLocation", str(folder / "checkpoint"))
-        query = writer.foreachBatch(each).trigger(availableNow=True).start()
-        beside = all_at_once(lambda: sorted(grouped(spark).collect()), lambda: grouped(spark, 5).count())
+        query = writer.foreachBatch(process_batch).trigger(availableNow=True).start()
+        beside = run_concurrently(lambda: sorted(grouped(spark).collect()), lambda: grouped(spark, 5).count())
         query.awaitTermination(120)
         assert query.exception() is None
         batches.append(beside)
@@ -181,25 +181,25 @@ CASES: dict[str, tuple[Callable[[SparkSession, Path], Any], int]] = {
     "while it is cached": (while_it_is_cached, 2),
     "beside a stream that starts again": (beside_a_stream, 8),
 }
-"""What is run, and how many jobs it has at least."""
+"""The program, and the minimum number of its jobs."""
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_nested_queries_give_what_they_give_without(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    run, least = CASES[name]
+def test_nested_queries_return_the_rows_of_plain_spark(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    run, min_jobs = CASES[name]
     for folder in ("without", "with"):
         (tmp_path / folder).mkdir()
     expected = run(spark, tmp_path / "without")
     with penstock.enabled(spark, config=OFF):
         before = list(RECENT)
-        found = run(spark, tmp_path / "with")
+        actual = run(spark, tmp_path / "with")
         jobs = [job for job in RECENT if job not in before]
-    assert found == expected
-    assert len(jobs) >= least
-    assert [one.reason for job in jobs for one in job.decisions if one.chosen == HANDED_BACK] == []
+    assert actual == expected
+    assert len(jobs) >= min_jobs
+    assert [decision.reason for job in jobs for decision in job.decisions if decision.chosen == RUN_BY_SPARK] == []
 
 
-def test_cached_rows_are_made_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_cached_rows_are_computed_once(spark: SparkSession, tmp_path: Path) -> None:
     with penstock.enabled(spark, config=OFF):
         (rows, total), again, calls = cached_by_two(spark, tmp_path)
     assert rows == again == [(number,) for number in range(ROWS)]
@@ -208,7 +208,7 @@ def test_cached_rows_are_made_once(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_query_that_is_being_cached_does_not_wait_for_itself(served: SparkSession) -> None:
-    """Without adaptive execution, too, where Spark plans the whole query."""
+    """Also without adaptive execution, where Spark plans the whole query."""
     settings = {
         "spark.sql.adaptive.enabled": "false",
         "spark.penstock.execution.batch.adaptive.auto-parallelism.max-parallelism": "4",

@@ -1,4 +1,4 @@
-"""Programs that have never heard of Penstock: by `penstock run`, by `python -m penstock`, and by settings alone."""
+"""Unmodified programs: with `penstock run`, with `python -m penstock`, and with settings only."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def program(tmp_path: Path) -> Path:
 
 
 @pytest.mark.thorough
-def test_penstock_run_takes_any_program_and_says_what_became_of_its_queries(program: Path) -> None:
+def test_penstock_run_runs_any_program_and_reports_its_queries(program: Path) -> None:
     command = [sys.executable, "-m", "penstock", "run", "--output-format", "json", program, "--day", "2026-11"]
     done = run(command)
     assert done.returncode == 0, done.stderr
@@ -58,15 +58,19 @@ def test_penstock_run_takes_any_program_and_says_what_became_of_its_queries(prog
 
 
 @pytest.mark.thorough
-def test_a_program_that_makes_its_session_of_a_context(tmp_path: Path) -> None:
-    """As programs of old do, and libraries in their tests: no builder is asked."""
+def test_a_program_that_creates_its_session_from_a_context(tmp_path: Path) -> None:
+    """As in old programs and in tests of libraries, without a session builder."""
     file = tmp_path / "old.py"
-    made = "from pyspark import SparkConf, SparkContext\nspark = SparkSession(SparkContext(conf=SparkConf().set("
-    made += "'spark.ui.enabled', 'false').set('spark.penstock.execution.batch.adaptive.whole-query-threshold', '0')))\n"
+    session_code = (
+        "from pyspark import SparkConf, SparkContext\nspark = SparkSession(SparkContext(conf=SparkConf().set("
+    )
+    session_code += (
+        "'spark.ui.enabled', 'false').set('spark.penstock.execution.batch.adaptive.whole-query-threshold', '0')))\n"
+    )
     query = PROGRAM[PROGRAM.index("rows =") :].replace(
         '"spark.sql.shuffle.partitions"', '"spark.sql.shuffle.partitions", "7"'
     )
-    file.write_text(PROGRAM[: PROGRAM.index("spark =")] + made + query)
+    file.write_text(PROGRAM[: PROGRAM.index("spark =")] + session_code + query)
     done = run([sys.executable, "-m", "penstock", "run", "--output-format", "json", file, "--day", "2026-11"])
     assert done.returncode == 0, done.stderr
     assert "ROWS [(0, 34), (1, 33), (2, 33)]" in done.stderr
@@ -76,12 +80,12 @@ def test_a_program_that_makes_its_session_of_a_context(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_the_master_is_that_of_the_spark_defaults(tmp_path: Path) -> None:
-    """As without Penstock, where nothing else says one."""
+    """As in plain Spark, if nothing else sets the master."""
     (tmp_path / "spark-defaults.conf").write_text("spark.master local[3]\nspark.ui.enabled false\n")
     job, embedded = tmp_path / "job.py", tmp_path / "embedded.py"
-    told = "print('MASTER', spark.sparkContext.master)\n"
-    job.write_text(f"from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n{told}")
-    embedded.write_text(f"import penstock\nspark = penstock.enable()\n{told}")
+    print_master = "print('MASTER', spark.sparkContext.master)\n"
+    job.write_text(f"from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n{print_master}")
+    embedded.write_text(f"import penstock\nspark = penstock.enable()\n{print_master}")
     for command in ([sys.executable, "-m", "penstock", "run", job], [sys.executable, embedded]):
         done = run(command, SPARK_CONF_DIR=str(tmp_path))
         assert "MASTER local[3]" in done.stdout, done.stderr
@@ -97,7 +101,7 @@ def test_threads_that_are_not_pinned_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_what_is_left_to_spark_is_told_with_the_reason(tmp_path: Path) -> None:
+def test_declined_queries_are_reported_with_the_reason(tmp_path: Path) -> None:
     file = tmp_path / "job.py"
     file.write_text(PROGRAM.replace("THRESHOLD", "64 << 20"))
     done = run([sys.executable, "-m", "penstock", file, "--day", "2026-11"])
@@ -106,7 +110,7 @@ def test_what_is_left_to_spark_is_told_with_the_reason(tmp_path: Path) -> None:
     assert "left to Spark: 1 small" in done.stdout
 
 
-def test_a_program_that_fails_ends_as_without(tmp_path: Path) -> None:
+def test_a_failing_program_has_the_exit_code_of_plain_spark(tmp_path: Path) -> None:
     file = tmp_path / "job.py"
     file.write_text("import sys\nsys.exit(7)\n")
     assert run([sys.executable, "-m", "penstock", "run", file]).returncode == 7
@@ -127,17 +131,17 @@ def at_exit():
         raise RuntimeError("can't create new thread at interpreter shutdown")
     threading.Thread.start = refuse  # as Python 3.12 does
     rows("EXIT")
-    kept.collect()
-    rows("KEPT")
+    earlier.collect()
+    rows("EARLIER")
 
 def later():
     rows("LATER")
     server = spark.sparkContext._gateway.java_gateway_server
-    server.resetCallbackClient(server.getCallbackClient().getAddress(), 1)  # nobody listens there
+    server.resetCallbackClient(server.getCallbackClient().getAddress(), 1)  # no server listens there
     rows("DEAF")
 
-kept = spark.range(9).groupBy("id").count()
-kept.explain()
+earlier = spark.range(9).groupBy("id").count()
+earlier.explain()
 atexit.register(at_exit)
 rows("FIRST")
 ended = threading.main_thread()
@@ -151,12 +155,12 @@ def test_queries_when_python_ends_or_does_not_answer(tmp_path: Path) -> None:
     file.write_text(AT_EXIT)
     done = run([sys.executable, "-m", "penstock", "run", file])
     assert done.returncode == 0, done.stderr
-    for when in ("FIRST", "LATER", "DEAF", "EXIT", "KEPT"):
+    for when in ("FIRST", "LATER", "DEAF", "EXIT", "EARLIER"):
         assert f"{when} [(0, 3), (1, 3), (2, 3)]" in done.stderr, done.stderr
 
 
 @pytest.mark.thorough
-def test_by_settings_alone(program: Path) -> None:
+def test_with_settings_only(program: Path) -> None:
     submit = BIN / "spark-submit"
     served = Path(os.environ.get("TEST_PENSTOCK_PYTHON", BIN / "penstock-python"))
     log = program.with_suffix(".logs")

@@ -1,4 +1,4 @@
-"""TPC-H and TPC-DS as a program has them, by spark.sql(...).collect(): rows as plain Spark's, and run as jobs."""
+"""TPC-H and TPC-DS with spark.sql(...).collect(): the rows of plain Spark, run as jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock
-from penstock.scheduler.job import HANDED_BACK, RECENT
+from penstock.scheduler.job import RECENT, RUN_BY_SPARK
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ALWAYS = {1, 5, 9, 14, 23, 44, 51, 64, 72, 95}
-"""Queries of TPC-DS that run always: each of another family, see tests/test_tpcds.py."""
+"""TPC-DS queries that always run, each of another family; see tests/test_tpcds.py."""
 
 
 def views(spark: SparkSession, data: Path, name: str) -> Iterator[Any]:
@@ -45,11 +45,11 @@ def assert_served_as_plain(spark: SparkSession, text: str) -> None:
     expected = spark.sql(text).collect()
     with penstock.enabled(spark, config=OFF):
         before = list(RECENT)
-        found = spark.sql(text).collect()
+        actual = spark.sql(text).collect()
         (job,) = [job for job in RECENT if job not in before]
-    assert_same_rows(found, expected)
+    assert_same_rows(actual, expected)
     assert job.vertices
-    assert [one.reason for one in job.decisions if one.chosen == HANDED_BACK] == []
+    assert [decision.reason for decision in job.decisions if decision.chosen == RUN_BY_SPARK] == []
 
 
 @pytest.mark.parametrize("number", range(1, 23))

@@ -1,4 +1,4 @@
-"""DELETE, UPDATE and MERGE: tables, counts and errors as without Penstock."""
+"""DELETE, UPDATE and MERGE: tables, counts and errors are those of plain Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 __all__ = ["row_level"]
 
-WHY = "a query of DELETE, UPDATE or MERGE, which counts rows in its own operators"
+REASON = "a query of DELETE, UPDATE or MERGE, which counts rows in its own operators"
 
 COMMANDS = {
     "delete by a condition": "DELETE FROM {t} WHERE k = 1 AND id > 20",
@@ -57,7 +57,7 @@ FAILING = {
 
 
 def outcome(spark: SparkSession, tables: RowLevelTables, mode: str, command: str) -> Any:
-    """What a command does: its error, the table's rows and the counts that it was told."""
+    """Return the error of a command, the table's rows, and the counts reported to the table."""
     table, error = tables.make("t", mode), None
     try:
         spark.sql(command.format(t=table)).collect()
@@ -68,28 +68,28 @@ def outcome(spark: SparkSession, tables: RowLevelTables, mode: str, command: str
 
 @pytest.mark.parametrize("mode", RowLevelTables.modes)
 @pytest.mark.parametrize("name", COMMANDS | FAILING)
-def test_a_row_level_command_does_what_it_does_without(
+def test_a_row_level_command_behaves_like_plain_spark(
     spark: SparkSession, row_level: RowLevelTables, mode: str, name: str
 ) -> None:
     command = (COMMANDS | FAILING)[name]
     expected = outcome(spark, row_level, mode, command)
     with penstock.enabled(spark, config=OFF):
-        found = outcome(spark, row_level, mode, command)
-    assert found == expected
-    assert (found[0] is not None) == (name in FAILING)
+        actual = outcome(spark, row_level, mode, command)
+    assert actual == expected
+    assert (actual[0] is not None) == (name in FAILING)
 
 
 def test_the_reason_is_counted(spark: SparkSession, row_level: RowLevelTables) -> None:
     with penstock.enabled(spark, config=OFF):
-        before = query_hook.counts(Bridge(spark)).get(WHY, 0)
+        before = query_hook.counts(Bridge(spark)).get(REASON, 0)
         outcome(spark, row_level, "delta", COMMANDS["merge"])
-        assert query_hook.counts(Bridge(spark))[WHY] == before + 1
+        assert query_hook.counts(Bridge(spark))[REASON] == before + 1
 
 
-def test_queries_that_a_command_of_delta_runs_are_left_to_spark(spark: SparkSession, row_level: RowLevelTables) -> None:
-    """Delta's own package is not there: a class with the name of its command stands for it."""
+def test_queries_of_a_delta_command_are_declined(spark: SparkSession, row_level: RowLevelTables) -> None:
+    """A class with the name of Delta's command replaces it, as Delta is not installed."""
     with penstock.enabled(spark, config=OFF):
-        before, jobs = query_hook.counts(Bridge(spark)).get(WHY, 0), len(RECENT)
+        before, jobs = query_hook.counts(Bridge(spark)).get(REASON, 0), len(RECENT)
         assert row_level.in_command_of_delta(spark.range(100).groupBy("id").count()) == 100
-        assert query_hook.counts(Bridge(spark))[WHY] == before + 1
+        assert query_hook.counts(Bridge(spark))[REASON] == before + 1
         assert len(RECENT) == jobs

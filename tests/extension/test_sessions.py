@@ -1,4 +1,4 @@
-"""Sessions that are served: their settings, what lies around them, and what the last stage still needs."""
+"""Sessions whose queries are delegated: their settings, related sessions, and resources of the last stage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 import penstock
 from penstock.errors import ConfigError
-from penstock.scheduler.job import HANDED_BACK, RECENT
+from penstock.scheduler.job import RECENT, RUN_BY_SPARK
 from penstock.spark import query_hook
 from penstock.spark.jvm import Bridge
 from tests.conftest import OFF
@@ -27,16 +27,16 @@ THRESHOLD = "spark.penstock.execution.batch.adaptive.whole-query-threshold"
 
 
 @pytest.mark.parametrize(
-    ("text", "is_taken"),
+    ("text", "is_delegated"),
     [("0", True), ("1", True), ("1 kb", True), ("0.5gb", False), ("64 mb", False), ("64 MiB", False), ("1g", False)],
 )
-def test_the_threshold_of_a_session_is_spelled_as_everywhere(spark: SparkSession, text: str, *, is_taken: bool) -> None:
+def test_the_session_threshold_supports_all_size_formats(spark: SparkSession, text: str, *, is_delegated: bool) -> None:
     with penstock.enabled(spark):
         spark.conf.set(THRESHOLD, text)
         try:
             before = len(RECENT)
             assert spark.range(1000).groupBy("id").count().count() == 1000
-            assert (len(RECENT) > before) == is_taken
+            assert (len(RECENT) > before) == is_delegated
         finally:
             spark.conf.unset(THRESHOLD)
 
@@ -56,7 +56,7 @@ def test_settings_of_the_first_session_are_not_those_of_others(spark: SparkSessi
         spark.conf.unset(key)
 
 
-def test_after_the_block_the_setting_is_as_it_was(spark: SparkSession) -> None:
+def test_the_setting_is_restored_after_the_block(spark: SparkSession) -> None:
     session = spark.newSession()
     for before in (None, "false", "true"):
         if before is not None:
@@ -67,8 +67,8 @@ def test_after_the_block_the_setting_is_as_it_was(spark: SparkSession) -> None:
 
 
 def test_a_cached_frame_of_local_rows_does_not_find_itself(spark: SparkSession) -> None:
-    said = OFF | {"execution.batch.adaptive.auto-parallelism.max-parallelism": 4}
-    with penstock.enabled(spark, config=said):
+    config = OFF | {"execution.batch.adaptive.auto-parallelism.max-parallelism": 4}
+    with penstock.enabled(spark, config=config):
         for df in (spark.createDataFrame([(1,), (2,)], ["a"]), spark.range(9).groupBy("id").count().localCheckpoint()):
             rows = df.cache()
             try:
@@ -77,8 +77,8 @@ def test_a_cached_frame_of_local_rows_does_not_find_itself(spark: SparkSession) 
                 rows.unpersist(blocking=True)
 
 
-def test_frames_of_rdds_stay_in_the_users_session(served: SparkSession) -> None:
-    """A cache is built in a session of Spark's own, whose queries are served, too."""
+def test_dataframes_of_rdds_stay_in_the_users_session(served: SparkSession) -> None:
+    """Spark builds a cache in an internal session, whose queries are delegated, too."""
     before = RDD.toDF
     served.range(100).groupBy("id").count().cache().count()
     served.catalog.clearCache()
@@ -94,40 +94,40 @@ def test_a_limit_below_a_sort_is_part_of_the_query(served: SparkSession) -> None
     assert "Exchange" not in df._jdf.queryExecution().executedPlan().toString().partition("Penstock")[0]
 
 
-def test_what_cannot_be_looked_at_is_spark_s(
+def test_a_query_that_cannot_be_inspected_falls_back_to_spark(
     served: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: Any) -> Any:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(query_hook, "HandedQuery", fail)
+    monkeypatch.setattr(query_hook, "DelegatedQuery", fail)
     assert served.range(9).groupBy("id").count().count() == 9
     assert "a defect" in caplog.text
 
 
 def test_the_last_stage_reads_the_snapshot_of_a_database(spark: SparkSession, postgres: Postgres) -> None:
-    """The connection that holds it is closed when the job ends, and that is before the last stage runs."""
+    """The job closes the connection of the snapshot before the last stage runs."""
     postgres.sql("DROP TABLE IF EXISTS served")
     postgres.sql("CREATE TABLE served AS SELECT i AS id, i % 7 AS k FROM generate_series(1, 3000) i")
     postgres.sql("ANALYZE served")
     options = {"url": postgres.url, "dbtable": "served", **postgres.properties}
     df = spark.read.format("jdbc").options(**options).load()
     expected = df.where("k < 5").collect()
-    pieces = {"execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "8 kb"}
-    with penstock.enabled(spark, config=OFF | pieces):
-        found = spark.read.format("jdbc").options(**options).load().where("k < 5")
-        assert_same_rows(found.collect(), expected)
-        assert found.rdd.getNumPartitions() > 1
+    small_tasks = {"execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "8 kb"}
+    with penstock.enabled(spark, config=OFF | small_tasks):
+        served_df = spark.read.format("jdbc").options(**options).load().where("k < 5")
+        assert_same_rows(served_df.collect(), expected)
+        assert served_df.rdd.getNumPartitions() > 1
     job = RECENT[-1]
-    assert [one.reason for one in job.decisions if one.chosen == HANDED_BACK] == []
+    assert [decision.reason for decision in job.decisions if decision.chosen == RUN_BY_SPARK] == []
 
 
 def test_reasons_are_counted(served: SparkSession) -> None:
     assert "planned again by AQE" not in query_hook.counts(Bridge(served))
 
 
-def test_blocks_that_overlap_leave_nothing_on(spark: SparkSession) -> None:
-    """Of two threads: the first to enter leaves first, and the other's queries still run as jobs."""
+def test_overlapping_blocks_leave_the_session_disabled(spark: SparkSession) -> None:
+    """The block that is entered first is left first; queries in the other block still run as jobs."""
     first, second = penstock.enabled(spark, config=OFF), penstock.enabled(spark, config=OFF)
 
     def jobs() -> int:
@@ -142,14 +142,14 @@ def test_blocks_that_overlap_leave_nothing_on(spark: SparkSession) -> None:
     second.__exit__(None, None, None)
     assert jobs() == 0
     assert spark.conf.get("spark.penstock.enabled", None) is None
-    spark.conf.set("spark.penstock.enabled", "true")  # nobody serves it
+    spark.conf.set("spark.penstock.enabled", "true")  # without a service
     try:
         assert jobs() == 0
     finally:
         spark.conf.unset("spark.penstock.enabled")
 
 
-def test_an_option_that_is_wrong_changes_nothing(spark: SparkSession) -> None:
+def test_an_invalid_option_changes_nothing(spark: SparkSession) -> None:
     with pytest.raises(ConfigError), penstock.enabled(spark, config={"no.such.option": 1}):
         pass
     assert spark.conf.get("spark.penstock.enabled", None) is None

@@ -1,4 +1,4 @@
-"""Values that depend on the tasks of a query: with a job they are what plain Spark gives."""
+"""Values that depend on the tasks of a query are those of plain Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 import penstock
-from penstock.scheduler.job import HANDED_BACK, RECENT
+from penstock.scheduler.job import RECENT, RUN_BY_SPARK
 from tests.conftest import OFF
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from tests.services import Postgres
 
 SMALL_TASKS = OFF | {"execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "600kb"}
-"""A task reads 600 KiB instead of 16 MiB, so that small files are cut as large ones are."""
+"""A task reads 600 KiB instead of 16 MiB, so that small files are split like large files."""
 
 
 @pytest.fixture(scope="module")
 def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Two files of 3 MB with many row groups, of an id, and of a long and a short column made of it."""
+    """Two files of 3 MB with many row groups, an id, and two columns computed from it."""
     path = str(tmp_path_factory.mktemp("files"))
     for first in (0, 20_000):
         long = "sha2(cast(id AS string), 256) AS name"
@@ -39,7 +39,7 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def torn_by_index(numbered: DataFrame) -> Any:
-    """Join two selections of one frame by the number of the row; count pairs that were no row."""
+    """Join two selections of a frame by the row number; count pairs of different rows."""
     pairs = numbered.select("i", "id").join(numbered.select("i", "name"), "i")
     return pairs.where("name <> sha2(cast(id AS string), 256)").count()
 
@@ -57,7 +57,7 @@ def of_pandas(spark: SparkSession, path: str) -> Any:
     import pyspark.pandas as ps
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it advises to set an index
+        warnings.simplefilter("ignore")  # a warning about the default index
         frame = ps.read_parquet(path)
         ids, names = frame[["id"]].to_pandas(), frame[["name"]].to_pandas()
     return list(ids.join(names).itertuples())
@@ -111,20 +111,20 @@ def test_values_that_depend_on_tasks_are_sparks(spark: SparkSession, files: str,
         assert PROGRAMS[program](served, files) == expected
 
 
-def test_the_path_of_a_file_is_no_reason_to_read_with_sparks_tasks(spark: SparkSession, files: str) -> None:
+def test_a_query_of_file_paths_is_delegated(spark: SparkSession, files: str) -> None:
     query = spark.read.parquet(files).selectExpr("_metadata.file_path AS path").groupBy("path").count()
     expected = sorted(map(tuple, query.collect()))
     with penstock.enabled(spark, config=SMALL_TASKS) as served:
         again = served.read.parquet(files).selectExpr("_metadata.file_path AS path").groupBy("path").count()
         assert sorted(map(tuple, again.collect())) == expected
     (job,) = [job for job in RECENT if job.vertices]
-    assert [one.reason for one in job.decisions if one.chosen == HANDED_BACK] == []
+    assert [decision.reason for decision in job.decisions if decision.chosen == RUN_BY_SPARK] == []
     assert (job.vertices[0].tasks or 0) > 2  # as many as plain Spark has
 
 
 @pytest.mark.thorough
-def test_a_table_that_is_read_without_a_shuffle_is_read_anew(spark: SparkSession, postgres: Postgres) -> None:
-    """As in Spark, where a second action reads the table as it is then."""
+def test_a_second_action_without_a_shuffle_reads_the_table_again(spark: SparkSession, postgres: Postgres) -> None:
+    """As in Spark, a second action reads the current rows of the table."""
     postgres.sql("DROP TABLE IF EXISTS anew; CREATE TABLE anew AS SELECT i AS id FROM generate_series(1, 60000) i")
     postgres.sql("ALTER TABLE anew ADD PRIMARY KEY (id); ANALYZE anew")
     with penstock.enabled(spark, config=SMALL_TASKS | {next(iter(set(SMALL_TASKS) - set(OFF))): "64kb"}) as served:
@@ -136,27 +136,27 @@ def test_a_table_that_is_read_without_a_shuffle_is_read_anew(spark: SparkSession
 
 
 @pytest.mark.parametrize(("interrupts", "expected"), [(False, "false"), (True, "true")])
-def test_the_job_group_of_a_program_says_whether_tasks_are_interrupted(
+def test_the_job_group_decides_whether_tasks_are_interrupted(
     served: SparkSession, interrupts: bool, expected: str
 ) -> None:
-    def told(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    def read_property(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         import pandas as pd
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
         for _ in frames:
-            yield pd.DataFrame({"told": [str(context.getLocalProperty("spark.job.interruptOnCancel"))]})
+            yield pd.DataFrame({"value": [str(context.getLocalProperty("spark.job.interruptOnCancel"))]})
 
     served.sparkContext.setJobGroup("mine", "mine", interruptOnCancel=interrupts)
     try:
-        rows = served.range(0, 100, 1, 2).mapInPandas(told, "told string").groupBy("told").count().collect()
+        rows = served.range(0, 100, 1, 2).mapInPandas(read_property, "value string").groupBy("value").count().collect()
     finally:
         for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
             served.sparkContext.setLocalProperty(name, None)  # type: ignore[arg-type]
-    assert [row.told for row in rows] == [expected]
+    assert [row.value for row in rows] == [expected]
 
 
-def test_files_of_small_tasks_have_that_many(files: str) -> None:
-    """The files above are large enough to be cut, else the tests of this module show nothing."""
+def test_files_are_large_enough_to_be_split(files: str) -> None:
+    """The files must be large enough to be split, or the tests of this module prove nothing."""
     assert all(file.stat().st_size > 2 << 20 for file in Path(files).glob("*.parquet"))

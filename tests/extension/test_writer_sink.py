@@ -1,4 +1,4 @@
-"""What options say of the tasks of Spark's writer."""
+"""Options for the tasks of Spark's writer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.config import Configuration
-from penstock.extension.written import WriterSink
-from penstock.spark.query_hook import Written
+from penstock.extension.writer_sink import WriterSink
+from penstock.spark.query_hook import WriteCommand
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,11 +27,11 @@ def fetch(df: DataFrame) -> None:
 
 @pytest.mark.parametrize(("options", "has_buckets", "expected"), SIZES)
 def test_the_size_of_files(options: dict[str, str], *, has_buckets: bool, expected: int | None) -> None:
-    sink = WriterSink(fetch, Written((), has_buckets), Configuration.load(options))
+    sink = WriterSink(fetch, WriteCommand((), has_buckets), Configuration.load(options))
     assert sink.file_size(OPTIONS) == expected
 
 
 @pytest.mark.parametrize("has_buckets", [True, False])
 def test_the_number_of_tasks(*, has_buckets: bool) -> None:
-    sink = WriterSink(fetch, Written(("day",), has_buckets), Configuration.load({"sink.parallelism": 3}))
+    sink = WriterSink(fetch, WriteCommand(("day",), has_buckets), Configuration.load({"sink.parallelism": 3}))
     assert (sink.parallelism, sink.partition_columns) == (3, ("day",))

@@ -1,4 +1,4 @@
-"""Options of sinks decide the tasks of Spark's own writer, and so its files, unless the query says it itself."""
+"""Sink options set the tasks, and so the files, of Spark's own writer, unless the query sets its number of tasks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 import penstock
 from penstock.decisions import DecisionKind
 from penstock.events import ExecutionState
-from penstock.scheduler.job import HANDED_BACK, RECENT
+from penstock.scheduler.job import RECENT, RUN_BY_SPARK
 from penstock.spark.dataframes import with_settings
-from penstock.spark.query_hook import HandedQuery
+from penstock.spark.query_hook import DelegatedQuery
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
 from tests.extension.row_level import RowLevelTables, row_level
@@ -39,7 +39,7 @@ __all__ = ["row_level"]
 THREE = {"sink.parallelism": 3}
 SMALL = {"sink.target-file-size": "1 kb"}
 SEVERAL = {"execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "8 kb"}
-"""So that few rows have several tasks."""
+"""A small volume, so that few rows have several tasks."""
 ROWS = 4000
 NUMBERS = itertools.count(1)
 
@@ -50,7 +50,7 @@ def grouped(spark: SparkSession) -> DataFrame:
 
 
 def run(spark: SparkSession, write: Callable[[], None], config: dict[str, Any]) -> tuple[Job, int]:
-    """Write with some options; return the job, and how many tasks the last stage had that Spark ran meanwhile."""
+    """Write with options; return the job, and the number of tasks of Spark's last stage."""
     context = spark.sparkContext
     group = f"written {next(NUMBERS)}"
     context.setJobGroup(group, group)
@@ -61,18 +61,20 @@ def run(spark: SparkSession, write: Callable[[], None], config: dict[str, Any]) 
             (job,) = [job for job in RECENT if job not in before]
     finally:
         context._jsc.clearJobGroup()
-    assert [one.reason for one in job.decisions if one.chosen == HANDED_BACK] == []
+    assert [decision.reason for decision in job.decisions if decision.chosen == RUN_BY_SPARK] == []
     context._jsc.sc().listenerBus().waitUntilEmpty()
     tracker = context.statusTracker()
-    infos = [tracker.getJobInfo(one) for one in tracker.getJobIdsForGroup(group)]
-    ran = [tracker.getStageInfo(stage) for info in infos if info for stage in info.stageIds]
-    return job, max((one.stageId, one.numCompletedTasks) for one in ran if one and one.numCompletedTasks)[1]
+    infos = [tracker.getJobInfo(job_id) for job_id in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(stage) for info in infos if info for stage in info.stageIds]
+    return job, max((stage.stageId, stage.numCompletedTasks) for stage in stages if stage and stage.numCompletedTasks)[
+        1
+    ]
 
 
-def decided(job: Job) -> list[tuple[str, str, dict[str, Any]]]:
-    """What was decided for the writer, and what came of it."""
-    found = [one for one in job.decisions if one.kind is DecisionKind.SINK_PARALLELISM]
-    return [(str(one.chosen), one.reason, dict(one.outcome or {})) for one in found]
+def writer_decisions(job: Job) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return the decisions for the writer, and their outcomes."""
+    decisions = [decision for decision in job.decisions if decision.kind is DecisionKind.SINK_PARALLELISM]
+    return [(str(decision.chosen), decision.reason, dict(decision.outcome or {})) for decision in decisions]
 
 
 def parquet(df: DataFrame, path: str) -> None:
@@ -97,7 +99,7 @@ WRITES: dict[str, tuple[Callable[[DataFrame, str], None], int]] = {
         24,
     ),
 }
-"""How rows are written, and the most files that three tasks make."""
+"""The write, and the maximum number of files of three tasks."""
 
 
 @pytest.fixture
@@ -108,14 +110,14 @@ def written(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.usefixtures("written")
 @pytest.mark.parametrize("name", WRITES)
-def test_a_number_of_tasks_is_that_of_the_writer(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    write, most = WRITES[name]
+def test_the_option_sets_the_tasks_of_the_writer(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    write, max_files = WRITES[name]
     path = tmp_path / "t"
     job, tasks = run(spark, lambda: write(grouped(spark), str(path)), THREE)
     assert tasks == 3
-    assert most - 3 < len(list(path.rglob("part-*"))) <= most
-    (decision,) = decided(job)
-    assert decision[:2] == ("3", "sink.parallelism asks for so many tasks of Spark's writer")
+    assert max_files - 3 < len(list(path.rglob("part-*"))) <= max_files
+    (decision,) = writer_decisions(job)
+    assert decision[:2] == ("3", "sink.parallelism requests 3 tasks for Spark's writer")
     assert decision[2]["tasks"] == 3
     kind = {"folders": "json", "csv": "csv", "folders and a null": "orc"}.get(name, "parquet")
     reader = spark.read.format(kind)
@@ -135,7 +137,7 @@ OWN: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
 
 @pytest.mark.usefixtures("written")
 @pytest.mark.parametrize("name", OWN)
-def test_what_is_said_of_one_target_goes_before(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_options_of_a_target_override_the_session(spark: SparkSession, tmp_path: Path, name: str) -> None:
     config, clause, options = OWN[name]
 
     def write() -> None:
@@ -149,13 +151,13 @@ def test_what_is_said_of_one_target_goes_before(spark: SparkSession, tmp_path: P
         spark.sql(f"CREATE TABLE written (id long, n long, k long) USING parquet {clause}")
     job, tasks = run(spark, write, config)
     assert tasks == 3
-    (decision,) = decided(job)
-    assert decision[:2] == ("3", "sink.parallelism asks for so many tasks of Spark's writer")
-    found = spark.table("written") if not options else spark.read.parquet(str(tmp_path / "t"))
-    assert_same_rows(found.collect(), grouped(spark).collect())
+    (decision,) = writer_decisions(job)
+    assert decision[:2] == ("3", "sink.parallelism requests 3 tasks for Spark's writer")
+    df = spark.table("written") if not options else spark.read.parquet(str(tmp_path / "t"))
+    assert_same_rows(df.collect(), grouped(spark).collect())
 
 
-def test_small_queries_are_taken_whose_writer_says_how(spark: SparkSession, tmp_path: Path) -> None:
+def test_small_queries_with_writer_options_are_delegated(spark: SparkSession, tmp_path: Path) -> None:
     with penstock.enabled(spark):
         before = list(RECENT)
         spark.range(10).repartition(2).write.parquet(str(tmp_path / "small"))
@@ -165,7 +167,7 @@ def test_small_queries_are_taken_whose_writer_says_how(spark: SparkSession, tmp_
     assert len(list((tmp_path / "t").glob("part-*"))) == 3
 
 
-SAID: dict[str, tuple[Callable[[DataFrame], DataFrame], int, str]] = {
+QUERIES: dict[str, tuple[Callable[[DataFrame], DataFrame], int, str]] = {
     "nothing": (lambda df: df, 3, "3"),
     "repartition": (lambda df: df.repartition(8), 8, "as the query says"),
     "repartition, then more": (
@@ -185,18 +187,18 @@ SAID: dict[str, tuple[Callable[[DataFrame], DataFrame], int, str]] = {
     "a union": (lambda df: df.where("k = 0").unionAll(df.where("k > 0")), 3, "3"),
     "an order and a limit": (lambda df: df.orderBy("id").limit(100), 1, "the tasks before the writer"),
 }
-"""What is asked of rows, how many tasks write them, and what is decided, where the option says 3."""
+"""The query, the number of writing tasks, and the decision, for the option value 3."""
 
 
-@pytest.mark.parametrize("name", SAID)
-def test_what_the_query_says_goes_before_the_option(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    said, expected, chosen = SAID[name]
+@pytest.mark.parametrize("name", QUERIES)
+def test_tasks_set_by_the_query_override_the_option(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    query, expected, chosen = QUERIES[name]
     path = str(tmp_path / "t")
-    job, tasks = run(spark, lambda: parquet(said(grouped(spark)), path), THREE | SEVERAL)
+    job, tasks = run(spark, lambda: parquet(query(grouped(spark)), path), THREE | SEVERAL)
     assert tasks == expected
     assert len(list((tmp_path / "t").glob("part-*"))) <= expected
-    assert [one[0] for one in decided(job)] == [chosen]
-    assert_same_rows(spark.read.parquet(path).collect(), said(grouped(spark)).collect())
+    assert [decision[0] for decision in writer_decisions(job)] == [chosen]
+    assert_same_rows(spark.read.parquet(path).collect(), query(grouped(spark)).collect())
     if name in {"an order", "an order and a limit"}:
         files = sorted((tmp_path / "t").glob("part-*"))
         ids = [row.id for file in files for row in spark.read.parquet(str(file)).collect()]
@@ -212,17 +214,17 @@ def test_a_size_of_files_decides_the_tasks(spark: SparkSession, tmp_path: Path, 
         spark.read.parquet(str(tmp_path / "in")).write.partitionBy(*folders).parquet(str(path))
 
     job, tasks = run(spark, lambda: write(tmp_path / "sized"), SMALL)
-    ((chosen, reason, outcome),) = decided(job)
+    ((chosen, reason, outcome),) = writer_decisions(job)
     assert (chosen, outcome["tasks"]) == ("by the size of files", tasks)
-    assert reason.startswith("sink.target-file-size asks for files of 1")
+    assert reason.startswith("sink.target-file-size requests files of 1")
     _, fewer = run(spark, lambda: write(tmp_path / "large"), {"sink.target-file-size": "1 gb"})
     assert fewer == 1 < tasks
     files = list((tmp_path / "sized").rglob("part-*"))
     assert len(files) >= (8 if folders else tasks)
     assert len(list((tmp_path / "large").rglob("part-*"))) == (4 if folders else 1)
     for name in ("sized", "large"):
-        found = spark.read.parquet(str(tmp_path / name)).select("id", "n", "k")
-        assert_same_rows(found.collect(), grouped(spark).collect())
+        df = spark.read.parquet(str(tmp_path / name)).select("id", "n", "k")
+        assert_same_rows(df.collect(), grouped(spark).collect())
 
 
 @pytest.mark.thorough
@@ -240,7 +242,7 @@ def test_statements_and_settings_of_a_session(spark: SparkSession, tmp_path: Pat
             for text, expected in steps.items():
                 job, tasks = run(spark, lambda text=text: spark.sql(text), {})  # type: ignore[misc]
                 assert tasks == expected, text
-                assert len(decided(job)) == 1
+                assert len(writer_decisions(job)) == 1
         assert spark.table("written").count() == ROWS - 6 + ROWS
     finally:
         spark.sql("DROP TABLE IF EXISTS written")
@@ -248,37 +250,37 @@ def test_statements_and_settings_of_a_session(spark: SparkSession, tmp_path: Pat
 
 @pytest.mark.thorough
 def test_tables_of_other_catalogs(spark: SparkSession, row_level: RowLevelTables) -> None:
-    """The target wants the rows of one k in one task: that stays, in as many tasks as are asked for."""
+    """The target requires the rows of a k in a single task, which holds for the requested number of tasks."""
     table = row_level.make("written", "groups")
     rows = grouped(spark).select("id", "k", F.col("n").alias("v"))
     job, _ = run(spark, lambda: rows.writeTo(table).append(), THREE)
     assert row_level.tasks(table) == 3
-    assert decided(job)[0][0] == "3"
+    assert writer_decisions(job)[0][0] == "3"
     job, _ = run(spark, lambda: rows.writeTo(table).append(), SMALL)
-    assert decided(job)[0][0] == "the tasks before the writer"
+    assert writer_decisions(job)[0][0] == "the tasks before the writer"
     assert len(row_level.rows(table)) == 40 + 2 * ROWS
 
 
-def test_rows_that_are_not_written_are_left_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_option_applies_only_to_written_rows(spark: SparkSession, tmp_path: Path) -> None:
     with penstock.enabled(spark, config=OFF | THREE):
         assert grouped(spark).repartition(8).rdd.getNumPartitions() == 8
         before = len(RECENT)
         assert grouped(spark).count() == ROWS
         (job,) = list(RECENT)[before:]
-        assert decided(job) == []
+        assert writer_decisions(job) == []
     job, tasks = run(spark, lambda: parquet(grouped(spark), str(tmp_path / "t")), {})
-    assert decided(job) == []
+    assert writer_decisions(job) == []
     assert tasks != 3
 
 
 LARGE = {"execution.batch.adaptive.whole-query-threshold": 0}
-"""So that Penstock runs all queries with a shuffle."""
-ONE_TASK = {"execution.batch.adaptive.whole-query-threshold": 1}
-"""So that DuckDB computes small queries."""
+"""Penstock runs all queries with a shuffle."""
+SINGLE_TASK = {"execution.batch.adaptive.whole-query-threshold": 1}
+"""DuckDB computes small queries."""
 
 
 def failing(spark: SparkSession, folder: Path) -> DataFrame:
-    """A query whose stages fail: the numbers are too large."""
+    """Return a query whose stages fail with an overflow."""
     tables = [str(folder / name) for name in ("a", "b")]
     for table in tables:
         spark.range(ROWS).write.mode("ignore").parquet(table)
@@ -287,17 +289,17 @@ def failing(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def filled(spark: SparkSession, folder: Path) -> str:
-    """A table of three rows."""
+    """Write a table of three rows; return its path."""
     spark.range(3).write.parquet(str(folder / "target"))
     return str(folder / "target")
 
 
-@pytest.mark.parametrize("config", [OFF | LARGE, ONE_TASK], ids=["shuffled", "native"])
+@pytest.mark.parametrize("config", [OFF | LARGE, SINGLE_TASK], ids=["shuffled", "native"])
 @pytest.mark.parametrize("mode", ["overwrite", "error"])
-def test_a_query_that_fails_leaves_what_was_there(
+def test_a_failing_query_leaves_the_old_rows(
     spark: SparkSession, tmp_path: Path, mode: str, config: dict[str, Any]
 ) -> None:
-    """The command deletes what it overwrites, and makes its folder, before it asks for rows."""
+    """The command deletes old files and creates its folder before it requests rows."""
     df, before = failing(spark, tmp_path), list(RECENT)
     target = filled(spark, tmp_path) if mode == "overwrite" else str(tmp_path / "target")
     with (
@@ -308,8 +310,10 @@ def test_a_query_that_fails_leaves_what_was_there(
         df.write.mode(mode).parquet(target)
     (job,) = [job for job in RECENT if job not in before]
     assert job.state is ExecutionState.FAILED
-    asks_duckdb = any(one.kind is DecisionKind.NATIVE and str(one.chosen).startswith("DuckDB") for one in job.decisions)
-    assert asks_duckdb == (config is ONE_TASK)  # it fails, and Spark computes the stage
+    uses_duckdb = any(
+        decision.kind is DecisionKind.NATIVE and str(decision.chosen).startswith("DuckDB") for decision in job.decisions
+    )
+    assert uses_duckdb == (config is SINGLE_TASK)  # DuckDB fails, and Spark computes the stage
     if mode == "error":
         assert not (tmp_path / "target").exists()
     else:
@@ -322,7 +326,7 @@ ABOVE: dict[str, Callable[[DataFrame], DataFrame]] = {
     "sorted, projected": lambda df: df.orderBy(F.desc("k")).select("v", "k"),
     "grouped again": lambda df: df.groupBy("v").agg(F.max("k").alias("k")),
     "numbered": lambda df: df.withColumn("n", F.row_number().over(Window.partitionBy("v").orderBy("k"))),
-    "with a type that Spark's cache does not take": lambda df: df.withColumn("g", F.expr(POINT)).orderBy("v"),
+    "with a type that Spark's cache does not support": lambda df: df.withColumn("g", F.expr(POINT)).orderBy("v"),
     "joined": lambda df: df.join(df.groupBy("k").count(), "k").groupBy("count").agg(F.max("v").alias("v")),
     "a sort of an aggregate over a join": lambda df: (
         df.sparkSession.table("numbers")
@@ -332,17 +336,17 @@ ABOVE: dict[str, Callable[[DataFrame], DataFrame]] = {
         .orderBy("v")
     ),
 }
-"""What follows an aggregate that fails. A task has all rows, so that Penstock needs no exchange where Spark has one."""
+"""Operators after a failing aggregate. A single task has all rows, so that Penstock needs no exchange, unlike Spark."""
 
 
 @pytest.mark.parametrize("above", ABOVE)
 @pytest.mark.parametrize("mode", ["overwrite", "error"])
 @pytest.mark.parametrize(
     "settings",
-    [LARGE, LARGE | {"execution.native": False}, ONE_TASK],
+    [LARGE, LARGE | {"execution.native": False}, SINGLE_TASK],
     ids=["all", "without DuckDB", "DuckDB, in one task"],
 )
-def test_a_query_that_fails_in_a_stage_that_spark_divides_leaves_what_was_there(
+def test_a_query_failing_in_a_stage_that_spark_divides_leaves_the_old_rows(
     spark: SparkSession, tmp_path: Path, mode: str, above: str, settings: dict[str, Any]
 ) -> None:
     spark.range(250).withColumn("k", F.col("id") % 50).write.parquet(str(tmp_path / "numbers"))
@@ -360,7 +364,7 @@ def test_a_query_that_fails_in_a_stage_that_spark_divides_leaves_what_was_there(
     assert set(spark.sparkContext._jsc.getPersistentRDDs()) <= persistent
     (job,) = [job for job in RECENT if job not in before]
     assert job.state is ExecutionState.FAILED
-    assert computed_by_duckdb(job) == (settings is ONE_TASK)
+    assert computed_by_duckdb(job) == (settings is SINGLE_TASK)
     if mode == "error":
         assert not (tmp_path / "target").exists()
     else:
@@ -371,17 +375,19 @@ def test_a_query_that_fails_in_a_stage_that_spark_divides_leaves_what_was_there(
 def cached_queries(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
     """The queries whose last stage was computed before the write."""
     queries: list[DataFrame] = []
-    keep = HandedQuery.compute_last_stage
-    monkeypatch.setattr(HandedQuery, "compute_last_stage", lambda query, df: queries.append(df) or keep(query, df))
+    compute = DelegatedQuery.compute_last_stage
+    monkeypatch.setattr(
+        DelegatedQuery, "compute_last_stage", lambda query, df: queries.append(df) or compute(query, df)
+    )
     return queries
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("value", ["sum(id)", POINT])
-def test_rows_that_were_kept_for_a_write_are_written_and_dropped(
+def test_rows_cached_for_a_write_are_written_and_dropped(
     spark: SparkSession, tmp_path: Path, cached_queries: list[DataFrame], value: str
 ) -> None:
-    """Spark's cache does not take all types that can be written."""
+    """Spark's cache does not support all types that can be written."""
     groups = (
         spark.range(250).groupBy((F.col("id") % 50).alias("k")).agg(F.sum("id").alias("n"), F.expr(value).alias("v"))
     )
@@ -397,7 +403,7 @@ def test_rows_that_were_kept_for_a_write_are_written_and_dropped(
 
 
 @pytest.mark.parametrize("setting", ["spark.sql.adaptive.enabled", "spark.sql.optimizer.plannedWrite.enabled"])
-def test_rows_are_not_kept_where_spark_deletes_before_it_computes(
+def test_rows_are_not_cached_if_spark_deletes_before_it_computes(
     spark: SparkSession, tmp_path: Path, cached_queries: list[DataFrame], setting: str
 ) -> None:
     df = spark.range(250).groupBy((F.col("id") % 50).alias("k")).agg(F.sum("id").alias("v")).orderBy(F.desc("v"))
@@ -412,13 +418,13 @@ def test_rows_are_not_kept_where_spark_deletes_before_it_computes(
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("value", "may_fail"), [("1000 div max(id)", True), ("max(id)", False)])
-def test_rows_of_duckdb_s_are_kept_if_what_spark_makes_of_them_may_fail(
+def test_duckdb_rows_are_cached_if_operators_above_may_fail(
     spark: SparkSession, tmp_path: Path, cached_queries: list[DataFrame], value: str, *, may_fail: bool
 ) -> None:
     spark.range(250).selectExpr("id", "id % 50 as k").write.parquet(str(tmp_path / "numbers"))
     df = spark.read.parquet(str(tmp_path / "numbers")).groupBy("k").agg(F.expr(value).alias("v")).orderBy("v", "k")
     target, expected = filled(spark, tmp_path), df.collect()
-    with with_settings(spark, {"spark.sql.ansi.enabled": "true"}), penstock.enabled(spark, config=ONE_TASK):
+    with with_settings(spark, {"spark.sql.ansi.enabled": "true"}), penstock.enabled(spark, config=SINGLE_TASK):
         df.write.mode("overwrite").parquet(target)
     assert computed_by_duckdb(RECENT[-1])
     assert bool(cached_queries) == may_fail
@@ -426,7 +432,7 @@ def test_rows_of_duckdb_s_are_kept_if_what_spark_makes_of_them_may_fail(
 
 
 @pytest.mark.thorough
-def test_a_script_that_fails_on_rows_of_duckdb_s_leaves_what_was_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failing_script_over_duckdb_rows_leaves_the_old_rows(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(250).selectExpr("id", "id % 50 as k").write.parquet(str(tmp_path / "numbers"))
     spark.read.parquet(str(tmp_path / "numbers")).createOrReplaceTempView("numbers")
     df = spark.sql(
@@ -434,7 +440,7 @@ def test_a_script_that_fails_on_rows_of_duckdb_s_leaves_what_was_there(spark: Sp
         " from (select k, max(id) as v from numbers group by k)) order by a"
     )
     target, before = filled(spark, tmp_path), list(RECENT)
-    with penstock.enabled(spark, config=ONE_TASK), pytest.raises(Py4JJavaError, match="exited with status 3"):
+    with penstock.enabled(spark, config=SINGLE_TASK), pytest.raises(Py4JJavaError, match="exited with status 3"):
         df.write.mode("overwrite").parquet(target)
     (job,) = [job for job in RECENT if job not in before]
     assert computed_by_duckdb(job)
@@ -442,14 +448,14 @@ def test_a_script_that_fails_on_rows_of_duckdb_s_leaves_what_was_there(spark: Sp
 
 
 @pytest.mark.thorough
-def test_duckdb_rows_are_not_cached_where_only_empty_partition_texts_change(
+def test_duckdb_rows_are_not_cached_for_empty_partition_texts(
     spark: SparkSession, tmp_path: Path, cached_queries: list[DataFrame]
 ) -> None:
-    """Spark makes nulls of empty texts, which never fails."""
+    """Spark converts empty texts to nulls, which never fails."""
     spark.range(250).selectExpr("id", "if(id % 5 = 0, '', string(id % 5)) as k").write.parquet(str(tmp_path / "rows"))
     df = spark.read.parquet(str(tmp_path / "rows")).groupBy("k").agg(F.max("id").alias("v"))
     expected, target = df.collect(), filled(spark, tmp_path)
-    with penstock.enabled(spark, config=ONE_TASK):
+    with penstock.enabled(spark, config=SINGLE_TASK):
         df.write.mode("overwrite").partitionBy("k").parquet(target)
     assert computed_by_duckdb(RECENT[-1])
     assert cached_queries == []
@@ -468,10 +474,10 @@ READERS: dict[str, Callable[[DataFrame], DataFrame]] = {
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("is_served", [True, False], ids=["served", "not served"])
-def test_a_cached_query_that_fails_leaves_what_was_there(
+def test_a_failing_cached_query_leaves_the_old_rows(
     spark: SparkSession, tmp_path: Path, reader: str, *, is_served: bool
 ) -> None:
-    """AQE fills a cached query as a stage, if that has stages; Penstock's is one operator."""
+    """AQE materializes a cached query with stages as a stage; a query of Penstock is a single operator."""
     target = filled(spark, tmp_path)
     with with_settings(spark, {"spark.sql.ansi.enabled": "true"}):
         with penstock.enabled(spark, config=OFF | LARGE):
@@ -492,9 +498,9 @@ def test_a_cached_query_that_fails_leaves_what_was_there(
 @pytest.mark.parametrize("mode", ["overwrite", "ignore"])
 @pytest.mark.parametrize("has_shuffle", [True, False], ids=["beside a shuffle", "alone"])
 def test_cached_rows_without_a_stage(spark: SparkSession, tmp_path: Path, mode: str, *, has_shuffle: bool) -> None:
-    """AQE fills them if something else of the query has a stage; else the command writes or not, and then reads them."""
+    """AQE materializes them if the query has another stage; otherwise the command reads them, if it writes at all."""
     target = filled(spark, tmp_path)
-    config = OFF | LARGE | {"parallelism.default": 2}  # so that Penstock takes rows without a shuffle, too
+    config = OFF | LARGE | {"parallelism.default": 2}  # so that queries without a shuffle are delegated, too
     with with_settings(spark, {"spark.sql.ansi.enabled": "true"}):
         outcomes = []
         for is_served in (False, True):
@@ -510,16 +516,14 @@ def test_cached_rows_without_a_stage(spark: SparkSession, tmp_path: Path, mode: 
 
 
 def outcome(run: Callable[[], Any]) -> Any:
-    """What a call returns, or the condition of its error."""
+    """Return the result of a call, or the condition of its error."""
     try:
         return run()
     except PySparkException as error:
         return error.getCondition()
 
 
-def test_an_insert_that_fails_leaves_what_others_of_its_statement_overwrite(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_failing_insert_leaves_the_targets_of_the_other_inserts(spark: SparkSession, tmp_path: Path) -> None:
     failing(spark, tmp_path).createOrReplaceTempView("failing")
     spark.range(ROWS).createOrReplaceTempView("numbers")
     try:
@@ -541,7 +545,7 @@ def test_an_insert_that_fails_leaves_what_others_of_its_statement_overwrite(
 
 
 @pytest.mark.parametrize("setting", ["spark.sql.adaptive.enabled", "spark.sql.optimizer.plannedWrite.enabled"])
-def test_without_stages_of_aqe_a_write_that_does_nothing_asks_for_no_rows(
+def test_a_skipped_write_without_stages_of_aqe_computes_no_rows(
     spark: SparkSession, tmp_path: Path, setting: str
 ) -> None:
     target = filled(spark, tmp_path)
@@ -554,9 +558,7 @@ def test_without_stages_of_aqe_a_write_that_does_nothing_asks_for_no_rows(
 
 
 @pytest.mark.parametrize("has_cached", [False, True], ids=["files", "cached rows"])
-def test_aqe_merges_the_partitions_of_a_write_that_is_left_to_spark(
-    spark: SparkSession, tmp_path: Path, *, has_cached: bool
-) -> None:
+def test_aqe_coalesces_partitions_of_a_declined_write(spark: SparkSession, tmp_path: Path, *, has_cached: bool) -> None:
     spark.range(10).write.parquet(str(tmp_path / "more"))
     with with_settings(spark, {"spark.sql.shuffle.partitions": "20", "spark.sql.adaptive.enabled": "true"}):
         counts = spark.range(100).groupBy((F.col("id") % 50).alias("id")).count()

@@ -1,4 +1,4 @@
-"""What a pipeline under construction knows of its columns."""
+"""Pipelines under construction: their steps, and what is known of the columns of each."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from tests.generated.tables import COLUMNS, FLAT, TABLES
 
 KEYS = frozenset({"long", "int", "str", "dec", "date", "ts", "bool", "dbl", "ci", "st"})
-"""Kinds by which rows are grouped and joined."""
+"""Kinds of columns that can be keys of groups and joins."""
 ORDERABLE = KEYS | {"arr", "iv"}
 NUMBERS = frozenset({"long", "int", "dec"})
-MOST_ROWS = 25_000
+MAX_ROWS = 25_000
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column; `duplicates` is about how many rows have its most frequent value."""
+    """A column; `duplicates` estimates the number of rows with its most frequent value."""
 
     name: str
     kind: str
@@ -25,7 +25,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Relation:
-    """A step's rows, as far as they are known."""
+    """The estimated output of a step."""
 
     index: int
     columns: tuple[Column, ...]
@@ -38,30 +38,24 @@ class Relation:
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)
 
-    def of(self, *kinds: str) -> list[Column]:
+    def of_kind(self, *kinds: str) -> list[Column]:
         return [column for column in self.columns if column.kind in kinds]
 
     @property
     def total_order(self) -> list[str] | None:
-        """Return an order after which only equal rows are tied, None if there is none."""
+        """Return an order in which only equal rows are ties, or None if a column cannot be ordered."""
         if any(column.kind not in ORDERABLE for column in self.columns):
             return None
         return [f"collate({c.name}, 'UTF8_BINARY')" if c.kind == "ci" else c.name for c in self.columns]
 
     @property
     def is_plain(self) -> bool:
-        """Whether equal rows are alike, so that a set operation gives the same whichever it keeps."""
+        """Whether equal rows are identical, so that it does not matter which of them a set operation returns."""
         return all(column.kind in KEYS - {"ci"} for column in self.columns)
 
 
 class Builder:
-    """Adds steps to a specification.
-
-    Parameters
-    ----------
-    rng
-        Every choice is drawn from it.
-    """
+    """Adds random steps to a specification; `rng` makes all choices."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -74,22 +68,22 @@ class Builder:
 
     # -- steps ---------------------------------------------------------------------------------------------------
 
-    def add(self, op: str, of, columns, rows: int, /, **fields) -> Relation:
-        """Add a step; `columns` are (name, kind) or columns, `fields` what its code needs."""
-        made = tuple(c if isinstance(c, Column) else Column(*c, rows) for c in columns)
-        self.steps.append({"op": op, "of": [one.index for one in of], **fields})
-        relation = Relation(len(self.steps) - 1, made, max(int(rows), 0))
+    def add(self, op: str, inputs, columns, rows: int, /, **fields) -> Relation:
+        """Add a step; `columns` are (name, kind) or columns, `fields` are inserted in its code."""
+        output = tuple(c if isinstance(c, Column) else Column(*c, rows) for c in columns)
+        self.steps.append({"op": op, "of": [relation.index for relation in inputs], **fields})
+        relation = Relation(len(self.steps) - 1, output, max(int(rows), 0))
         self.relations.append(relation)
         return relation
 
-    def sql(self, op: str, of, columns, rows: int, text: str, /, **fields) -> Relation:
-        return self.add(op, of, columns, rows, sql=text, **fields)
+    def sql(self, op: str, inputs, columns, rows: int, text: str, /, **fields) -> Relation:
+        return self.add(op, inputs, columns, rows, sql=text, **fields)
 
-    def python(self, op: str, of, columns, rows: int, text: str, /, **fields) -> Relation:
-        return self.add(op, of, columns, rows, python=text, **fields)
+    def python(self, op: str, inputs, columns, rows: int, text: str, /, **fields) -> Relation:
+        return self.add(op, inputs, columns, rows, python=text, **fields)
 
-    def keep(self, op: str, relation: Relation, text: str, share: float = 1.0, /, **fields) -> Relation:
-        """Add a step that leaves the columns as they are."""
+    def keep_columns(self, op: str, relation: Relation, text: str, share: float = 1.0, /, **fields) -> Relation:
+        """Add a step that returns a share of the rows with the same columns."""
         return self.python(op, [relation], relation.columns, int(relation.rows * share), text, **fields)
 
     def name(self, stem: str = "x") -> str:
@@ -119,7 +113,7 @@ class Builder:
         if rng.random() < 0.15 and kind == "parquet":
             text = "table.fresh({name})"
         relation = self.python(f"source: {kind}", [], columns, facts.rows, text, name=name, **extra)
-        return self.narrowed(relation)
+        return self.select_some(relation)
 
     def catalogue(self, name: str) -> Relation:
         """Add a table of Spark's catalogue."""
@@ -128,21 +122,21 @@ class Builder:
         )
         columns = [Column(n, kind, {"id": 1, "k": 4}.get(n, 100)) for n, kind in kinds.items()]
         return self.python(
-            f"source: {name}", [], columns, 300, "spark.table({name}).select({kept})", name=name, kept=list(kinds)
+            f"source: {name}", [], columns, 300, "spark.table({name}).select({names})", name=name, names=list(kinds)
         )
 
-    def narrowed(self, relation: Relation, most: int = 7) -> Relation:
-        """Keep some columns, always k and v, and a number that tells rows apart now and then."""
+    def select_some(self, relation: Relation, limit: int = 7) -> Relation:
+        """Select k, v and some random other columns."""
         rng = self.rng
         others = [c for c in relation.columns if c.name not in {"k", "v"}]
-        kept = {"k", "v"} | {c.name for c in rng.sample(others, min(len(others), rng.randint(1, most - 2)))}
-        columns = [c for c in relation.columns if c.name in kept]
+        selected = {"k", "v"} | {c.name for c in rng.sample(others, min(len(others), rng.randint(1, limit - 2)))}
+        columns = [c for c in relation.columns if c.name in selected]
         names = [c.name for c in columns]
         return self.python("select", [relation], columns, relation.rows, "{a}.selectExpr({columns})", columns=names)
 
-    def other(self, relation: Relation) -> Relation:
-        """Return something to meet a relation with: another table, or an earlier step."""
-        earlier = [one for one in self.relations if one.columns and one.index != relation.index]
+    def second_input(self, relation: Relation) -> Relation:
+        """Return another input for a step with two inputs: a table, or an earlier step."""
+        earlier = [r for r in self.relations if r.columns and r.index != relation.index]
         if earlier and self.rng.random() < 0.35:
             return self.rng.choice(earlier)
         return self.table()
@@ -161,17 +155,17 @@ class Builder:
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
 
-    def keys(self, relation: Relation, most: int = 3) -> list[Column]:
+    def keys(self, relation: Relation, limit: int = 3) -> list[Column]:
         """Draw columns to group by, k more often than others."""
-        known = relation.of(*KEYS)
-        if not known:
+        candidates = relation.of_kind(*KEYS)
+        if not candidates:
             return []
         k = relation.column("k")
-        if k in known and self.chance(0.6):
-            others = [c for c in known if c is not k]
-            return [k, *self.rng.sample(others, min(len(others), self.rng.choice([0, 0, 0, 1, 2]), most - 1))]
-        return self.rng.sample(known, min(len(known), self.rng.randint(1, most)))
+        if k in candidates and self.chance(0.6):
+            others = [c for c in candidates if c is not k]
+            return [k, *self.rng.sample(others, min(len(others), self.rng.choice([0, 0, 0, 1, 2]), limit - 1))]
+        return self.rng.sample(candidates, min(len(candidates), self.rng.randint(1, limit)))
 
-    def fresh(self, column: Column, taken) -> Column:
-        """Return a column under a name that is not taken."""
-        return column if column.name not in taken else replace(column, name=self.name(column.name[0]))
+    def rename_if_taken(self, column: Column, used_names) -> Column:
+        """Return the column, with another name if its name is taken."""
+        return column if column.name not in used_names else replace(column, name=self.name(column.name[0]))

@@ -1,4 +1,4 @@
-"""From a specification to PySpark code. What is printed for people is exactly what runs.
+"""PySpark code of specifications. The printed code is exactly the code that runs.
 
 A specification is plain JSON data::
 
@@ -8,8 +8,8 @@ A specification is plain JSON data::
                 "columns": ["k", "sum(v) as v1"], "keys": ["k"]}],
      "results": [{"of": 1, "kind": "rows"}]}
 
-`{a}`, `{b}` ... stand for the steps in `of`, also in fields of SQL; any other name for a field of the step. A list of texts is joined by
-commas, ``on`` and ``where`` by AND; so it can be shortened without knowing what it means.
+`{a}`, `{b}` ... are the steps in `of`, also in SQL fields; any other name in braces is a field of the step. A list of strings is
+joined by commas, ``on`` and ``where`` by AND, so lists can be shortened regardless of their meaning.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _text(name: str, value: Any, *, sql: bool) -> str:
     return str(value) if sql else repr(value)
 
 
-def code_of(step: Step) -> str:
+def step_code(step: Step) -> str:
     """Return a step as a Python expression over d0, d1, ..."""
     names = {LETTERS[i]: f"d{number}" for i, number in enumerate(step["of"])}
     if "sql" in step:
@@ -49,10 +49,10 @@ def code_of(step: Step) -> str:
 
 
 def program(spec: Spec) -> str:
-    """Return a whole specification as readable code."""
+    """Return the code of a specification, for printing."""
     lines = [f"spark.conf.set({key!r}, {value!r})" for key, value in spec.get("settings", {}).items()]
     lines += [f"spark.sparkContext.setLocalProperty({k!r}, {v!r})" for k, v in spec.get("properties", {}).items()]
-    lines += [f"d{number} = {code_of(step)}" for number, step in enumerate(spec["steps"])]
+    lines += [f"d{number} = {step_code(step)}" for number, step in enumerate(spec["steps"])]
     lines += [
         f"result(d{result['of']}, {', '.join(f'{k}={v!r}' for k, v in result.items() if k != 'of')})"
         for result in spec["results"]
@@ -60,15 +60,15 @@ def program(spec: Spec) -> str:
     return "\n".join(lines)
 
 
-def pruned(spec: Spec) -> Spec:
-    """Leave out steps that nothing reads."""
+def prune(spec: Spec) -> Spec:
+    """Return the specification without steps that no result needs."""
     needed: set[int] = set()
-    waiting = [r[key] for r in spec["results"] for key in ("of", "first") if key in r]
-    while waiting:
-        i = waiting.pop()
+    pending = [r[key] for r in spec["results"] for key in ("of", "first") if key in r]
+    while pending:
+        i = pending.pop()
         if i not in needed:
             needed.add(i)
-            waiting += spec["steps"][i]["of"]
+            pending += spec["steps"][i]["of"]
     number = {old: new for new, old in enumerate(sorted(needed))}
     steps = [{**spec["steps"][i], "of": [number[n] for n in spec["steps"][i]["of"]]} for i in sorted(needed)]
     results = [{**r, **{key: number[r[key]] for key in ("of", "first") if key in r}} for r in spec["results"]]

@@ -1,4 +1,4 @@
-"""What a pipeline gave, and whether two such outcomes are the same."""
+"""Outcomes of pipelines, and their comparison."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _CONDITION = re.compile(r"\[([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:\.[A-Z0-9_]+)*)\]")
 _CAUSE = re.compile(r"cause: (\w+(?:\.\w+)*(?:Error|Exception))\b")
 _PASSED_ON = ("Job aborted due to stage failure", "Exception thrown in awaitResult")
 _VALUES = re.compile(r"""['"`\d/-]""")
-"""Where a message begins to tell of values, tasks or files."""
+"""The characters with which values, tasks or files begin in a message."""
 _RAISED = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception|Interrupt|Exit))\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows with names and types for each result, or an error, or neither within the time.
+    """Rows and schema of each result, or an error, or a hang.
 
-    `errors` has those of all results, each run by itself: of a job, any of them may be the first. `causes` tells of the
-    error's causes, if these are compared. `sources` has the condition and the causes of each source that fails by
-    itself: where several fail, any of them may be the first. `warning` tells of an exception that was only logged, and
-    `is_native` whether DuckDB has computed a part of the rows.
+    `errors` has the errors of all results run separately, because any of them may be the first error of a job. `causes`
+    has the causes of the error if these are compared. `sources` has the conditions and causes of all failing sources,
+    because any of them may fail first. `warning` is an exception that was only logged. `is_native` says whether DuckDB
+    has computed a part of the rows.
     """
 
     rows: tuple[list[tuple], ...] = ()
@@ -50,36 +50,36 @@ class Outcome:
 
 
 def condition_of(error: BaseException) -> str:
-    """Return what kind of error it is: Spark's condition, or the class that Python raised."""
+    """Return Spark's error condition, or the class of a Python exception."""
     text = str(error)
     if "Traceback (most recent call last)" in text:
         raised = _RAISED.findall(text[text.rindex("Traceback (most recent call last)") :])
         if raised and not raised[0].startswith("py4j"):
             return raised[0].rpartition(".")[2]
-    found = _CONDITION.search(text)
-    if found:
-        return found[1]
+    condition = _CONDITION.search(text)
+    if condition:
+        return condition[1]
     raised = _CAUSE.search(text) or _RAISED.search(text)
     return raised[1].rpartition(".")[2] if raised else type(error).__name__
 
 
 def causes_of(error: BaseException) -> tuple[str, ...]:
-    """Return the classes and the beginnings of the messages of Java's errors, without those that only pass on others."""
+    """Return the classes and message prefixes of the Java exceptions, without wrappers such as ExecutionException."""
     while isinstance(error, PenstockError) and error.__cause__ is not None:
         error = error.__cause__
     java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
-    found: list[str] = []
+    causes: list[str] = []
     while java is not None:
         name = java.getClass().getSimpleName().removeprefix("Spark")
         message = str(java.getMessage() or "")
         if not message.startswith(_PASSED_ON) and name != "ExecutionException":
-            found.append(f"{name}: {_VALUES.split(message)[0][:80]}")
+            causes.append(f"{name}: {_VALUES.split(message)[0][:80]}")
         java = java.getCause()
-    return tuple(found) or (type(error).__name__,)
+    return tuple(causes) or (type(error).__name__,)
 
 
 def plain(value: Any) -> Any:
-    """Return a value as one with an order, in which -0.0 is 0.0."""
+    """Return a comparable form of a value, with 0.0 instead of -0.0."""
     if hasattr(value, "asDict"):
         return tuple(plain(part) for part in value)
     if isinstance(value, dict):
@@ -94,7 +94,7 @@ def plain(value: Any) -> Any:
 
 
 def key(value: Any) -> str:
-    """Return a text to sort by, in which floats that are nearly equal are equal (almost always)."""
+    """Return a sort key in which nearly equal floats are (almost always) equal."""
     if isinstance(value, tuple):
         return "(" + ",".join(map(key, value)) + ")"
     return f"{value:.5e}" if isinstance(value, float) else repr(value)
@@ -111,52 +111,52 @@ def same(left: Any, right: Any) -> bool:
 
 
 LOST = [("UNABLE_TO_INFER_SCHEMA",)]
-"""What a result says of a folder without files, see `sinks.Context`."""
+"""The result of reading a folder without files, see `sinks.Context`."""
 
 
-def difference(expected: Outcome, found: Outcome) -> str:
-    """Return the kind of difference in a few words, an empty text if there is none."""
-    if found.hung:
+def difference(expected: Outcome, actual: Outcome) -> str:
+    """Return the kind of difference in a few words, or an empty string."""
+    if actual.hung:
         return "hang"
-    if found.warning:
-        return f"logged: {found.warning}"
-    if expected.error or found.error:
-        if {(expected.error, expected.causes), (found.error, found.causes)} <= expected.sources:
+    if actual.warning:
+        return f"logged: {actual.warning}"
+    if expected.error or actual.error:
+        if {(expected.error, expected.causes), (actual.error, actual.causes)} <= expected.sources:
             return ""
-        if expected.error == found.error or found.error in expected.errors:
-            return "" if expected.causes == found.causes else f"other causes of {expected.error}"
+        if expected.error == actual.error or actual.error in expected.errors:
+            return "" if expected.causes == actual.causes else f"other causes of {expected.error}"
         if not expected.error:
-            return f"error only here: {found.error}"
+            return f"error only here: {actual.error}"
         return (
             f"no error here: {expected.error}"
-            if not found.error
-            else f"other error: {found.error} for {expected.error}"
+            if not actual.error
+            else f"other error: {actual.error} for {expected.error}"
         )
-    if LOST in expected.rows:  # a write failed; where Penstock leaves more, nothing is wrong
-        return "" if expected.rows[0] == found.rows[0] else "error of a write"
-    if expected.schemas != found.schemas:
+    if LOST in expected.rows:  # the write failed; Penstock may leave more files than Spark
+        return "" if expected.rows[0] == actual.rows[0] else "error of a write"
+    if expected.schemas != actual.schemas:
         return "schema"
-    for number, (wanted, got, ordered) in enumerate(zip(expected.rows, found.rows, expected.ordered, strict=True)):
-        where = f" of result {number}" if len(expected.rows) > 1 else ""
-        if len(wanted) != len(got):
-            return f"row count{where}"
+    for number, (theirs, ours, ordered) in enumerate(zip(expected.rows, actual.rows, expected.ordered, strict=True)):
+        suffix = f" of result {number}" if len(expected.rows) > 1 else ""
+        if len(theirs) != len(ours):
+            return f"row count{suffix}"
         if not ordered:
-            wanted, got = sorted(wanted, key=key), sorted(got, key=key)  # noqa: PLW2901
-        if not all(map(same, wanted, got)):
-            return f"rows{where}"
+            theirs, ours = sorted(theirs, key=key), sorted(ours, key=key)  # noqa: PLW2901
+        if not all(map(same, theirs, ours)):
+            return f"rows{suffix}"
     return ""
 
 
-def figures(expected: Outcome, found: Outcome) -> str:
-    """Return both outcomes briefly, with a few of the rows that only one of them has."""
-    if expected.error or found.error or found.hung:
-        return f"plain: {expected}\npenstock: {found}"
+def figures(expected: Outcome, actual: Outcome) -> str:
+    """Return a short text of both outcomes, with a few of the rows that only one of them has."""
+    if expected.error or actual.error or actual.hung:
+        return f"plain: {expected}\npenstock: {actual}"
     lines = []
-    for number, (wanted, got) in enumerate(zip(expected.rows, found.rows, strict=True)):
-        ours, theirs = {key(row): row for row in got}, {key(row): row for row in wanted}
-        lines.append(f"result {number}: plain {len(wanted)} rows, penstock {len(got)} rows")
+    for number, (spark_rows, penstock_rows) in enumerate(zip(expected.rows, actual.rows, strict=True)):
+        theirs, ours = ({key(row): row for row in rows} for rows in (spark_rows, penstock_rows))
+        lines.append(f"result {number}: plain {len(spark_rows)} rows, penstock {len(penstock_rows)} rows")
         lines += [f"  only plain:    {theirs[k]}" for k in list(theirs.keys() - ours.keys())[:3]]
         lines += [f"  only penstock: {ours[k]}" for k in list(ours.keys() - theirs.keys())[:3]]
-    if expected.schemas != found.schemas:
-        lines.append(f"schemas: plain {expected.schemas}, penstock {found.schemas}")
+    if expected.schemas != actual.schemas:
+        lines.append(f"schemas: plain {expected.schemas}, penstock {actual.schemas}")
     return "\n".join(lines)

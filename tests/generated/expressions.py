@@ -6,7 +6,7 @@ from tests.generated.builder import NUMBERS, ORDERABLE, Builder, Column, Relatio
 
 
 def computed(b: Builder, relation: Relation, *, risky: bool = False) -> tuple[str, str] | None:
-    """Return a new expression and its kind, None if nothing comes to mind; a risky one may fail on some rows."""
+    """Return a new expression and its kind, or None for an unsupported column; a risky one may fail on some rows."""
     rng = b.rng
     column = rng.choice(relation.columns)
     c = column.name
@@ -89,18 +89,18 @@ def computed(b: Builder, relation: Relation, *, risky: bool = False) -> tuple[st
             "arr": [(f"{c}[1]", "int"), (f"element_at({c}, 3)", "int")],
             "map": [(f"element_at({c}, 'zz')", "int")],
         }
-    known = choices.get(column.kind)
-    if not known:
+    expressions = choices.get(column.kind)
+    if not expressions:
         return None
-    text, kind = rng.choice(known)
+    text, kind = rng.choice(expressions)
     return text, {"longs": "other", "longst": "other", "strs": "other"}.get(kind, kind)
 
 
 def condition(b: Builder, relation: Relation, *, risky: bool = False) -> str:
-    """Return a condition that keeps a part of the rows."""
+    """Return a condition that some of the rows meet."""
     rng = b.rng
     if risky:
-        numbers = relation.of("long", "int")
+        numbers = relation.of_kind("long", "int")
         if numbers:
             c = rng.choice(numbers).name
             return rng.choice([f"100 % {c} < 40", f"10 div ({c} - 3) < 5", f"cast(concat('1', {c}) as int) > 2"])
@@ -174,8 +174,8 @@ def window(b: Builder, relation: Relation, keys: list[Column]) -> tuple[str, str
     """Return a window function over some keys, and the kind of its result."""
     rng = b.rng
     by = f"partition by {', '.join(c.name for c in keys)}" if keys else ""
-    numbers = relation.of(*NUMBERS)
-    orderable = relation.of(*ORDERABLE)
+    numbers = relation.of_kind(*NUMBERS)
+    orderable = relation.of_kind(*ORDERABLE)
     choices: list[tuple[str, str]] = [(f"count(*) over ({by})", "long")]
     if numbers:
         n = rng.choice(numbers)

@@ -1,4 +1,4 @@
-"""Python functions that generated pipelines call, by name. To be imported once there is a Spark session."""
+"""Python functions that generated pipelines call by name. Import this module after starting a Spark session."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def thrice(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:
 
 @F.pandas_udf("bigint")
 def spread_of(x: pd.Series) -> int:
-    found = x.dropna()
-    return int(found.max() - found.min()) if len(found) else 0
+    values = x.dropna()
+    return int(values.max() - values.min()) if len(values) else 0
 
 
 if hasattr(F, "arrow_udf"):  # from Spark 4.1 on
@@ -59,17 +59,17 @@ else:
 
 
 def same(batches):
-    """Give back what comes, for mapInPandas and mapInArrow."""
+    """Return the rows unchanged, for mapInPandas and mapInArrow."""
     yield from batches
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per group, of (k, v): the key, the number of rows and the sum."""
+    """Return a row per group of (k, v): the key, the number of rows and the sum."""
     return pd.DataFrame({"k": [_whole(rows["k"].iloc[0])], "n": [len(rows)], "t": [int(rows["v"].fillna(0).sum())]})
 
 
 def summary_arrow(table):
-    """Return the same of an Arrow table."""
+    """Return the `summary` of an Arrow table."""
     import pyarrow as pa
 
     rows = summary(table.to_pandas())
@@ -93,17 +93,17 @@ _SHOWN = {
     "timestamp_ntz": "cast({} as string)",
     "binary": "hex({})",
 }
-"""How values are shown that Python has not, or not all of them."""
+"""Expressions for values that Python cannot represent, or not fully."""
 
 
 def shown(df):
-    """Return the rows of a DataFrame with values that Python has."""
+    """Return a DataFrame whose values Python can represent."""
     texts = [_SHOWN.get(field.dataType.simpleString(), "{}").format(f"`{field.name}`") for field in df.schema]
     return df.selectExpr(*[f"{text} as `{field.name}`" for text, field in zip(texts, df.schema, strict=True)])
 
 
 class Spread:
-    """A table function: a few rows per argument."""
+    """A table function that returns up to three rows per argument."""
 
     def eval(self, x: int):
         for i in range(0 if x is None else x % 3 + 1):
@@ -111,7 +111,7 @@ class Spread:
 
 
 class SumBy:
-    """A table function of a partitioned table: a row per partition."""
+    """A table function of a partitioned table that returns a row per partition."""
 
     def __init__(self):
         self.key, self.total, self.rows = None, 0, 0
@@ -126,7 +126,7 @@ class SumBy:
 
 
 def register(spark) -> None:
-    """Make the functions known to SQL."""
+    """Register the functions for SQL."""
     spark.udtf.register("spread", F.udtf(Spread, returnType="i int, y bigint"))
     spark.udtf.register("spread_arrow", F.udtf(Spread, returnType="i int, y bigint", useArrow=True))
     spark.udtf.register("sum_by", F.udtf(SumBy, returnType="k bigint, n bigint, t bigint"))

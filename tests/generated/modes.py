@@ -1,4 +1,4 @@
-"""Ways to run a pipeline with Penstock: each forces other decisions."""
+"""Configurations of Penstock for running pipelines; each forces other decisions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NATIVE = "execution.native"
 MOST = "execution.batch.adaptive.auto-parallelism.max-parallelism"
 
 TINY = {VOLUME: "1 kb", MOST: 12}
-"""Several subpartitions in a task, and several tasks: one each would hide that rows lie elsewhere than they should."""
+"""Several tasks with several subpartitions each; with one each, rows in a wrong partition would not be noticed."""
 SHUFFLED = {WHOLE: 0, THRESHOLD: "-1", STRATEGY: "RUNTIME_ONLY"}
 SPLIT = {f"{SKEW}.skewed-threshold": "1 b", f"{SKEW}.skewed-factor": 1.0}
 FILTERED = {f"{FILTERING}.selectivity": 1.0}
@@ -48,7 +48,7 @@ MODES: dict[str, dict[str, object]] = {
     "skew forced, planned": {WHOLE: 0, **TINY, **SPLIT, f"{SKEW}.strategy": "FORCED"},
 }
 NATIVE_MODES = ["native, one task", "native, many tasks"]
-"""The modes of pipelines that DuckDB shall compute."""
+"""The modes of pipelines for DuckDB."""
 _WEIGHTS = {
     "default": 0.2,
     "planned": 1.5,
@@ -62,11 +62,11 @@ _WEIGHTS = {
 }
 
 
-def drawn(rng: random.Random, count: int) -> list[str]:
-    """Draw different modes."""
-    found: list[str] = []
-    while len(found) < count:
+def draw_modes(rng: random.Random, count: int) -> list[str]:
+    """Draw distinct modes."""
+    modes: list[str] = []
+    while len(modes) < count:
         (mode,) = rng.choices(list(MODES), [_WEIGHTS.get(mode, 1) for mode in MODES])
-        if mode not in found:
-            found.append(mode)
-    return found
+        if mode not in modes:
+            modes.append(mode)
+    return modes

@@ -1,4 +1,4 @@
-"""Expressions over odd tables that DuckDB computes mostly: conditions, values, aggregates, and several that differ little."""
+"""Expressions over odd tables, most of which DuckDB computes: conditions, values, aggregates, and similar aggregates."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from tests.generated.odd_tables import OddTable
 from tests.native.expressions import VALUES, Generator
 
-WHOLE = ("tinyint", "smallint", "int", "bigint")
-EXACT = (*WHOLE, "decimal")
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+EXACT = (*INTEGERS, "decimal")
 KEYS = (*EXACT, "date", "string", "boolean")
-"""Types that DuckDB compares: the others are Spark's."""
+"""Types that DuckDB compares; Spark compares the others."""
 LITERALS = VALUES | {
     "decimal(18,0)": ["0", "-999999999999999999"],
     "decimal(20,0)": ["18446744073709551615", "0"],
@@ -44,59 +44,59 @@ _TEXTS = [
     *["cast(null as string)", "'it''s'", "'\"'", "'x)', 'y'", "'1'", "'a, b, c'", "'a', 'b, c'", "'a, b', 'c'"],
 ]
 _ARGUMENTS = 34
-"""More than Spark prints of the arguments of an expression."""
+"""More arguments than Spark prints of an expression."""
 
 
 @dataclass
 class Source:
-    """What a query reads: the columns of its FROM clause, by their SQL, and the table of its subqueries."""
+    """The input of a query: the columns of its FROM clause (SQL names to types), and the table of its subqueries."""
 
     rng: random.Random
     columns: dict[str, str]
     flavours: dict[str, str]
     other: OddTable
 
-    def of(self, *types: str) -> list[str]:
-        return [name for name, there in self.columns.items() if there in types or there.partition("(")[0] in types]
+    def of_type(self, *types: str) -> list[str]:
+        return [name for name, kind in self.columns.items() if kind in types or kind.partition("(")[0] in types]
 
     def column(self, *types: str, small: bool = False) -> str | None:
-        """Draw a column; a small one has no extremes, so that sums of it fit."""
-        found = self.of(*types)
+        """Draw a column, or return None; a small column has no extreme values, so that its sums fit."""
+        candidates = self.of_type(*types)
         if small:
-            found = [name for name in found if self.flavours.get(name) not in {"extreme", "infinite", "old"}]
-        return self.rng.choice(found) if found else None
+            candidates = [name for name in candidates if self.flavours.get(name) not in {"extreme", "infinite", "old"}]
+        return self.rng.choice(candidates) if candidates else None
 
     def literal(self, kind: str) -> str:
         return f"cast({self.rng.choice(LITERALS[kind])} as {kind})" if kind in LITERALS else f"cast(null as {kind})"
 
-    # -- values of other queries ---------------------------------------------------------------------------------
+    # -- subqueries ----------------------------------------------------------------------------------------------
 
     def scalar(self, kind: str) -> str | None:
-        """Return a subquery of one value of a type."""
+        """Return a scalar subquery of a type, or None."""
         rng = self.rng
-        found = self.other.of(kind)
-        if not found:
+        candidates = self.other.of_type(kind)
+        if not candidates:
             return None
-        column = rng.choice(found)
+        column = rng.choice(candidates)
         function = rng.choice(["max", "min", "max", "min", "any_value"] if rng.random() < 0.03 else ["max", "min"])
         return f"(select {function}(z.{column}) from {{b}} z{self.inner()})"
 
     def inner(self) -> str:
-        """Return a condition of a subquery, or none."""
-        column = self.rng.choice(self.other.of(*KEYS))
+        """Return the WHERE clause of a subquery, or an empty string."""
+        column = self.rng.choice(self.other.of_type(*KEYS))
         kind = self.other.columns[column]
         operator = self.rng.choice(["<", ">", "<>", "="])
         return self.rng.choice(
             ["", f" where z.{column} is not null", f" where z.{column} {operator} {self.literal(kind)}"]
         )
 
-    def listed(self) -> str:
+    def membership(self) -> str:
         """Return a condition with IN or EXISTS."""
         rng = self.rng
-        for column in rng.sample(self.of(*KEYS), len(self.of(*KEYS))):
-            found = self.other.of(self.columns[column])
-            if found:
-                other = rng.choice(found)
+        for column in rng.sample(self.of_type(*KEYS), len(self.of_type(*KEYS))):
+            candidates = self.other.of_type(self.columns[column])
+            if candidates:
+                other = rng.choice(candidates)
                 return rng.choice(
                     [
                         f"{column} in (select z.{other} from {{b}} z{self.inner()})",
@@ -120,8 +120,8 @@ class Source:
         value = self.scalar(kind) if rng.random() < (0.1 if kind == "date" else 0.4) else None
         if value is None:
             value = self.literal(kind)
-        # Spark's own explanation of a plan fails where a subquery and a literal of these types stand in a list.
-        listed = self.literal(kind) if kind.startswith(("date", "decimal")) else value
+        # Spark cannot explain a plan with a list of a subquery and a literal of these types.
+        list_value = self.literal(kind) if kind.startswith(("date", "decimal")) else value
         if kind == "string" and rng.random() < 0.4:
             pattern = rng.choice(["%", "a%", "%b", "_", "%x, y%", "%''%", '%"%', ""])
             return f"{column} like '{pattern}'"
@@ -129,14 +129,14 @@ class Source:
             [
                 f"{column} {operator} {value}",
                 f"{column} is null",
-                f"{column} in ({listed}, {self.literal(kind)})",
+                f"{column} in ({list_value}, {self.literal(kind)})",
                 f"{column} between {self.literal(kind)} and {value}",
             ],
             [5, 1, 1, 1],
         )[0]
 
-    def day(self) -> str:
-        """Return a comparison of a date with one that a subquery finds."""
+    def date_comparison(self) -> str:
+        """Return a comparison of a date with a scalar subquery."""
         column = self.column("date")
         value = self.scalar("date")
         if column is None or value is None:
@@ -144,26 +144,26 @@ class Source:
         return f"{column} {self.rng.choice(['=', '<', '<=', '>', '>=', '<>'])} {value}"
 
     def condition(self) -> str:
-        """Return a condition."""
+        """Return a random condition."""
         draw = self.rng.random()
         if draw < 0.15:
-            return self.listed()
+            return self.membership()
         if draw < 0.2:
-            return self.day()
+            return self.date_comparison()
         if draw < 0.35:
-            return self.deep("boolean", 2)
+            return self.nested("boolean", 2)
         return self.simple()
 
-    def deep(self, kind: str, depth: int) -> str:
+    def nested(self, kind: str, depth: int) -> str:
         """Return a nested expression, in which arithmetic is rare."""
-        known = {name: there for name, there in self.columns.items() if there in VALUES and there != "double"}
-        return Generator(self.rng, known).of(kind, depth)
+        columns = {name: type_ for name, type_ in self.columns.items() if type_ in VALUES and type_ != "double"}
+        return Generator(self.rng, columns).of(kind, depth)
 
     def value(self) -> tuple[str, str]:
-        """Return a value to group by or to sum up, and its type."""
+        """Return an expression to group or aggregate, and its type."""
         rng = self.rng
         day, text, number = self.column("date"), self.column("string"), self.column(*EXACT, small=True)
-        choices: list[tuple[str, str]] = [(c, self.columns[c]) for c in rng.sample(self.of(*KEYS), 3)]
+        choices: list[tuple[str, str]] = [(c, self.columns[c]) for c in rng.sample(self.of_type(*KEYS), 3)]
         if day:
             choices += [(f"{rng.choice(['year', 'month', 'day'])}({day})", "int")] * 2
             choices += [(f"date_add({day}, {rng.choice([1, -1, 400])})", "date")]
@@ -180,7 +180,7 @@ class Source:
     # -- aggregates ----------------------------------------------------------------------------------------------
 
     def aggregate(self) -> str:
-        """Return an aggregate."""
+        """Return a random aggregate."""
         rng = self.rng
         value, kind = self.value()
         calls = [
@@ -192,21 +192,21 @@ class Source:
             "count(*)",
         ]
         is_small = rng.random() < 0.9
-        whole, exact = self.column(*WHOLE, small=True), self.column(*EXACT, small=is_small)
+        integer, exact = self.column(*INTEGERS, small=True), self.column(*EXACT, small=is_small)
         if exact:
-            # What is left of an average of large whole numbers that cancel out depends on the order of the rows.
+            # The average of large integers that cancel each other out depends on the order of the rows.
             calls += [f"avg({exact})"] if is_small or self.columns[exact] != "bigint" else []
             calls += [
                 f"sum({exact})",
                 f"sum(distinct {exact})",
                 f"sum(if({self.simple()}, {exact}, null))",
             ]
-        if whole:
+        if integer:
             calls += [
-                f"sum({whole} + 1)",
-                f"avg({whole}) + 1",
-                f"sum({whole} * {whole})",
-                f"sum({whole}) / count({whole})",
+                f"sum({integer} + 1)",
+                f"avg({integer}) + 1",
+                f"sum({integer} * {integer})",
+                f"sum({integer}) / count({integer})",
             ]
         if kind == "date":
             calls += [f"max(year({value}))", f"min(day({value}))", f"year(max({value}))"]
@@ -217,16 +217,16 @@ class Source:
         ]
         return rng.choice(calls)
 
-    def alike(self, count: int) -> list[str]:
-        """Return aggregates that differ in one place, and that print alike perhaps."""
+    def similar_aggregates(self, count: int) -> list[str]:
+        """Return aggregates that differ in one argument only, and may have the same printed form."""
         rng = self.rng
-        hole, isnt_condition = self._hole(count)
-        if isnt_condition:
-            around = rng.choice(
+        arguments, are_strings = self._variants(count)
+        if are_strings:
+            pattern = rng.choice(
                 ["max({})", "min({})", "count(distinct {})", "sum(if({} = 'ax', 1, 0))", "max(upper({}))"]
             )
         else:
-            around = rng.choice(
+            pattern = rng.choice(
                 [
                     "sum(if({}, 1, 0))",
                     "count(case when {} then 1 end)",
@@ -235,9 +235,10 @@ class Source:
                     "count(*) filter (where {})",
                 ]
             )
-        return [around.replace("{}", one, 1) for one in hole]
+        return [pattern.replace("{}", argument, 1) for argument in arguments]
 
-    def _hole(self, count: int) -> tuple[list[str], bool]:
+    def _variants(self, count: int) -> tuple[list[str], bool]:
+        """Return similar expressions, and whether they are strings instead of conditions."""
         rng = self.rng
         draw = rng.random()
         text = self.column("string")
@@ -247,18 +248,20 @@ class Source:
             operator = rng.choice(["=", "<", ">", ">=", "<>"])
             return [f"{column} {operator} {self.scalar(kind) or self.literal(kind)}" for _ in range(count)], False
         if draw < 0.65:
-            return [f"concat({text}, {one})" for one in rng.sample(_TEXTS, count)], True
+            return [f"concat({text}, {suffix})" for suffix in rng.sample(_TEXTS, count)], True
         if draw < 0.8:
-            lists = rng.sample([one for one in _TEXTS if "cast" not in one], count)
-            return [f"{text} in ({one})" for one in lists], False
-        place = rng.randrange(26, _ARGUMENTS)
+            lists = rng.sample([literals for literals in _TEXTS if "cast" not in literals], count)
+            return [f"{text} in ({literals})" for literals in lists], False
+        position = rng.randrange(26, _ARGUMENTS)
         arguments = [
-            [f"'a{n}'" if n != place else f"'b{number}'" for n in range(_ARGUMENTS)] for number in range(count)
+            [f"'a{n}'" if n != position else f"'b{number}'" for n in range(_ARGUMENTS)] for number in range(count)
         ]
         if draw < 0.9:
-            return [f"concat({text}, {', '.join(one)})" for one in arguments], True
+            return [f"concat({text}, {', '.join(texts)})" for texts in arguments], True
         column = self.column(*EXACT) or text
-        numbers = [[str(100 + n) if n != place else str(number) for n in range(_ARGUMENTS)] for number in range(count)]
-        return [f"{column} in ({', '.join(one)})" for one in numbers] if column != text else [
-            f"{text} in ({', '.join(one)})" for one in arguments
-        ], False
+        if column == text:
+            return [f"{text} in ({', '.join(texts)})" for texts in arguments], False
+        numbers = [
+            [str(100 + n) if n != position else str(number) for n in range(_ARGUMENTS)] for number in range(count)
+        ]
+        return [f"{column} in ({', '.join(values)})" for values in numbers], False

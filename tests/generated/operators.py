@@ -1,4 +1,4 @@
-"""Operators of one input: each takes a relation and returns the next one, or None where it does not fit."""
+"""Operators with one input: each takes a relation and returns the next, or None if it does not apply."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from tests.generated.tables import KINDS
 
 Operator = Callable[[Builder, Relation], Relation | None]
 OPERATORS: dict[Operator, float] = {}
-"""All operators, and how often each is drawn."""
+"""All operators and their weights."""
 RISK = 0.03
+"""Probability of an expression that may fail."""
 
 
 def operator(weight: float = 1.0):
@@ -24,36 +25,38 @@ def operator(weight: float = 1.0):
 
 @operator(3)
 def project(b: Builder, r: Relation) -> Relation | None:
-    kept = [c for c in r.columns if c.name in {"k", "v"} or b.chance(0.8)]
-    made = []
+    selected = [c for c in r.columns if c.name in {"k", "v"} or b.chance(0.8)]
+    added = []
     for _ in range(b.rng.randint(1, 2)):
-        found = computed(b, r, risky=b.chance(RISK))
-        if found:
-            made.append((found[0], Column(b.name(), found[1], r.rows)))
-    if b.chance(0.15) and kept:  # a renamed key
-        old = b.rng.choice(kept)
-        kept = [c for c in kept if c is not old]
-        made.append((old.name, Column(b.name(old.name[0]), old.kind, old.duplicates)))
-    if not kept + made:
+        expression = computed(b, r, risky=b.chance(RISK))
+        if expression:
+            added.append((expression[0], Column(b.name(), expression[1], r.rows)))
+    if b.chance(0.15) and selected:  # a renamed key
+        old = b.rng.choice(selected)
+        selected = [c for c in selected if c is not old]
+        added.append((old.name, Column(b.name(old.name[0]), old.kind, old.duplicates)))
+    if not selected + added:
         return None
-    texts = [c.name for c in kept] + [f"{text} as {c.name}" for text, c in made]
-    return b.python("project", [r], [*kept, *(c for _, c in made)], r.rows, "{a}.selectExpr({columns})", columns=texts)
+    texts = [c.name for c in selected] + [f"{text} as {c.name}" for text, c in added]
+    return b.python(
+        "project", [r], [*selected, *(c for _, c in added)], r.rows, "{a}.selectExpr({columns})", columns=texts
+    )
 
 
 @operator(3)
 def where(b: Builder, r: Relation) -> Relation:
-    return b.keep("filter", r, "{a}.where({where})", 0.6, where=condition(b, r, risky=b.chance(RISK)))
+    return b.keep_columns("filter", r, "{a}.where({where})", 0.6, where=condition(b, r, risky=b.chance(RISK)))
 
 
 @operator(4)
 def group(b: Builder, r: Relation, keys: list[Column] | None = None) -> Relation | None:
     keys = b.keys(r) if keys is None else keys
     calls = [aggregate(b, r) for _ in range(b.rng.randint(1, 3))]
-    shown = [f"lower({c.name}) as {c.name}" if c.kind == "ci" else c.name for c in keys]
+    key_texts = [f"lower({c.name}) as {c.name}" if c.kind == "ci" else c.name for c in keys]
     columns = [Column(c.name, c.kind, 1 if len(keys) == 1 else c.duplicates) for c in keys]
-    made = [(text, b.name()) for text, _ in calls]
-    columns += [Column(name, kind, r.rows) for (_, name), (_, kind) in zip(made, calls, strict=True)]
-    texts = [*shown, *(f"{text} as {name}" for text, name in made)]
+    named_calls = [(text, b.name()) for text, _ in calls]
+    columns += [Column(name, kind, r.rows) for (_, name), (_, kind) in zip(named_calls, calls, strict=True)]
+    texts = [*key_texts, *(f"{text} as {name}" for text, name in named_calls)]
     if not keys:
         return b.sql("global aggregate", [r], columns, 1, "select {columns} from {a}", columns=texts)
     names = [c.name for c in keys]
@@ -71,13 +74,13 @@ def grouping_sets(b: Builder, r: Relation) -> Relation | None:
     columns = [Column(c.name, c.kind, r.rows) for c in keys]
     names = [b.name() for _ in calls]
     columns += [Column(name, kind, r.rows) for name, (_, kind) in zip(names, calls, strict=True)]
-    listed = ", ".join(c.name for c in keys)
-    how = b.rng.choice(
+    key_list = ", ".join(c.name for c in keys)
+    grouping = b.rng.choice(
         [
             "rollup({keys})",
             "cube({keys})",
-            f"grouping sets (({listed}), ())",
-            f"grouping sets (({keys[0].name}), ({listed}), ())",
+            f"grouping sets (({key_list}), ())",
+            f"grouping sets (({keys[0].name}), ({key_list}), ())",
         ]
     )
     texts = [c.name for c in keys] + [f"{text} as {name}" for name, (text, _) in zip(names, calls, strict=True)]
@@ -86,11 +89,11 @@ def grouping_sets(b: Builder, r: Relation) -> Relation | None:
         texts.append(f"grouping_id() as {name}")
         columns.append(Column(name, "long", r.rows))
     return b.sql(
-        how.split("(")[0].strip(),
+        grouping.split("(")[0].strip(),
         [r],
         columns,
         r.rows,
-        "select {columns} from {a} group by " + how,
+        "select {columns} from {a} group by " + grouping,
         columns=texts,
         keys=[c.name for c in keys],
     )
@@ -99,17 +102,17 @@ def grouping_sets(b: Builder, r: Relation) -> Relation | None:
 @operator(3)
 def windowed(b: Builder, r: Relation, keys: list[Column] | None = None) -> Relation | None:
     keys = b.keys(r, 2) if keys is None else keys
-    found = window(b, r, keys)
-    if found is None or r.rows > 3000:
+    function = window(b, r, keys)
+    if function is None or r.rows > 3000:
         return None
-    made = Column(b.name("w"), found[1], r.rows)
+    new = Column(b.name("w"), function[1], r.rows)
     return b.python(
         "window",
         [r],
-        [*r.columns, made],
+        [*r.columns, new],
         r.rows,
         "{a}.selectExpr({columns})",
-        columns=["*", f"{found[0]} as {made.name}"],
+        columns=["*", f"{function[0]} as {new.name}"],
     )
 
 
@@ -125,12 +128,14 @@ def top_per_group(b: Builder, r: Relation) -> Relation | None:
 
 @operator(1)
 def distinct(b: Builder, r: Relation) -> Relation | None:
-    return b.keep("distinct", r, b.rng.choice(["{a}.distinct()", "{a}.dropDuplicates()"])) if r.is_plain else None
+    return (
+        b.keep_columns("distinct", r, b.rng.choice(["{a}.distinct()", "{a}.dropDuplicates()"])) if r.is_plain else None
+    )
 
 
 @operator(0.8)
 def drop_duplicates(b: Builder, r: Relation) -> Relation | None:
-    """By some columns, the first in an order that a sort within partitions makes."""
+    """Drop duplicates by some columns, in the order of a sort within partitions."""
     keys, order = b.keys(r, 2), r.total_order
     if order is None or not keys or any(c.kind == "ci" for c in keys):
         return None
@@ -145,26 +150,26 @@ def drop_duplicates(b: Builder, r: Relation) -> Relation | None:
 
 @operator(0.8)
 def sorted_first(b: Builder, r: Relation) -> Relation | None:
-    """first and last where the order below is determined."""
+    """Use first and last in a determined order."""
     keys, order = b.keys(r, 1), r.total_order
     values = [c for c in r.columns if c not in keys and c.kind in {"long", "int", "str"}]
     if order is None or not keys or keys[0].kind == "ci" or not values:
         return None
     key, value = keys[0].name, b.rng.choice(values)
     order = [key, *(o for o in order if o != key)]
-    made = [Column(b.name(), value.kind, r.rows), Column(b.name(), value.kind, r.rows)]
-    text = "{a}.repartition({key}).sortWithinPartitions({order}).groupBy({key}).agg(F.first({value}).alias({one}), F.last({value}).alias({two}))"
+    added = [Column(b.name(), value.kind, r.rows), Column(b.name(), value.kind, r.rows)]
+    text = "{a}.repartition({key}).sortWithinPartitions({order}).groupBy({key}).agg(F.first({value}).alias({first}), F.last({value}).alias({last}))"
     return b.python(
         "sorted first",
         [r],
-        [Column(key, keys[0].kind, 1), *made],
+        [Column(key, keys[0].kind, 1), *added],
         max(r.rows // 2, 1),
         text,
         key=key,
         order=order,
         value=value.name,
-        one=made[0].name,
-        two=made[1].name,
+        first=added[0].name,
+        last=added[1].name,
     )
 
 
@@ -183,34 +188,34 @@ def limited(b: Builder, r: Relation) -> Relation | None:
 
 @operator(1.2)
 def generated(b: Builder, r: Relation) -> Relation | None:
-    arrays, _names = r.of("arr"), r.names
+    arrays, _names = r.of_kind("arr"), r.names
     outer = b.rng.choice(["", "_outer"])
     x, y = b.name(), b.name()
-    kept = [c for c in r.columns if c.name in {"k", "v"} or b.chance(0.6)]
-    if not kept:
+    selected = [c for c in r.columns if c.name in {"k", "v"} or b.chance(0.6)]
+    if not selected:
         return None
-    shown = [c.name for c in kept]
-    kept = [Column(c.name, c.kind, c.duplicates * 2) for c in kept]
+    names = [c.name for c in selected]
+    selected = [Column(c.name, c.kind, c.duplicates * 2) for c in selected]
     if arrays and b.chance(0.6):
         a = b.rng.choice(arrays).name
         if b.chance(0.5):
             return b.python(
                 "explode",
                 [r],
-                [*kept, (x, "int")],
+                [*selected, (x, "int")],
                 r.rows * 2,
                 "{a}.selectExpr({columns})",
-                columns=[*shown, f"explode{outer}({a}) as {x}"],
+                columns=[*names, f"explode{outer}({a}) as {x}"],
             )
         return b.python(
             "posexplode",
             [r],
-            [*kept, (x, "int"), (y, "int")],
+            [*selected, (x, "int"), (y, "int")],
             r.rows * 2,
             "{a}.selectExpr({columns})",
-            columns=[*shown, f"posexplode{outer}({a}) as ({x}, {y})"],
+            columns=[*names, f"posexplode{outer}({a}) as ({x}, {y})"],
         )
-    numbers = r.of("long")
+    numbers = r.of_kind("long")
     if not numbers:
         return None
     n = b.rng.choice(numbers).name
@@ -219,21 +224,26 @@ def generated(b: Builder, r: Relation) -> Relation | None:
         return b.python(
             "inline",
             [r],
-            [*kept, (x, "long"), (y, "int")],
+            [*selected, (x, "long"), (y, "int")],
             r.rows * 2,
             "{a}.selectExpr({columns})",
-            columns=[*shown, text],
+            columns=[*names, text],
         )
     text = f"stack(2, {n}, 'one', {n} + 1, 'two') as ({x}, {y})"
     return b.python(
-        "stack", [r], [*kept, (x, "long"), (y, "str")], r.rows * 2, "{a}.selectExpr({columns})", columns=[*shown, text]
+        "stack",
+        [r],
+        [*selected, (x, "long"), (y, "str")],
+        r.rows * 2,
+        "{a}.selectExpr({columns})",
+        columns=[*names, text],
     )
 
 
 @operator(0.6)
 def pivoted(b: Builder, r: Relation) -> Relation | None:
     keys = [c for c in b.keys(r, 1) if c.kind != "ci"]
-    numbers = [c for c in r.of("int", "long") if c not in keys]
+    numbers = [c for c in r.of_kind("int", "long") if c not in keys]
     if len(numbers) < 2 or not keys:
         return None
     by, value = b.rng.sample(numbers, 2)
@@ -248,24 +258,24 @@ def pivoted(b: Builder, r: Relation) -> Relation | None:
 
 @operator(0.5)
 def unpivoted(b: Builder, r: Relation) -> Relation | None:
-    numbers = r.of("long")
+    numbers = r.of_kind("long")
     if len(numbers) < 2:
         return None
-    kept = [c for c in r.columns if c.kind in KEYS and c not in numbers][:3]
+    ids = [c for c in r.columns if c.kind in KEYS and c not in numbers][:3]
     n, x = b.name(), b.name()
     text = "{a}.unpivot({ids}, {values}, {n}, {x})"
-    text = text.replace("{ids}", repr([c.name for c in kept])).replace("{values}", repr([c.name for c in numbers]))
-    return b.python("unpivot", [r], [*kept, (n, "str"), (x, "long")], r.rows * len(numbers), text, n=n, x=x)
+    text = text.replace("{ids}", repr([c.name for c in ids])).replace("{values}", repr([c.name for c in numbers]))
+    return b.python("unpivot", [r], [*ids, (n, "str"), (x, "long")], r.rows * len(numbers), text, n=n, x=x)
 
 
 @operator(1.5)
-def laid_out(b: Builder, r: Relation) -> Relation | None:
+def repartitioned(b: Builder, r: Relation) -> Relation | None:
     keys = b.keys(r, 2)
     names = [c.name for c in keys]
     n = b.rng.choice([1, 3, 7])
     if not names or b.chance(0.3):
-        return b.keep("repartition", r, b.rng.choice(["{a}.repartition({n})", "{a}.coalesce({n})"]), n=n)
-    way = b.rng.choice(
+        return b.keep_columns("repartition", r, b.rng.choice(["{a}.repartition({n})", "{a}.coalesce({n})"]), n=n)
+    method = b.rng.choice(
         [
             "{a}.repartition({n}, {keys})",
             "{a}.repartition({keys})",
@@ -274,12 +284,12 @@ def laid_out(b: Builder, r: Relation) -> Relation | None:
             "{a}.repartition({keys}).sortWithinPartitions({keys})",
         ]
     )
-    return b.keep("repartition by", r, way, n=n, keys=names)
+    return b.keep_columns("repartition by", r, method, n=n, keys=names)
 
 
 @operator(0.7)
 def hinted(b: Builder, r: Relation) -> Relation:
-    return b.keep(
+    return b.keep_columns(
         "hint",
         r,
         "{a}.hint({hint})",
@@ -288,18 +298,18 @@ def hinted(b: Builder, r: Relation) -> Relation:
 
 
 @operator(0.7)
-def kept(b: Builder, r: Relation) -> Relation:
-    way = b.rng.choice(["cache", "cache", "localCheckpoint", "checkpoint"])
-    return b.keep(way, r, f"{{a}}.{way}()")
+def cached(b: Builder, r: Relation) -> Relation:
+    method = b.rng.choice(["cache", "cache", "localCheckpoint", "checkpoint"])
+    return b.keep_columns(method, r, f"{{a}}.{method}()")
 
 
 @operator(0.5)
 def sampled(b: Builder, r: Relation) -> Relation | None:
-    """A sample of rows whose places are determined: in one task, in a total order."""
+    """Sample rows in a determined order: in a single task, in a total order."""
     order = r.total_order
     if order is None:
         return None
-    return b.keep(
+    return b.keep_columns(
         "sample",
         r,
         "{a}.coalesce(1).sortWithinPartitions({order}).sample(0.5, {number})",
@@ -311,53 +321,51 @@ def sampled(b: Builder, r: Relation) -> Relation | None:
 
 @operator(0.5)
 def chars(b: Builder, r: Relation) -> Relation | None:
-    texts = r.of("str")
+    texts = r.of_kind("str")
     if not texts:
         return None
     c = b.rng.choice(texts).name
-    made = Column(b.name(), "str", r.rows)
+    new = Column(b.name(), "str", r.rows)
     kind = b.rng.choice(["char(8)", "varchar(9)"])
     return b.python(
         "char",
         [r],
-        [*r.columns, made],
+        [*r.columns, new],
         r.rows,
         "{a}.selectExpr({columns})",
-        columns=["*", f"cast(substr({c}, 1, 5) as {kind}) as {made.name}"],
+        columns=["*", f"cast(substr({c}, 1, 5) as {kind}) as {new.name}"],
     )
 
 
 @operator(0.5)
 def variant(b: Builder, r: Relation) -> Relation | None:
-    structs = r.of("st", "arr")
+    structs = r.of_kind("st", "arr")
     if not structs:
         return None
     c = b.rng.choice(structs)
-    made = [Column(b.name(), "var", r.rows), Column(b.name(), "int", r.rows)]
+    added = [Column(b.name(), "var", r.rows), Column(b.name(), "int", r.rows)]
     path = "$.a" if c.kind == "st" else "$[0]"
     texts = [
         "*",
-        f"parse_json(to_json({c.name})) as {made[0].name}",
-        f"try_variant_get(parse_json(to_json({c.name})), '{path}', 'int') as {made[1].name}",
+        f"parse_json(to_json({c.name})) as {added[0].name}",
+        f"try_variant_get(parse_json(to_json({c.name})), '{path}', 'int') as {added[1].name}",
     ]
-    return b.python("variant", [r], [*r.columns, *made], r.rows, "{a}.selectExpr({columns})", columns=texts)
+    return b.python("variant", [r], [*r.columns, *added], r.rows, "{a}.selectExpr({columns})", columns=texts)
 
 
 @operator(0.7)
 def parsed(b: Builder, r: Relation) -> Relation | None:
-    """Texts made into values by functions that the session's settings change."""
-    texts = r.of("str", "st")
+    """Parse strings with functions that depend on session settings."""
+    texts = r.of_kind("str", "st")
     if not texts:
         return None
     c = b.rng.choice(texts)
     if c.kind == "st":
-        made = Column(b.name(), "st", r.rows)
-        text = (
-            f"from_json(to_json({c.name}), '{KINDS['st'][7:-1].replace(':', ' ').replace(',', ', ')}') as {made.name}"
-        )
+        schema = KINDS["st"][7:-1].replace(":", " ").replace(",", ", ")
+        kind, expression = "st", f"from_json(to_json({c.name}), '{schema}')"
     else:
         name = "t" if r.column("t") in texts else c.name
-        made, way = b.rng.choice(
+        kind, expression = b.rng.choice(
             [
                 ("date", f"try_to_date({name}, 'M/d/yyyy')"),
                 ("ts", f"try_to_timestamp({name}, 'M/d/yyyy')"),
@@ -365,6 +373,6 @@ def parsed(b: Builder, r: Relation) -> Relation | None:
                 ("str", f"try_cast({name} as date) || ''"),
             ]
         )
-        text, made = None, Column(b.name(), made, r.rows)
-        text = f"{way} as {made.name}"
-    return b.python("parse", [r], [*r.columns, made], r.rows, "{a}.selectExpr({columns})", columns=["*", text])
+    new = Column(b.name(), kind, r.rows)
+    text = f"{expression} as {new.name}"
+    return b.python("parse", [r], [*r.columns, new], r.rows, "{a}.selectExpr({columns})", columns=["*", text])

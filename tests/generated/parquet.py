@@ -1,4 +1,4 @@
-"""Writes Parquet files of many writers, codecs, encodings and schemas, from a few words for each column and file.
+"""Writes Parquet files with several writers, codecs, encodings and schemas, from a short description of each column and file.
 
 A column is described by its kind, a flavour and its name, such as ``date extreme a b``. A file is described by its writer
 and further words, such as ``arrow rows=40 codec=zstd groups=3``; `tests.generated.odd_tables` draws both.
@@ -30,10 +30,10 @@ _DAYS = [-141_438, -141_437, -141_436, -141_430, -141_428, -141_427, -719_528, -
 
 def _decimals(precision: int, scale: int) -> tuple[list, list]:
     def of(digits: int) -> Decimal:
-        return Decimal(f"{digits}E-{scale}")  # exact, whatever the context's precision is
+        return Decimal(f"{digits}E-{scale}")  # exact, regardless of the precision of the context
 
-    most = 10**precision - 1
-    return [of(n) for n in (0, 1, -1, 5, 10, 25, 99, -70)], [of(most), of(-most), of(0), of(1)]
+    largest = 10**precision - 1
+    return [of(n) for n in (0, 1, -1, 5, 10, 25, 99, -70)], [of(largest), of(-largest), of(0), of(1)]
 
 
 def _ints(bits: int) -> tuple[list, list]:
@@ -75,7 +75,7 @@ KINDS: dict[str, tuple[Any, str, tuple[list, list]]] = {
     "list": (pa.list_(pa.int32()), "array<int>", ([[1], [], [1, 2]], [[None], []])),
     "struct": (pa.struct([("a", pa.int32())]), "struct<a:int>", ([{"a": 1}, {"a": None}], [{"a": 2}])),
 }
-"""The kinds of columns: their types in Arrow and in Spark, and values, ordinary and extreme."""
+"""The kinds of columns: their types in Arrow and Spark, ordinary values, and extreme values."""
 ENCODINGS = {
     "delta": {"i": "DELTA_BINARY_PACKED", "date": "DELTA_BINARY_PACKED", "text": "DELTA_BYTE_ARRAY"},
     "lengths": {"text": "DELTA_LENGTH_BYTE_ARRAY", "i": "PLAIN"},
@@ -84,8 +84,8 @@ ENCODINGS = {
 }
 
 
-def parsed(column: str) -> tuple[str, str, str]:
-    """Return the kind, the flavour and the name of a described column."""
+def parse_column(column: str) -> tuple[str, str, str]:
+    """Return the kind, flavour and name of a described column."""
     kind, flavour, name = column.split(" ", 2)
     return kind, flavour, name
 
@@ -113,26 +113,26 @@ def values(kind: str, flavour: str, rows: int, rng: random.Random) -> list:
     return [None if rng.random() < 0.12 else rng.choice(usual) for _ in range(rows)]
 
 
-def _array(kind: str, given: list) -> pa.Array:
-    wanted = KINDS[kind][0]
+def _array(kind: str, column_values: list) -> pa.Array:
+    arrow_type = KINDS[kind][0]
     if kind == "date":
-        return pa.array(given, pa.int32()).view(wanted)
+        return pa.array(column_values, pa.int32()).view(arrow_type)
     if kind == "f64":
         bits = [
             0 if v is None else _NANS[n % 3] if math.isnan(v) else struct.unpack("<Q", struct.pack("<d", v))[0]
-            for n, v in enumerate(given)
+            for n, v in enumerate(column_values)
         ]
-        return pa.array(np.array(bits, np.uint64).view(np.float64), mask=np.array([v is None for v in given]))
-    if kind in {"text", "dict"} and any(isinstance(v, bytes) for v in given):
-        plain = pa.array(given, pa.binary()).view(pa.string())
+        return pa.array(np.array(bits, np.uint64).view(np.float64), mask=np.array([v is None for v in column_values]))
+    if kind in {"text", "dict"} and any(isinstance(v, bytes) for v in column_values):
+        plain = pa.array(column_values, pa.binary()).view(pa.string())
         return plain.dictionary_encode() if kind == "dict" else plain
     if kind in {"ts", "ntz"}:
-        return pa.array(given, pa.int64()).cast(wanted)
-    return pa.array(given, wanted)
+        return pa.array(column_values, pa.int64()).cast(arrow_type)
+    return pa.array(column_values, arrow_type)
 
 
 class File:
-    """A described file: its writer and words, of which some have a value."""
+    """A described file: its writer, and words with an optional value."""
 
     def __init__(self, text: str) -> None:
         self.writer, *words = text.split(" ")
@@ -141,8 +141,8 @@ class File:
     def has(self, word: str) -> bool:
         return word in self.words
 
-    def number(self, word: str, otherwise: int) -> int:
-        return int(self.words.get(word, otherwise))
+    def number(self, word: str, default: int) -> int:
+        return int(self.words.get(word, default))
 
 
 def write(spark: Any, folder: Path, columns: list[str], files: list[str], seed: int) -> None:
@@ -150,16 +150,16 @@ def write(spark: Any, folder: Path, columns: list[str], files: list[str], seed: 
     for number, text in enumerate(files):
         file = File(text)
         rng = random.Random(f"{seed} {number}")
-        into = folder / file.words.get("in", "")
-        into.mkdir(parents=True, exist_ok=True)
-        path = into / f"part-{number}.parquet"
+        target = folder / file.words.get("in", "")
+        target.mkdir(parents=True, exist_ok=True)
+        path = target / f"part-{number}.parquet"
         table = _table(columns, file, f"{seed} {number}")
         if file.writer == "spark":
             _by_spark(spark, table, path, file, folder.parent / f"staged-{number}")
         elif file.writer == "duckdb":
             _by_duckdb(table, path, file)
         else:
-            _by_arrow(table, path, file, [parsed(column) for column in columns])
+            _by_arrow(table, path, file, [parse_column(column) for column in columns])
         _damage(path, file, rng)
 
 
@@ -167,8 +167,8 @@ def _table(columns: list[str], file: File, seed: str) -> pa.Table:
     rows = file.number("rows", 40)
     fields, arrays = [], []
     for number, column in enumerate(columns):
-        kind, flavour, name = parsed(column)
-        own = random.Random(f"{seed} {column}")  # whatever other columns there are
+        kind, flavour, name = parse_column(column)
+        column_rng = random.Random(f"{seed} {column}")  # independent of the other columns
         if file.has("drop") and number == file.number("drop", 0) % len(columns):
             continue
         if file.has("other") and number == file.number("other", 0) % len(columns):
@@ -176,9 +176,9 @@ def _table(columns: list[str], file: File, seed: str) -> pa.Table:
                 kind, kind
             )
             flavour = flavour if kind in {"i32", "i64"} else "plain"
-        array = _array(kind, values(kind, flavour, rows, own))
-        shown = name.upper() if file.has("upper") else name
-        fields.append(pa.field(shown, array.type, nullable=flavour not in {"nonull", "constant"}))
+        array = _array(kind, values(kind, flavour, rows, column_rng))
+        file_name = name.upper() if file.has("upper") else name
+        fields.append(pa.field(file_name, array.type, nullable=flavour not in {"nonull", "constant"}))
         arrays.append(array)
     if file.has("swap"):
         fields, arrays = fields[::-1], arrays[::-1]
@@ -195,11 +195,11 @@ def _by_arrow(table: pa.Table, path: Path, file: File, columns: list[tuple[str, 
     options: dict[str, Any] = {"compression": file.words.get("codec", "snappy")}
     encoding = ENCODINGS.get(file.words.get("encoding", ""))
     if encoding is not None:
-        shown = {name.upper() if file.has("upper") else name: kind for kind, _, name in columns if "." not in name}
-        found = {name: encoding.get(kind, encoding.get(kind.rstrip("0123456789"))) for name, kind in shown.items()}
-        there = {field.name: str(field.type) for field in table.schema if str(field.type) != "binary"}
-        found = {name: one for name, one in found.items() if one is not None and name in there}
-        options |= {"use_dictionary": False, "column_encoding": found}
+        kinds = {name.upper() if file.has("upper") else name: kind for kind, _, name in columns if "." not in name}
+        encodings = {name: encoding.get(kind, encoding.get(kind.rstrip("0123456789"))) for name, kind in kinds.items()}
+        encodable = {field.name for field in table.schema if str(field.type) != "binary"}
+        encodings = {name: code for name, code in encodings.items() if code is not None and name in encodable}
+        options |= {"use_dictionary": False, "column_encoding": encodings}
     pq.write_table(
         table,
         path,
@@ -237,7 +237,7 @@ def _by_spark(spark: Any, table: pa.Table, path: Path, file: File, staged: Path)
 
 
 def _damage(path: Path, file: File, rng: random.Random) -> None:
-    """Make a file one that cannot be read, or not in full."""
+    """Damage a file so that it cannot be read, or not completely."""
     if file.has("cut"):
         path.write_bytes(path.read_bytes()[:-20])
     if file.has("garbage"):

@@ -1,4 +1,4 @@
-"""Random specifications: one seed, one pipeline."""
+"""Random specifications, each determined by a seed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import random
 
 from tests.generated import joins, python_operators  # noqa: F401
 from tests.generated.builder import Builder
-from tests.generated.code import Spec, pruned
-from tests.generated.modes import NATIVE_MODES, drawn
+from tests.generated.code import Spec, prune
+from tests.generated.modes import NATIVE_MODES, draw_modes
 from tests.generated.native_queries import native_spec
 from tests.generated.operators import OPERATORS
 from tests.generated.results import finish
@@ -29,7 +29,7 @@ SETTINGS = {
     "spark.sql.requireAllClusterKeysForDistribution": ["true"],
 }
 INTERPRETED = 0.9
-"""How many pipelines run without generated code: to compile it takes most of the time of a small pipeline."""
+"""Share of pipelines without code generation, because compiling takes most of the time of a small pipeline."""
 
 
 def random_spec(seed: int, templates: list[str] | None = None, modes: list[str] | None = None) -> Spec:
@@ -38,9 +38,9 @@ def random_spec(seed: int, templates: list[str] | None = None, modes: list[str] 
     Parameters
     ----------
     templates
-        Names of `TEMPLATES`, or ``uniform``, to draw from; if None, all of them.
+        Names of `TEMPLATES`, or ``uniform``, to draw from; None for all.
     modes
-        The modes to run in; if None, two are drawn.
+        The modes to run in; None to draw two.
     """
     rng = random.Random(seed)
     b = Builder(rng)
@@ -59,47 +59,47 @@ def random_spec(seed: int, templates: list[str] | None = None, modes: list[str] 
             b.settings.setdefault(key, rng.choice(values))
     if rng.random() < INTERPRETED:
         b.settings = INTERPRETER | b.settings
-    spec = pruned(b.spec(seed))
+    spec = prune(b.spec(seed))
     spec["template"] = template
-    spec["modes"] = drawn(rng, 2) if modes is None else modes
+    spec["modes"] = draw_modes(rng, 2) if modes is None else modes
     return spec
 
 
 def random_native_spec(seed: int, templates: list[str] | None = None, modes: list[str] | None = None) -> Spec:
-    """Return the specification of a seed that DuckDB computes, if it can.
+    """Return the specification of a seed, for queries that DuckDB can usually compute.
 
     Parameters
     ----------
     templates
-        Names of `QUERIES` to draw from; if None, all of them.
+        Names of `QUERIES` to draw from; None for all.
     modes
-        The modes to run in; if None, one is drawn.
+        The modes to run in; None to draw one.
     """
     rng = random.Random(seed)
     b = Builder(rng)
     name = native_spec(b, seed, rng.choice(templates) if templates else None)
     if rng.random() < INTERPRETED:
         b.settings.update(INTERPRETER)
-    spec = pruned(b.spec(seed))
+    spec = prune(b.spec(seed))
     return {**spec, "template": f"native: {name}", "modes": [rng.choice(NATIVE_MODES)] if modes is None else modes}
 
 
 def _uniform(b: Builder) -> None:
     rng = b.rng
     relation = b.table()
-    wanted = rng.randint(3, 12)
+    count = rng.randint(3, 12)
     functions, weights = list(OPERATORS), list(OPERATORS.values())
     done = tries = 0
-    while done < wanted and tries < 60:
+    while done < count and tries < 60:
         tries += 1
         before = len(b.steps), len(b.relations)
         function = rng.choices(functions, weights)[0]
-        if rng.random() < 0.15 and len(b.relations) > 3:  # another branch grows
-            relation = rng.choice([one for one in b.relations if one.columns])
-        made = function(b, relation)
-        if made is None or not made.columns or made.rows > 60_000:
+        if rng.random() < 0.15 and len(b.relations) > 3:  # continue from another step
+            relation = rng.choice([r for r in b.relations if r.columns])
+        output = function(b, relation)
+        if output is None or not output.columns or output.rows > 60_000:
             del b.steps[before[0] :], b.relations[before[1] :]
             continue
-        relation = made
+        relation = output
         done += 1
     finish(b, relation)

@@ -1,4 +1,4 @@
-"""Operators that run Python: functions of columns, filters, tables, groups, and of two tables' groups."""
+"""Operators that run Python functions on columns, in filters, on tables, on groups, and on cogroups."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ LONG_FUNCTIONS = ("plus", "plus_arrow", "twice", "thrice", "negated")
 
 @operator(3)
 def function_column(b: Builder, r: Relation) -> Relation | None:
-    longs, texts = r.of("long"), r.of("str")
-    made = b.name("u")
+    longs, texts = r.of_kind("long"), r.of_kind("str")
+    new = b.name("u")
     if texts and (not longs or b.chance(0.2)):
         c = b.rng.choice(texts).name
         return b.python(
-            "udf", [r], [*r.columns, (made, "str")], r.rows, "{a}.withColumn({made}, f.shout({c}))", made=made, c=c
+            "udf", [r], [*r.columns, (new, "str")], r.rows, "{a}.withColumn({new}, f.shout({c}))", new=new, c=c
         )
     if not longs:
         return None
@@ -26,33 +26,33 @@ def function_column(b: Builder, r: Relation) -> Relation | None:
         name, "udf"
     )
     return b.python(
-        op, [r], [*r.columns, (made, kind)], r.rows, f"{{a}}.withColumn({{made}}, f.{name}({{c}}))", made=made, c=c
+        op, [r], [*r.columns, (new, kind)], r.rows, f"{{a}}.withColumn({{new}}, f.{name}({{c}}))", new=new, c=c
     )
 
 
 @operator(1.5)
 def function_filter(b: Builder, r: Relation) -> Relation | None:
-    longs = r.of("long")
+    longs = r.of_kind("long")
     if not longs:
         return None
     name, op = b.rng.choice([("is_odd", "udf filter"), ("is_even", "pandas udf filter")])
-    return b.keep(op, r, f"{{a}}.where(f.{name}({{c}}))", 0.5, c=b.rng.choice(longs).name)
+    return b.keep_columns(op, r, f"{{a}}.where(f.{name}({{c}}))", 0.5, c=b.rng.choice(longs).name)
 
 
 @operator(1.2)
 def table_function(b: Builder, r: Relation) -> Relation | None:
-    longs = r.of("long")
+    longs = r.of_kind("long")
     if not longs or r.rows > 5000:
         return None
     i, y = b.name(), b.name()
-    kept = [Column(c.name, c.kind, c.duplicates * 3) for c in r.columns]
+    columns_of_input = [Column(c.name, c.kind, c.duplicates * 3) for c in r.columns]
     name = b.rng.choice(["spread", "spread_arrow"])
     text = f"select {{columns}} from {{a}} t, lateral {name}(t.{{c}}) as u(i, y)"
     columns = [*(f"t.{c}" for c in r.names), f"u.i as {i}", f"u.y as {y}"]
     return b.sql(
         "lateral udtf",
         [r],
-        [*kept, (i, "int"), (y, "long")],
+        [*columns_of_input, (i, "int"), (y, "long")],
         r.rows * 2,
         text,
         columns=columns,
@@ -81,17 +81,17 @@ def map_rows(b: Builder, r: Relation) -> Relation | None:
     columns = [c for c in r.columns if c.kind in {"long", "int", "str", "date"}]
     if not columns:
         return None
-    way = b.rng.choice(["mapInPandas", "mapInArrow"])
+    method = b.rng.choice(["mapInPandas", "mapInArrow"])
     schema = ", ".join(
         f"{c.name} { {'long': 'bigint', 'int': 'int', 'str': 'string', 'date': 'date'}[c.kind] }" for c in columns
     )
     texts = [f"cast({c.name} as string) as {c.name}" if c.kind == "str" else c.name for c in columns]
     return b.python(
-        way,
+        method,
         [r],
         columns,
         r.rows,
-        f"{{a}}.selectExpr({{columns}}).{way}(f.same, {{schema}})",
+        f"{{a}}.selectExpr({{columns}}).{method}(f.same, {{schema}})",
         columns=texts,
         schema=schema,
     )
@@ -101,11 +101,16 @@ def map_rows(b: Builder, r: Relation) -> Relation | None:
 def map_groups(b: Builder, r: Relation) -> Relation | None:
     if not _has_k_and_v(r):
         return None
-    way, name = b.rng.choice([("applyInPandas", "summary"), ("applyInArrow", "summary_arrow")])
+    method, name = b.rng.choice([("applyInPandas", "summary"), ("applyInArrow", "summary_arrow")])
     n = b.name()
-    text = f"{{a}}.select('k', 'v').groupBy('k').{way}(f.{name}, 'k bigint, n bigint, t bigint').toDF({{names}})"
+    text = f"{{a}}.select('k', 'v').groupBy('k').{method}(f.{name}, 'k bigint, n bigint, t bigint').toDF({{names}})"
     return b.python(
-        way, [r], [Column("k", "long", 1), (n, "long"), ("v", "long")], max(r.rows // 2, 1), text, names=["k", n, "v"]
+        method,
+        [r],
+        [Column("k", "long", 1), (n, "long"), ("v", "long")],
+        max(r.rows // 2, 1),
+        text,
+        names=["k", n, "v"],
     )
 
 
@@ -113,7 +118,7 @@ def map_groups(b: Builder, r: Relation) -> Relation | None:
 def cogroup(b: Builder, r: Relation, other: Relation | None = None) -> Relation | None:
     if not _has_k_and_v(r):
         return None
-    other = b.other(r) if other is None else other
+    other = b.second_input(r) if other is None else other
     if not _has_k_and_v(other):
         return None
     n, m = b.name(), b.name()

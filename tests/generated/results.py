@@ -1,4 +1,4 @@
-"""What a pipeline ends with: rows, sorted rows, several results of one job, files."""
+"""Results of a pipeline: rows, sorted rows, several results of a job, files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.generated.operators import group, where
 
 
 def finish(b: Builder, relation: Relation) -> None:
-    """Add the results: mostly one, now and then several of a shared part, sorted rows, or files."""
+    """Add the results: mostly a single result, sometimes several with a shared part, sorted rows, or files."""
     rng = b.rng
     draw = rng.random()
     if draw < 0.72:
@@ -30,7 +30,7 @@ def finish(b: Builder, relation: Relation) -> None:
     elif draw < 0.92 and relation.total_order is not None:
         order = relation.total_order
         rng.shuffle(order)
-        ordered = b.keep("sort", relation, "{a}.orderBy(*[F.expr(o) for o in [{order}]])", order=order)
+        ordered = b.keep_columns("sort", relation, "{a}.orderBy(*[F.expr(o) for o in [{order}]])", order=order)
         b.results.append({"of": ordered.index, "kind": "ordered"})
     else:
         writable = [
@@ -54,8 +54,8 @@ def finish(b: Builder, relation: Relation) -> None:
         )
 
 
-def files(b: Builder, relation: Relation, **given) -> None:
-    """Add a result that is written in some mode over what is there already, and read back."""
+def files(b: Builder, relation: Relation, **fields) -> None:
+    """Add a result that is written in some mode, possibly over existing files; `fields` override the random choices."""
     rng = b.rng
     by = [c.name for c in relation.columns if c.kind in {"int", "bool", "date", "str"}]
     result = {
@@ -68,8 +68,8 @@ def files(b: Builder, relation: Relation, **given) -> None:
     if by and len(relation.columns) > len(by[:1]) and rng.random() < 0.6:
         result["partition_by"] = [rng.choice(by)]
     if rng.random() < 0.7:
-        first = b.keep("filter", relation, "{a}.where({where})", where=condition(b, relation))
+        first = b.keep_columns("filter", relation, "{a}.where({where})", where=condition(b, relation))
         result["first"] = first.index
     if rng.random() < 0.35:
         b.settings["spark.sql.sources.partitionOverwriteMode"] = "dynamic"
-    b.results.append(result | given)
+    b.results.append(result | fields)

@@ -1,4 +1,4 @@
-"""Runs one specification on plain Spark and with Penstock, and compares what they give."""
+"""Runs a specification on plain Spark and with Penstock, and compares the outcomes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pathlib import Path
 from penstock import Environment
 from penstock.errors import JobCancelledError
 from tests.generated import sinks
-from tests.generated.code import Spec, code_of
+from tests.generated.code import Spec, step_code
 from tests.generated.compare import Outcome, causes_of, condition_of, difference
 from tests.generated.modes import FILTERING, MODES
 from tests.generated.tables import Tables
 from tests.stages import computed_by_duckdb
 
 _JAVA = re.compile(r"^: (?:[a-z]\w*\.)*(.*?)(?: \(|$)", re.MULTILINE)
-"""The class and the message of a Java error, in the text of Python's."""
+"""The class and message of a Java error in the text of a Py4J error."""
 PATIENCE = 20
-"""How many times as long as plain Spark a run may take, on a busy machine, before it counts as a hang."""
+"""A run counts as a hang after this multiple of the time of plain Spark; it is large because the machine may be busy."""
 OF_FILES = ("FAILED_READ_FILE", "INCONSISTENT_BEHAVIOR_CROSS_VERSION.READ_ANCIENT_DATETIME")
-"""Errors of files that are read: damaged ones, and dates of which Spark does not know the calendar."""
-OTHERWISE = [
+"""Errors of damaged files, and of dates whose calendar Spark does not know."""
+OTHER_SETTINGS = [
     {
         "spark.sql.shuffle.partitions": "3",
         "spark.sql.adaptive.enabled": "false",
@@ -40,33 +40,33 @@ OTHERWISE = [
         "spark.sql.files.openCostInBytes": "100",
     },
 ]
-"""Settings under which plain Spark must give the same if an answer is determined."""
+"""Settings under which plain Spark must give the same outcome if it is determined."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where Penstock gives something else."""
+    """A difference between Penstock and plain Spark."""
 
     mode: str
     kind: str
     expected: Outcome
-    found: Outcome
+    actual: Outcome
 
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a specification: `dropped` says why it was not compared."""
+    """The comparison of a specification; `dropped` is the reason why it was not compared."""
 
     differences: tuple[Difference, ...] = ()
     dropped: str = ""
     stuck: bool = False
     error: str = ""
     native: int = 0
-    """In how many modes DuckDB has computed."""
+    """Number of modes in which DuckDB has computed."""
 
 
-class Logged(logging.Handler):
-    """Collects the exceptions that Penstock only logs, as Spark can run a query all the same."""
+class LoggedExceptions(logging.Handler):
+    """Collects the exceptions that Penstock only logs because Spark can still run the query."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -75,35 +75,35 @@ class Logged(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and record.exc_info[1] is not None:
-            told = _JAVA.search(str(record.exc_info[1]))
-            cause = told[1] if told else repr(record.exc_info[1])
+            match = _JAVA.search(str(record.exc_info[1]))
+            cause = match[1] if match else repr(record.exc_info[1])
             self.exceptions.append(f"{record.getMessage()}: {cause[:160]}")
 
     def take(self) -> str:
-        """Return what was logged last, and forget all."""
+        """Return the last exception, and clear the list."""
         text = self.exceptions[-1] if self.exceptions else ""
         self.exceptions.clear()
         return text
 
 
 class Runner:
-    """Runs specifications one after the other.
+    """Runs specifications sequentially.
 
     Parameters
     ----------
     spark, folder
-        The session, and where its tables and outputs are.
+        The session, and the folder of its tables and outputs.
     verify
-        Whether Penstock checks its own claims while it runs.
+        Whether to enable Penstock's own checks.
     limit
-        Seconds a run may take at least before it counts as a hang.
+        Minimum seconds after which a run counts as a hang.
     """
 
     def __init__(self, spark, folder: Path, *, verify: bool = False, limit: float = 60) -> None:
         self.spark = spark
         self.limit = limit
         self._folder = folder
-        self._logged = Logged()
+        self._logged = LoggedExceptions()
         self._extra = {"execution.verify": True} if verify else {}
         self._context = sinks.Context(spark, folder / "out")
         (folder / "out").mkdir(parents=True, exist_ok=True)
@@ -126,33 +126,33 @@ class Runner:
             if expected.hung:
                 return Report(dropped="too large")
             limit = max(self.limit, min(PATIENCE * (time.monotonic() - started), 4 * self.limit))
-            found: list[Difference] = []
+            differences: list[Difference] = []
             stuck, native = False, 0
             for mode in spec["modes"]:
                 config = MODES[mode] if isinstance(mode, str) else mode
-                if expected.error.startswith(OF_FILES):  # a filter may leave out such a file, as Spark's may
+                if expected.error.startswith(OF_FILES):  # a dynamic filter may prune such a file, also in Spark
                     config = {**config, f"{FILTERING}.enabled": False}
                 outcome, stuck = self.penstock(spec, frames, config, limit)
                 native += outcome.is_native
                 kind = difference(expected, outcome)
                 if kind:
-                    found.append(Difference(str(mode), kind, expected, outcome))
+                    differences.append(Difference(str(mode), kind, expected, outcome))
                 if stuck:
                     break
-        if found and not stuck and not self.is_determined(spec, expected):
+        if differences and not stuck and not self.is_determined(spec, expected):
             return Report(dropped="not determined")
-        return Report(tuple(found), stuck=stuck, error=expected.error, native=native)
+        return Report(tuple(differences), stuck=stuck, error=expected.error, native=native)
 
     def is_determined(self, spec: Spec, expected: Outcome) -> bool:
-        """Whether plain Spark gives the same again, and under settings that must not matter."""
-        for settings in ({}, *OTHERWISE):
+        """Return whether plain Spark gives the same outcome again, and with other settings."""
+        for settings in ({}, *OTHER_SETTINGS):
             with self._prepared({**spec, "settings": settings | spec.get("settings", {})}):
                 if difference(expected, self.plain(spec, self._frames(spec))):
                     return False
         return True
 
     def frames(self, spec: Spec) -> list:
-        """Return the DataFrames of a specification's steps, for those who look at their columns."""
+        """Return the DataFrames of a specification's steps."""
         with self._prepared(spec):
             return self._frames(spec)
 
@@ -180,19 +180,19 @@ class Runner:
             timer.cancel()
 
     def penstock(self, spec: Spec, frames: list, config: dict, limit: float) -> tuple[Outcome, bool]:
-        """Run with Penstock; also return whether it hangs so that the process had better end."""
+        """Run with Penstock; also return whether it hangs even after a cancellation, so that the process has to end."""
         self._logged.take()
         env = Environment(self.spark, config=self._extra | config, progress=False)
         try:
             outcome = self._context.penstock(spec, frames, env, self._extra | config, limit)
         except TimeoutError:
             job = env.last_job
-            job.cancel("no end in sight")
+            job.cancel("the run is a hang")
             self.spark.sparkContext.cancelAllJobs()
             try:
                 job.wait(5)
             except TimeoutError:
-                return Outcome(hung=True, text="no end, also after it was cancelled"), True
+                return Outcome(hung=True, text="the job did not end after its cancellation"), True
             except JobCancelledError:
                 pass
             except Exception as error:
@@ -208,7 +208,7 @@ class Runner:
 
         names = {"spark": self.spark, "table": self.tables, "f": self._functions, "F": F, "Window": Window}
         for number, step in enumerate(spec["steps"]):
-            names[f"d{number}"] = eval(code_of(step), names)
+            names[f"d{number}"] = eval(step_code(step), names)
         return [names[f"d{number}"] for number in range(len(spec["steps"]))]
 
     @contextmanager
@@ -238,7 +238,7 @@ def _causes(spec: Spec, error: Exception) -> tuple[str, ...]:
 
 
 def _failing_sources(spec: Spec, frames: list) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Iterate over the errors of native queries' sources, each read by itself."""
+    """Yield the errors of the sources of native queries, each read separately."""
     if not spec.get("template", "").startswith("native"):
         return
     for step, frame in zip(spec["steps"], frames, strict=True):

@@ -1,4 +1,4 @@
-"""The Spark session that pipelines run in when no test gives one."""
+"""The Spark session of the command; tests have their own session."""
 
 from __future__ import annotations
 

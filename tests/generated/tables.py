@@ -1,4 +1,4 @@
-"""The tables that generated pipelines read: small, skewed, with nulls and strings of mixed case. Written once."""
+"""The tables that generated pipelines read: small, skewed, with nulls and strings in mixed case."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS = {
     "var": "variant",
     "iv": "interval day to second",
 }
-"""The kinds of columns that the generator knows, and their types."""
+"""The kinds of columns, and their types."""
 
 COLUMNS = {
     "id": "long",
@@ -69,7 +69,7 @@ from range(0, {rows}, 1, {parts})
 
 @dataclass(frozen=True)
 class Table:
-    """How a table is made, and how often a key occurs in it at most."""
+    """The contents of a table; `duplicates` is the number of rows with the most frequent key."""
 
     rows: int
     key: str
@@ -87,7 +87,7 @@ TABLES = {
     "empty": Table(0, "id", 1, 1),
 }
 FORMATS = ("orc", "csv", "json")
-"""Further formats in which the table `pairs` lies; those of text without nested columns."""
+"""Further formats of the table `pairs`; the text formats have no nested columns."""
 FLAT = [name for name, kind in COLUMNS.items() if kind not in {"arr", "st", "map", "ci"}]
 SCHEMA = ", ".join(f"{name} {KINDS[COLUMNS[name]]}" for name in FLAT)
 CATALOGUE = {
@@ -103,25 +103,25 @@ SQLITE_NAMES = ("rowid", "oid", "_rowid_", "key")
 
 
 class Tables:
-    """The tables of one Spark session. Their files are written once on a machine, as that takes longer than most pipelines.
+    """The tables of a Spark session. Their files are shared by all sessions of a machine, because writing them takes long.
 
     Parameters
     ----------
     spark, scratch
-        The session, and a folder for the tables that a specification describes itself.
+        The session, and a folder for the tables that specifications describe.
     """
 
     def __init__(self, spark, scratch: Path) -> None:
         self.spark = spark
         self._scratch = scratch
         version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
-        kept = Path(tempfile.gettempdir()) / f"generated-tables-{version}"
-        if not kept.exists():
+        shared_folder = Path(tempfile.gettempdir()) / f"generated-tables-{version}"
+        if not shared_folder.exists():
             self.folder = Path(tempfile.mkdtemp(prefix="generated-tables-"))
             self._write()
             with suppress(OSError):  # another process was first
-                self.folder.rename(kept)
-        self.folder = kept
+                self.folder.rename(shared_folder)
+        self.folder = shared_folder
         self._read = {}
         for name in CATALOGUE:
             self._catalogue(name)
@@ -173,13 +173,13 @@ class Tables:
         return self._read[name, kind]
 
     def fresh(self, name: str):
-        """Return a table by a reader of its own, as two readers in a program are."""
+        """Return a table with a new reader, as if a program had two readers."""
         return self.spark.read.parquet(str(self.folder / name))
 
     def odd(
         self, *, columns: list[str], files: list[str], schema: list[str], options: list[str], folder: str, seed: int
     ):
-        """Return a table of Parquet files that are written as they are described; see `odd_tables`."""
+        """Write described Parquet files unless they exist, and return their table; see `odd_tables`."""
         described = json.dumps([columns, files, folder, seed])
         path = self._scratch / hashlib.sha256(described.encode()).hexdigest()[:16] / folder
         if not path.exists():
@@ -192,6 +192,6 @@ class Tables:
         return self._read[key]
 
     def lite(self, name: str):
-        """Return a table of a SQLite database, with a column of that name."""
+        """Return a table of a SQLite database with a column of this name."""
         url = f"jdbc:sqlite:{self.folder / 'lite.db'}"
         return self.spark.read.format("jdbc").options(url=url, dbtable=f"lite_{name}", driver="org.sqlite.JDBC").load()

@@ -1,4 +1,4 @@
-"""Sharp shapes with random parts: what reasoning about plans gets wrong is rarer among uniform pipelines."""
+"""Pipelines with error-prone shapes and random parts; uniform pipelines rarely have these shapes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def rows(b: Builder, relation: Relation) -> None:
 
 
 def by_k(b: Builder, r: Relation) -> Relation:
-    """Return something whose rows lie by k: groups, a window, distinct keys, a join, a repartition."""
+    """Return a relation that is partitioned by k: groups, a window, distinct keys, a join, a repartition."""
     k = r.column("k")
-    way = b.rng.choice(["group", "group", "group", "window", "repartition", "distinct", "join", "summary"])
-    if way == "window":
+    operation = b.rng.choice(["group", "group", "group", "window", "repartition", "distinct", "join", "summary"])
+    if operation == "window":
         columns = ["k", "v", "count(*) over (partition by k) as n", "sum(v) over (partition by k) as t"]
         return b.python(
             "window",
@@ -40,9 +40,9 @@ def by_k(b: Builder, r: Relation) -> Relation:
             "{a}.selectExpr({columns})",
             columns=columns,
         )
-    if way == "repartition":
-        return b.keep("repartition by", r, "{a}.repartition({k})", k="k")
-    if way == "distinct":
+    if operation == "repartition":
+        return b.keep_columns("repartition by", r, "{a}.repartition({k})", k="k")
+    if operation == "distinct":
         return b.python(
             "distinct",
             [r],
@@ -50,16 +50,16 @@ def by_k(b: Builder, r: Relation) -> Relation:
             r.rows,
             "{a}.selectExpr('k', 'v % 2 as v').distinct()",
         )
-    if way == "join":
-        made = joins.join(
-            b, r, b.table("small"), how=b.rng.choice(["join", "left join"]), pairs=[(k, Column("k", "long", 1))]
+    if operation == "join":
+        output = joins.join(
+            b, r, b.table("small"), join_type=b.rng.choice(["join", "left join"]), pairs=[(k, Column("k", "long", 1))]
         )
-        if made is not None and made.column("k") and made.column("v"):
-            return made
-    if way == "summary":
-        made = python_operators.map_groups(b, r)
-        if made is not None:
-            return made
+        if output is not None and output.column("k") and output.column("v"):
+            return output
+    if operation == "summary":
+        output = python_operators.map_groups(b, r)
+        if output is not None:
+            return output
     call = b.rng.choice(["sum", "max", "count"])
     columns = [Column("k", "long", 1), Column("v", "long", 50)]
     return b.sql(
@@ -73,8 +73,8 @@ def by_k(b: Builder, r: Relation) -> Relation:
     )
 
 
-def fuss(b: Builder, r: Relation) -> Relation:
-    """Return the rows after one or two steps that should leave k where it is."""
+def add_steps(b: Builder, r: Relation) -> Relation:
+    """Add one or two steps that should preserve the partitioning by k."""
     for _ in range(b.rng.choice([1, 1, 2])):
         function = b.rng.choice(
             [
@@ -90,17 +90,17 @@ def fuss(b: Builder, r: Relation) -> Relation:
             ]
         )
         before = len(b.steps), len(b.relations)
-        made = function(b, r)
+        output = function(b, r)
         if (
-            made is None
-            or made.column("k") is None
-            or made.column("v") is None
-            or made.column("k").kind != "long"
-            or made.rows > 30_000
+            output is None
+            or output.column("k") is None
+            or output.column("v") is None
+            or output.column("k").kind != "long"
+            or output.rows > 30_000
         ):
             del b.steps[before[0] :], b.relations[before[1] :]
             continue
-        r = made
+        r = output
     return r
 
 
@@ -120,18 +120,18 @@ def _renamed(b: Builder, r: Relation) -> Relation:
 
 @template("layout, then a join or cogroup by the same key", 5)
 def layout(b: Builder) -> None:
-    left = fuss(b, by_k(b, b.table(b.rng.choice(["pairs", "small", "facts"]))))
+    left = add_steps(b, by_k(b, b.table(b.rng.choice(["pairs", "small", "facts"]))))
     right = by_k(b, b.table(b.rng.choice(["pairs", "small", "facts"])))
     if b.chance(0.4):
-        right = fuss(b, right)
+        right = add_steps(b, right)
     if b.chance(0.5):
         left, right = right, left
-    way = b.rng.choice(["join", "join", "join", "cogroup", "window", "union"])
-    if way == "cogroup":
-        made = python_operators.cogroup(b, left, right)
-    elif way == "window":
-        made = windowed(b, left, [left.column("k")])
-    elif way == "union":
+    operation = b.rng.choice(["join", "join", "join", "cogroup", "window", "union"])
+    if operation == "cogroup":
+        output = python_operators.cogroup(b, left, right)
+    elif operation == "window":
+        output = windowed(b, left, [left.column("k")])
+    elif operation == "union":
         names = [
             n
             for n in left.names
@@ -140,7 +140,7 @@ def layout(b: Builder) -> None:
             and left.column(n).kind in {"long", "int"}
         ]
         columns = [Column(n, left.column(n).kind, left.rows) for n in names]
-        made = b.python(
+        output = b.python(
             "union",
             [left, right],
             columns,
@@ -148,19 +148,19 @@ def layout(b: Builder) -> None:
             "{a}.selectExpr({names}).union({b}.selectExpr({names}))",
             names=names,
         )
-        made = group(b, made, [made.column("k")])
+        output = group(b, output, [output.column("k")])
     else:
         pairs = [(left.column("k"), right.column("k"))]
         if joins.matches(left, right, pairs) > 60_000:
             right = group(b, right, [right.column("k")])
             pairs = [(left.column("k"), right.column("k"))]
-        made = joins.join(b, left, right, pairs=pairs, hint="" if b.chance(0.8) else None)
-    finish(b, made if made is not None and made.columns else left)
+        output = joins.join(b, left, right, pairs=pairs, hint="" if b.chance(0.8) else None)
+    finish(b, output if output is not None and output.columns else left)
 
 
 @template("many keys", 1.5)
 def many_keys(b: Builder) -> None:
-    """Joins by three or four keys, then by the names of the other side."""
+    """Join by several keys, then by the keys of the other side."""
     n = b.rng.choice([2, 3, 4, 4])
     keys = [f"k{i}" for i in range(n)]
     texts = ["k as k0", "v as k1", "k % 7 as k2", "v % 5 as k3"][:n]
@@ -192,18 +192,18 @@ def many_keys(b: Builder) -> None:
             columns=[*keys, "sum(v) as v"],
             keys=keys,
         )
-    made = [Column(c.split(" as ")[-1].split(".")[-1], "long", 4) for c in columns]
+    output_columns = [Column(c.split(" as ")[-1].split(".")[-1], "long", 4) for c in columns]
     joined = b.sql(
         "join",
         [grouped, small],
-        made,
+        output_columns,
         97,
         "select {hint}{columns} from {a} a join {b} b on {on}",
         hint=hint,
         columns=columns,
         on=[f"a.{k} = b.{k}" for k in keys],
     )
-    how = b.rng.choice(["join", "left join", "full join", "left anti join"])
+    join_type = b.rng.choice(["join", "left join", "full join", "left anti join"])
     third = b.sql(
         "aggregate",
         [third],
@@ -213,13 +213,13 @@ def many_keys(b: Builder) -> None:
         columns=[*keys, "sum(v) as v"],
         keys=keys,
     )
-    shown = ["a.*"] if "anti" in how else ["a.*", "b.v as w"]
+    shown = ["a.*"] if "anti" in join_type else ["a.*", "b.v as w"]
     last = b.sql(
-        how,
+        join_type,
         [joined, third],
-        [*made, *([] if "anti" in how else [("w", "long")])],
+        [*output_columns, *([] if "anti" in join_type else [("w", "long")])],
         97,
-        "select {columns} from {a} a " + how + " {b} b on {on}",
+        "select {columns} from {a} a " + join_type + " {b} b on {on}",
         columns=shown,
         on=[f"a.{r} = b.{k}" for k, r in zip(keys, names, strict=True)],
     )
@@ -230,18 +230,18 @@ def many_keys(b: Builder) -> None:
 def hints(b: Builder) -> None:
     big = b.table(b.rng.choice(["facts", "large"]))
     other = b.table(b.rng.choice(["pairs", "small"]))
-    how = b.rng.choice(joins.HOW)
+    join_type = b.rng.choice(joins.JOIN_TYPES)
     hint = f"/*+ {b.rng.choice(joins.HINTS)}({b.rng.choice('ab')}) */ "
     left, right = (big, other) if b.chance(0.7) else (other, big)
-    made = joins.join(b, left, right, how=how, pairs=[(left.column("k"), right.column("k"))], hint=hint)
-    if b.chance(0.5) and made.column("k"):
-        made = group(b, made, [made.column("k")]) or made
-    finish(b, made)
+    output = joins.join(b, left, right, join_type=join_type, pairs=[(left.column("k"), right.column("k"))], hint=hint)
+    if b.chance(0.5) and output.column("k"):
+        output = group(b, output, [output.column("k")]) or output
+    finish(b, output)
 
 
 @template("settings", 2)
 def settings(b: Builder) -> None:
-    way = b.rng.choice(["csv", "date", "map", "property", "ansi", "zone"])
+    kind_of_setting = b.rng.choice(["csv", "date", "map", "property", "ansi", "zone"])
     source = b.python(
         "source: texts",
         [],
@@ -250,25 +250,25 @@ def settings(b: Builder) -> None:
         "table({name})",
         name="texts",
     )
-    if way in {"csv", "date"}:
+    if kind_of_setting in {"csv", "date"}:
         b.settings["spark.sql.legacy.timeParserPolicy"] = "LEGACY"
         pattern = b.rng.choice(["MM/dd/yyyy", "M/d/yyyy", "MM/dd/yy"])
         text = (
             f"to_date(split(line, ',')[1], '{pattern}')"
-            if way == "date"
+            if kind_of_setting == "date"
             else f"from_csv(line, 'id long, d date', map('dateFormat', '{pattern}', 'mode', 'PERMISSIVE')).d"
         )
         kind = "date"
-    elif way == "map":
+    elif kind_of_setting == "map":
         b.settings["spark.sql.mapKeyDedupPolicy"] = "LAST_WIN"
         text, kind = (
             b.rng.choice(["map_concat(map('a', k), map('a', id))", "map_from_arrays(array(id, id), array(1, k))"]),
             "map",
         )
-    elif way == "property":
+    elif kind_of_setting == "property":
         b.properties["generated.word"] = b.rng.choice(["one", "two"])
         text, kind = None, "str"
-    elif way == "ansi":
+    elif kind_of_setting == "ansi":
         b.settings["spark.sql.ansi.enabled"] = "false"
         text, kind = b.rng.choice(
             [
@@ -281,8 +281,8 @@ def settings(b: Builder) -> None:
     else:
         b.settings["spark.sql.session.timeZone"] = b.rng.choice(["Asia/Kolkata", "America/New_York"])
         text, kind = "cast(cast(timestamp_seconds(id * 4000) as date) as string)", "str"
-    late = b.chance(0.6)
-    if late:  # behind an exchange
+    has_exchange = b.chance(0.6)
+    if has_exchange:  # after an exchange
         source = b.sql(
             "aggregate",
             [source],
@@ -290,12 +290,12 @@ def settings(b: Builder) -> None:
             300,
             "select max(line) as line, max(js) as js, k, max(id) as id from {a} group by k, id",
         )
-    if way == "property":
-        made = b.python(
+    if kind_of_setting == "property":
+        output = b.python(
             "udf", [source], [*source.columns, ("x", "str")], 300, "{a}.withColumn('x', f.local_property('k'))"
         )
     else:
-        made = b.python(
+        output = b.python(
             "project",
             [source],
             [*source.columns, ("x", kind)],
@@ -304,21 +304,21 @@ def settings(b: Builder) -> None:
             columns=["*", f"{text} as x"],
         )
     if b.chance(0.5):
-        made = (
+        output = (
             joins.join(
                 b,
-                made,
+                output,
                 b.table("small"),
-                how=b.rng.choice(joins.HOW[:2]),
-                pairs=[(made.column("k"), Column("k", "long", 1))],
+                join_type=b.rng.choice(joins.JOIN_TYPES[:2]),
+                pairs=[(output.column("k"), Column("k", "long", 1))],
             )
-            or made
+            or output
         )
     elif kind in {"date", "str", "int"} and b.chance(0.5):
-        made = b.sql(
-            "aggregate", [made], [("x", kind), ("n", "long")], 100, "select x, count(*) as n from {a} group by x"
+        output = b.sql(
+            "aggregate", [output], [("x", kind), ("n", "long")], 100, "select x, count(*) as n from {a} group by x"
         )
-    rows(b, made)
+    rows(b, output)
 
 
 @template("text files and settings", 0.7)
@@ -328,7 +328,7 @@ def text_files(b: Builder) -> None:
     pattern = b.rng.choice(["MM/dd/yyyy", "yyyy-MM-dd"])
     text = "spark.read.schema('t date, k bigint' if {kind} == 'json' else {schema}).option('dateFormat', {pattern}).format({kind}).load(str(table.folder / {name}))"
     schema = "id bigint, k bigint, j int, s string, v bigint, z int, x double, d decimal(12,3), dt string, ts string, b boolean, t date"
-    made = b.python(
+    source = b.python(
         f"source: {kind}",
         [],
         [("t", "date"), Column("k", "long", 4)],
@@ -343,7 +343,7 @@ def text_files(b: Builder) -> None:
         b,
         b.sql(
             "aggregate",
-            [made],
+            [source],
             [("t", "date"), ("n", "long")],
             300,
             "select t, count(*) as n, max(k) as m from {a} group by t",
@@ -356,7 +356,7 @@ def written(b: Builder) -> None:
     table = b.table(b.rng.choice(["pairs", "small"]))
     part = b.rng.choice(["p", "_p", "__day", "P"])
     columns = ["k", "v", f"cast(v % 4 as int) as {part}"]
-    made = b.python(
+    rows_to_write = b.python(
         "project",
         [table],
         [Column("k", "long", 4), Column("v", "long", 9), Column(part, "int", 99)],
@@ -365,22 +365,35 @@ def written(b: Builder) -> None:
         columns=columns,
     )
     if b.chance(0.6):
-        made = b.python("repartition by", [made], made.columns, made.rows, "{a}.repartition({n}, {k})", n=3, k="k")
-    way = b.rng.choice(["dynamic", "append", "sorted", "cached", "any"])
-    first = b.keep("filter", made, "{a}.where({where})", where=f"{part} <> 1")
-    second = b.keep(
-        "filter", made, "{a}.where({where})", where=b.rng.choice([f"{part} = 1", f"{part} in (0, 1)", "v > 1000"])
+        rows_to_write = b.python(
+            "repartition by",
+            [rows_to_write],
+            rows_to_write.columns,
+            rows_to_write.rows,
+            "{a}.repartition({n}, {k})",
+            n=3,
+            k="k",
+        )
+    kind_of_write = b.rng.choice(["dynamic", "append", "sorted", "cached", "any"])
+    first = b.keep_columns("filter", rows_to_write, "{a}.where({where})", where=f"{part} <> 1")
+    second = b.keep_columns(
+        "filter",
+        rows_to_write,
+        "{a}.where({where})",
+        where=b.rng.choice([f"{part} = 1", f"{part} in (0, 1)", "v > 1000"]),
     )
-    given = {"first": first.index, "partition_by": [part]}
-    if way == "dynamic":
+    options = {"first": first.index, "partition_by": [part]}
+    if kind_of_write == "dynamic":
         b.settings["spark.sql.sources.partitionOverwriteMode"] = "dynamic"
-        files(b, second, mode="overwrite", **given)
-    elif way == "append":
-        files(b, second, mode="append", **given)
-    elif way == "sorted":
-        ordered = b.keep("sort within", made, "{a}.repartition(1).sortWithinPartitions({p}, {v})", p=part, v="v")
+        files(b, second, mode="overwrite", **options)
+    elif kind_of_write == "append":
+        files(b, second, mode="append", **options)
+    elif kind_of_write == "sorted":
+        ordered = b.keep_columns(
+            "sort within", rows_to_write, "{a}.repartition(1).sortWithinPartitions({p}, {v})", p=part, v="v"
+        )
         files(b, ordered, mode="overwrite", partition_by=[part], sorted_by="v", format="parquet")
-    elif way == "cached":
+    elif kind_of_write == "cached":
         files(b, second, mode=b.rng.choice(["append", "overwrite"]), first=first.index, cached=True)
     else:
         files(b, second)
@@ -390,7 +403,7 @@ def written(b: Builder) -> None:
 def collated(b: Builder) -> None:
     name = b.rng.choice(["UTF8_LCASE", "UNICODE_CI", "UNICODE"])
 
-    def made(table):
+    def with_collated_key(table):
         r = b.table(table)
         text = f"collate(concat(if(k % 2 = 0, 'a', 'A'), k % 9), '{name}') as c"
         return b.python(
@@ -402,7 +415,8 @@ def collated(b: Builder) -> None:
             columns=["k", "v", text],
         )
 
-    left, right = made(b.rng.choice(["small", "pairs"])), made(b.rng.choice(["small", "dim"]))
+    left = with_collated_key(b.rng.choice(["small", "pairs"]))
+    right = with_collated_key(b.rng.choice(["small", "dim"]))
     if b.chance(0.4):
         text = f"select k, v, collate(c, '{name}') as c from values (1L, 2L, 'a3'), (3L, 1L, 'A5'), (4L, 9L, null) as t(k, v, c)"
         right = b.sql("values", [], right.columns, 3, text)
@@ -410,32 +424,32 @@ def collated(b: Builder) -> None:
         left = b.sql(
             "aggregate", [left], left.columns, 20, "select max(k) as k, sum(v) as v, lower(c) as c from {a} group by c"
         )
-    way = b.rng.choice(["in", "not in", "exists", "not exists", "join", "left join", "full join"])
+    kind = b.rng.choice(["in", "not in", "exists", "not exists", "join", "left join", "full join"])
     inner = " where c is not null" if b.chance(0.5) else ""
-    if way in {"in", "not in"}:
+    if kind in {"in", "not in"}:
         r = b.sql(
-            f"{way} subquery",
+            f"{kind} subquery",
             [left, right],
             left.columns,
             left.rows,
-            f"select * from {{a}} a where c {way} (select c from {{b}}{inner})",
+            f"select * from {{a}} a where c {kind} (select c from {{b}}{inner})",
         )
-    elif "exists" in way:
+    elif "exists" in kind:
         r = b.sql(
-            f"{way} subquery",
+            f"{kind} subquery",
             [left, right],
             left.columns,
             left.rows,
-            f"select * from {{a}} a where {way} (select 1 from {{b}} b where b.c = a.c)",
+            f"select * from {{a}} a where {kind} (select 1 from {{b}} b where b.c = a.c)",
         )
     else:
-        r = joins.join(b, left, right, how=way, pairs=[(left.column("c"), right.column("c"))], hint="")
+        r = joins.join(b, left, right, join_type=kind, pairs=[(left.column("c"), right.column("c"))], hint="")
     rows(b, r)
 
 
 @template("errors that a join or filter removes", 3)
 def errors(b: Builder) -> None:
-    way = b.rng.choice(["key", "limit", "rollup", "condition", "udf", "where"])
+    kind_of_error = b.rng.choice(["key", "limit", "rollup", "condition", "udf", "where"])
     left = b.table("small")
     risks = [
         "#k % #z",
@@ -455,7 +469,7 @@ def errors(b: Builder) -> None:
         columns=["k", "v", "cast(v % 5 as int) as z"],
     )
     small = b.table(b.rng.choice(["small", "dim"]))
-    if way == "key":
+    if kind_of_error == "key":
         keep = b.python(
             "project",
             [small],
@@ -464,19 +478,19 @@ def errors(b: Builder) -> None:
             "{a}.where({where}).select('k')",
             where="v % 5 not in (0, 3) and v > 3 and k % 2 = 1",
         )
-        how = b.rng.choice(["join", "join", "left semi join"])
+        clause = b.rng.choice(["join", "join", "left semi join"])
         joined = b.sql(
-            how, [base, keep], base.columns, base.rows, "select a.* from {a} a " + how + " {b} b on a.k = b.k"
+            clause, [base, keep], base.columns, base.rows, "select a.* from {a} a " + clause + " {b} b on a.k = b.k"
         )
-        third = b.keep("filter", b.table(b.rng.choice(["dim", "small"])), "{a}.where({where})", where="k < 5")
-        made = b.sql(
+        third = b.keep_columns("filter", b.table(b.rng.choice(["dim", "small"])), "{a}.where({where})", where="k < 5")
+        output = b.sql(
             b.rng.choice(["join", "left join"]),
             [joined, third],
             base.columns,
             97,
             f"select a.* from {{a}} a {b.rng.choice(['join', 'left join', 'left semi join'])} {{b}} b on {prefixed} = b.k",
         )
-    elif way == "limit":
+    elif kind_of_error == "limit":
         n = b.rng.choice([1, 3, 10])
         numbers = b.python(
             "range", [], [("id", "long")], 2000, "spark.range(0, {n}, 1, {parts})", n=2000, parts=b.rng.choice([2, 8])
@@ -490,15 +504,15 @@ def errors(b: Builder) -> None:
                 f"if(id = {bad}, raise_error('no'), id)",
             ]
         )
-        made = b.sql(
+        output = b.sql(
             "unordered limit",
             [numbers],
             [("id", "long"), ("x", "other")],
             n,
             f"select id, {text} as x from {{a}} limit {n}",
         )
-    elif way == "rollup":
-        how = b.rng.choice(
+    elif kind_of_error == "rollup":
+        clause = b.rng.choice(
             [
                 "rollup(k, z)",
                 "cube(k, z)",
@@ -514,70 +528,80 @@ def errors(b: Builder) -> None:
                 "-9000000000000000000L",
             ]
         )
-        text = f"select k, sum(if(z = 0, -1, 1) * {number}) as t from (select k % 3 as k, z % 2 as z from {{a}}) group by {how}"
-        made = b.sql("rollup", [base], [("k", "long"), ("t", "other")], 20, text)
+        text = f"select k, sum(if(z = 0, -1, 1) * {number}) as t from (select k % 3 as k, z % 2 as z from {{a}}) group by {clause}"
+        output = b.sql("rollup", [base], [("k", "long"), ("t", "other")], 20, text)
         if b.chance(0.4):
             b.settings["spark.sql.ansi.enabled"] = "false"
-    elif way == "condition":
-        cut = b.python("filter", [small], small.columns, 10, "{a}.where({where})", where="v % 5 <> 0 and k > 3")
+    elif kind_of_error == "condition":
+        filtered = b.python("filter", [small], small.columns, 10, "{a}.where({where})", where="v % 5 <> 0 and k > 3")
         tiny = b.table("dim")
-        first = b.sql("join", [base, cut], base.columns, base.rows, "select a.* from {a} a join {b} b on a.k = b.k")
-        made = b.sql(
+        first = b.sql(
+            "join", [base, filtered], base.columns, base.rows, "select a.* from {a} a join {b} b on a.k = b.k"
+        )
+        output = b.sql(
             "join",
             [first, tiny],
             base.columns,
             base.rows,
             f"select a.* from {{a}} a join {{b}} b on a.v = b.k and {prefixed} < 50",
         )
-    elif way == "udf":
-        keep = b.keep("filter", small, "{a}.where({where})", where="k % 50 <> 49")
+    elif kind_of_error == "udf":
+        keep = b.keep_columns("filter", small, "{a}.where({where})", where="k % 50 <> 49")
         joined = b.sql("join", [base, keep], base.columns, base.rows, "select a.* from {a} a join {b} b on a.k = b.k")
-        made = b.python("udf", [joined], [*base.columns, ("x", "long")], base.rows, "{a}.withColumn('x', f.picky('k'))")
+        output = b.python(
+            "udf", [joined], [*base.columns, ("x", "long")], base.rows, "{a}.withColumn('x', f.picky('k'))"
+        )
     else:
-        made = b.sql(
+        output = b.sql(
             "filter",
             [base],
             base.columns,
             base.rows,
             f"select * from (select *, {risky} as x from {{a}} where z <> 0 and v > 4 and k is not null) where x > 2",
         )
-    rows(b, made)
+    rows(b, output)
 
 
 def late_values(b: Builder) -> Relation:
-    """Groups with a value that may fail, of which a filter or a join may leave the failing one out."""
+    """Return groups with a value that may fail; a filter or a join may remove the failing groups."""
     b.settings |= {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
     source, by = b.table(b.rng.choice(["facts", "pairs", "small"])), b.rng.choice(["k", "k", "k, v % 2"])
     divisor = b.rng.choice(["max(k) - 7", "count(*) - 1", "max(v) - max(v)", "max(k) - 5"])
     value = b.rng.choice([f"sum(v) / ({divisor})", f"sum(v) div ({divisor})", f"sum(v) % ({divisor})"])
     columns = [Column("k", "long", 2), Column("q", "dbl", 9), Column("m", "long", 9), Column("n", "long", 9)]
     having = b.rng.choice(["", "", " having max(k) <> 7", " having count(*) > 1"])
-    again = b.rng.choice(["max(k)", "max(k)", f"cast({value} as bigint)", "size(collect_list(v))"])
-    text = f"select k, cast({value} as double) as q, {again} as m, count(*) as n from {{a}} group by {by}{having}"
-    made = b.sql("aggregate", [source], columns, 90, text)
+    second_value = b.rng.choice(["max(k)", "max(k)", f"cast({value} as bigint)", "size(collect_list(v))"])
+    text = (
+        f"select k, cast({value} as double) as q, {second_value} as m, count(*) as n from {{a}} group by {by}{having}"
+    )
+    output = b.sql("aggregate", [source], columns, 90, text)
     if b.chance(0.5):
-        made = b.keep(
-            "filter", made, "{a}.where({where})", where=b.rng.choice(["m <> 7", "n > 1", "q > 0", "k % 7 > 0"])
+        output = b.keep_columns(
+            "filter", output, "{a}.where({where})", where=b.rng.choice(["m <> 7", "n > 1", "q > 0", "k % 7 > 0"])
         )
     if b.chance(0.4):
-        other = b.keep("filter", b.table("dim"), "{a}.where({where})", where=b.rng.choice(["k <> 7", "k > 1", "v > 3"]))
-        how, hint = (
+        other = b.keep_columns(
+            "filter", b.table("dim"), "{a}.where({where})", where=b.rng.choice(["k <> 7", "k > 1", "v > 3"])
+        )
+        join_type, hint = (
             b.rng.choice(["join", "left semi join", "left anti join"]),
             b.rng.choice(["/*+ broadcast(b) */", ""]),
         )
-        made = b.sql(how, [made, other], columns, 90, f"select {hint} a.* from {{a}} a {how} {{b}} b on a.k = b.k")
-    return made
+        output = b.sql(
+            join_type, [output, other], columns, 90, f"select {hint} a.* from {{a}} a {join_type} {{b}} b on a.k = b.k"
+        )
+    return output
 
 
 @template("values of groups that are left out", 2)
 def values_left_out(b: Builder) -> None:
-    made = late_values(b)
-    finish(b, group(b, made) or made) if b.chance(0.3) else rows(b, made)
+    groups = late_values(b)
+    finish(b, group(b, groups) or groups) if b.chance(0.3) else rows(b, groups)
 
 
 @template("writes of served sessions that may fail", 2)
 def served_writes(b: Builder) -> None:
-    made = late_values(b)
+    output = late_values(b)
     shape = b.rng.choice(
         [
             "{a}.orderBy('q', 'k', 'n')",
@@ -589,15 +613,15 @@ def served_writes(b: Builder) -> None:
             "{a}",
         ]
     )
-    made = b.keep("shape", made, shape)
-    made = b.keep("select", made, "{a}.select('k', 'q', 'm', 'n')")
+    output = b.keep_columns("shape", output, shape)
+    output = b.keep_columns("select", output, "{a}.select('k', 'q', 'm', 'n')")
     first = "{a}.selectExpr('k', 'cast(v as double) as q', 'v as m', 'v as n')"
-    before = b.python("first", [b.table("small")], made.columns, 97, first)
+    existing = b.python("first", [b.table("small")], output.columns, 97, first)
     mode = b.rng.choice(["overwrite", "overwrite", "append", "error", "ignore"])
-    result = {"of": made.index, "kind": "served", "format": "parquet", "mode": mode, "partition_by": []}
-    # Whether a table is there already is asked when the stages have run, so which error comes first depends on the plan.
-    is_there = mode in {"overwrite", "append"} and b.chance(0.8)
-    b.results.append(result | ({"first": before.index} if is_there else {}))
+    result = {"of": output.index, "kind": "served", "format": "parquet", "mode": mode, "partition_by": []}
+    # Spark checks for an existing table after the stages have run, so the first error depends on the plan.
+    has_files = mode in {"overwrite", "append"} and b.chance(0.8)
+    b.results.append(result | ({"first": existing.index} if has_files else {}))
 
 
 @template("several results", 3)
@@ -605,19 +629,21 @@ def several(b: Builder) -> None:
     table = b.table(b.rng.choice(["pairs", "small", "facts"]))
     shared = by_k(b, table)
     if b.chance(0.25):
-        shared = b.keep("localCheckpoint", shared, b.rng.choice(["{a}.localCheckpoint()", "{a}.cache()"]))
+        shared = b.keep_columns("localCheckpoint", shared, b.rng.choice(["{a}.localCheckpoint()", "{a}.cache()"]))
     if b.chance(0.3):
-        shared = fuss(b, shared)
-    if b.chance(0.25):  # which rows are computed decides whether it fails
+        shared = add_steps(b, shared)
+    if b.chance(0.25):  # it fails only if certain rows are computed
         columns = ["k", "v", b.rng.choice(["10 div (k - 3) as e", "10 div v as e", "cast(v * 100000000 as int) as e"])]
-        kept = [shared.column("k"), shared.column("v"), ("e", "long")]
-        shared = b.python("project", [shared], kept, shared.rows, "{a}.selectExpr({columns})", columns=columns)
+        output_columns = [shared.column("k"), shared.column("v"), ("e", "long")]
+        shared = b.python(
+            "project", [shared], output_columns, shared.rows, "{a}.selectExpr({columns})", columns=columns
+        )
     if b.chance(0.6):
         rows(b, shared)
     small = b.table(b.rng.choice(["small", "dim"]))
     text = b.rng.choice(["v > 60", "v % 3 = 0", "k % 2 = 0", "v = 7", "k > 50", "k <> 3", "10 div (k - 3) < 5"])
-    ways = {
-        "filter": lambda: b.keep("filter", shared, "{a}.where({where})", where=text),
+    consumers = {
+        "filter": lambda: b.keep_columns("filter", shared, "{a}.where({where})", where=text),
         "filter, columns": lambda: b.python(
             "filter",
             [shared],
@@ -649,7 +675,7 @@ def several(b: Builder) -> None:
             "select a.* from {a} a left anti join {b} b on a.k = b.k",
         ),
         "group": lambda: group(b, shared, [shared.column("k")]),
-        "distinct": lambda: b.keep("distinct", shared, "{a}.distinct()") if shared.is_plain else None,
+        "distinct": lambda: b.keep_columns("distinct", shared, "{a}.distinct()") if shared.is_plain else None,
         "dropDuplicates": lambda: b.python(
             "sorted dropDuplicates",
             [shared],
@@ -672,10 +698,10 @@ def several(b: Builder) -> None:
             else None
         ),
     }
-    for way in b.rng.sample(list(ways), b.rng.randint(1, 4)):
-        made = ways[way]()
-        if made is not None:
-            rows(b, made)
+    for consumer in b.rng.sample(list(consumers), b.rng.randint(1, 4)):
+        output = consumers[consumer]()
+        if output is not None:
+            rows(b, output)
     if not b.results:
         rows(b, shared)
     b.rng.shuffle(b.results)
@@ -683,8 +709,8 @@ def several(b: Builder) -> None:
 
 @template("not deterministic, or by an order", 3)
 def orders(b: Builder) -> None:
-    way = b.rng.choice(["first", "first", "zip", "now", "cte", "range", "random zip", "number"])
-    if way == "first":
+    kind = b.rng.choice(["first", "first", "zip", "now", "cte", "range", "random zip", "number"])
+    if kind == "first":
         r = b.python(
             "source: parquet",
             [],
@@ -694,7 +720,9 @@ def orders(b: Builder) -> None:
             name=b.rng.choice(["facts", "large", "pairs"]),
         )
         big = (
-            joins.join(b, r, b.table("small"), how="join", pairs=[(r.column("k"), Column("k", "long", 1))], hint="")
+            joins.join(
+                b, r, b.table("small"), join_type="join", pairs=[(r.column("k"), Column("k", "long", 1))], hint=""
+            )
             if b.chance(0.7)
             else None
         )
@@ -721,11 +749,11 @@ def orders(b: Builder) -> None:
                 f"{{a}}.repartition('k').sortWithinPartitions('k', {direction}).{end}",
             ),
         )
-    elif way in {"zip", "random zip"}:
+    elif kind in {"zip", "random zip"}:
         name = b.rng.choice(["facts", "large", "pairs"])
         columns = b.rng.sample(["s", "x", "d", "a", "st", "id"], 3)
-        number = "monotonically_increasing_id()" if way == "zip" else "concat(spark_partition_id(), '-', rand(5))"
-        one = b.python(
+        number = "monotonically_increasing_id()" if kind == "zip" else "concat(spark_partition_id(), '-', rand(5))"
+        left = b.python(
             "numbered",
             [],
             [("n", "long"), Column("k", "long", 99)],
@@ -734,7 +762,7 @@ def orders(b: Builder) -> None:
             name=name,
             columns=[f"{number} as n", "k"],
         )
-        two = b.python(
+        right = b.python(
             "numbered",
             [],
             [("n", "long"), ("v", "long")],
@@ -747,16 +775,16 @@ def orders(b: Builder) -> None:
             b,
             b.sql(
                 "join",
-                [one, two],
+                [left, right],
                 [("k", "long")],
                 600,
                 "select {columns} from {a} a join {b} b on a.n = b.n",
                 columns=["a.k", "b.v", *(f"b.{c}" for c in columns)],
             ),
         )
-    elif way == "number":
+    elif kind == "number":
         source = b.python("range", [], [("id", "long")], 500, "spark.range(0, 500, 1, 4)")
-        one = b.python(
+        numbered = b.python(
             "numbered",
             [source],
             [("id", "long"), ("n", "long")],
@@ -769,11 +797,17 @@ def orders(b: Builder) -> None:
         )
         rows(
             b,
-            b.sql("aggregate", [one], [("k", "long")], 500, "select id % 7 as k, max(n) as n from {a} group by id % 7"),
+            b.sql(
+                "aggregate",
+                [numbered],
+                [("k", "long")],
+                500,
+                "select id % 7 as k, max(n) as n from {a} group by id % 7",
+            ),
         )
-    elif way == "now":
+    elif kind == "now":
         shared = by_k(b, b.table("small"))
-        made = b.python(
+        output = b.python(
             "project",
             [shared],
             [*shared.columns, ("now", "ts")],
@@ -781,9 +815,9 @@ def orders(b: Builder) -> None:
             "{a}.selectExpr('*', 'current_timestamp() as now')",
         )
         for text in ("{a}.where('k > 5')", "{a}.groupBy('now').count()", "{a}.select('k', 'now')"):
-            one = b.python("current time", [made], [("now", "ts")], 97, text)
-            b.results.append({"of": one.index, "kind": "rows", "once": "now"})
-    elif way == "cte":
+            consumer = b.python("current time", [output], [("now", "ts")], 97, text)
+            b.results.append({"of": consumer.index, "kind": "rows", "once": "now"})
+    elif kind == "cte":
         table = b.table("pairs")
         text = b.rng.choice(
             [
@@ -797,7 +831,7 @@ def orders(b: Builder) -> None:
         r = b.table(b.rng.choice(["small", "pairs"]))
         n = b.rng.choice([3, 8])
         order = "'v', 'k'"
-        made = b.python(
+        output = b.python(
             "numbered",
             [r],
             [("k", "long"), ("v", "long"), ("p", "int")],
@@ -805,31 +839,31 @@ def orders(b: Builder) -> None:
             f"{{a}}.repartitionByRange({n}, {order}).selectExpr('k', 'v', 'spark_partition_id() as p')",
         )
         if b.chance(0.5):
-            made = b.sql(
+            output = b.sql(
                 "aggregate",
-                [made],
+                [output],
                 [("p", "int")],
                 n,
                 "select p, count(*) as n, min(v) as low, max(v) as high from {a} group by p",
             )
-        rows(b, made)
+        rows(b, output)
 
 
 @template("recursion and limits", 1.2)
 def recursion(b: Builder) -> None:
     if b.chance(0.6):
-        made = None
-        while made is None:
-            made = joins.recursion(b, b.table(b.rng.choice(["small", "dim"])))
+        output = None
+        while output is None:
+            output = joins.recursion(b, b.table(b.rng.choice(["small", "dim"])))
         if b.chance(0.4):
-            made = group(b, made) or made
-        rows(b, made)
+            output = group(b, output) or output
+        rows(b, output)
         return
     r = b.table(b.rng.choice(["facts", "pairs"]))
-    made = b.python("select", [r], [r.column("k"), r.column("v")], r.rows, "{a}.select('k', 'v')")
-    made = b.keep(
+    output = b.python("select", [r], [r.column("k"), r.column("v")], r.rows, "{a}.select('k', 'v')")
+    output = b.keep_columns(
         "mapInPandas over a sort",
-        made,
+        output,
         "{a}.orderBy({order}).mapInPandas(f.same, 'k bigint, v bigint')",
         order=["v", "k"],
     )
@@ -838,7 +872,7 @@ def recursion(b: Builder) -> None:
         b,
         b.sql(
             "unordered limit",
-            [made],
+            [output],
             [("n", "long")],
             1,
             f"select count(*) as n, max(v) is not null as m from (select * from {{a}} limit {n})",
@@ -849,7 +883,7 @@ def recursion(b: Builder) -> None:
 @template("databases", 0.7)
 def databases(b: Builder) -> None:
     name = b.rng.choice(SQLITE_NAMES)
-    made = b.python(
+    output = b.python(
         "source: sqlite",
         [],
         [Column(name, "long", 200), ("v", "long"), ("s", "str")],
@@ -858,19 +892,19 @@ def databases(b: Builder) -> None:
         name=name,
     )
     if b.chance(0.5):
-        made = b.sql(
+        output = b.sql(
             "aggregate",
-            [made],
+            [output],
             [("s", "str"), ("n", "long")],
             5,
             f"select s, count(*) as n, count({name}) as m, sum(v) as t from {{a}} group by s",
         )
     elif b.chance(0.5):
-        made = b.sql(
+        output = b.sql(
             "aggregate",
-            [made],
+            [output],
             [("k", "long")],
             400,
             f"select {name} as k, count(*) as n, sum(v) as t from {{a}} group by {name}",
         )
-    rows(b, made)
+    rows(b, output)

@@ -35,31 +35,31 @@ def context_of(text: str, **facts: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("text", "edge", "wanted", "result"),
+    ("text", "edge", "partitioner", "result"),
     [
         (JOIN, "1-3", BROADCAST, "BROADCAST"),
         (JOIN, "3-4", REBALANCE, "REBALANCE"),
         (JOIN, "3-4", ForwardForUnspecifiedPartitioner(), "FORWARD"),
-        (JOIN, "1-3", ForwardForUnspecifiedPartitioner(), "RESCALE"),  # the source is a vertex already
+        (JOIN, "1-3", ForwardForUnspecifiedPartitioner(), "RESCALE"),  # the source is frozen
         (JOIN, "3-4", ForwardForConsecutiveHashPartitioner(HashPartitioner(("k",))), "FORWARD"),
         (JOIN, "1-3", ForwardForConsecutiveHashPartitioner(HashPartitioner(("j",))), "HASH(j)"),
         (JOIN, "1-3", FORWARD, None),  # its ends cannot share a vertex
-        ("1 #> 2\n2 -> 3", "2-3", REBALANCE, None),  # FORWARD already
+        ("1 #> 2\n2 -> 3", "2-3", REBALANCE, None),  # it is FORWARD
         ("1 #> 2\n1 #> 3", "1-2", REBALANCE, None),  # the result is shared
-        ("1 #> 2\n1 #> 3", "1-2", BROADCAST, "BROADCAST"),  # shared, but it can be read like that too
+        ("1 #> 2\n1 #> 3", "1-2", BROADCAST, "BROADCAST"),  # shared results can be broadcast
         ("1 #> 2\n1 #> 3", "1-2", ForwardForUnspecifiedPartitioner(), "RESCALE"),
-        ("1 -> 2", "1-2", BROADCAST, None),  # the target is a vertex already
+        ("1 -> 2", "1-2", BROADCAST, None),  # the target is frozen
     ],
 )
-def test_edges(text: Any, edge: str, wanted: Any, result: str | None) -> None:
+def test_edges(text: Any, edge: str, partitioner: Any, result: str | None) -> None:
     _, context = context_of(text)
     before = str(context.stream_graph.edge(edge).partitioner)
-    assert context.modify_stream_edge([StreamEdgeUpdateRequest(edge, wanted)]) is (result is not None)
+    assert context.modify_stream_edge([StreamEdgeUpdateRequest(edge, partitioner)]) is (result is not None)
     assert str(context.stream_graph.edge(edge).partitioner) == (result or before)
 
 
 @pytest.mark.parametrize(
-    ("text", "requests", "because", "detail"),
+    ("text", "requests", "reason", "detail"),
     [
         (JOIN, [StreamNodeUpdateRequest(1, parallelism=3)], "the step has started already", "n1 is frozen"),
         (
@@ -95,21 +95,21 @@ def test_edges(text: Any, edge: str, wanted: Any, result: str | None) -> None:
         (
             JOIN,
             [StreamNodeUpdateRequest(3, parallelism=2), StreamEdgeUpdateRequest("3-4", FORWARD)],
-            "both steps were given numbers of tasks, which differ",
+            "the user set different numbers of tasks for the two steps",
             "the ends of 3-4 cannot share a vertex",
         ),
     ],
 )
-def test_a_refusal_is_told_to_people_and_in_detail_to_who_writes_strategies(
-    text: str, requests: Any, because: str, detail: str, caplog: pytest.LogCaptureFixture
+def test_reason_and_detail_of_a_refusal(
+    text: str, requests: Any, reason: str, detail: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, context = context_of(text, parallelism={4: 5})
     refused = context._planned(requests)
-    assert (refused.because, refused.detail) == (because, detail)
-    assert not INTERNAL.search(refused.because)
+    assert (refused.reason, refused.detail) == (reason, detail)
+    assert not INTERNAL.search(refused.reason)
     with caplog.at_level(logging.INFO, "penstock.graph"):
         context._carry_out(refused)
-    assert messages(caplog) == [f"change refused, as {because}: {detail}"]
+    assert messages(caplog) == [f"change refused, as {reason}: {detail}"]
 
 
 def test_nodes_of_different_parallelism_are_not_chained() -> None:

@@ -18,12 +18,12 @@ def vertices(manager: Any) -> Any:
 
 
 def after(manager: Any, vertex_id: str) -> Any:
-    """Let a vertex finish; return those that can be made then."""
+    """Finish a vertex; return the vertices that become ready."""
     manager.finish(vertex_id)
     return manager.grow()
 
 
-def test_sources_and_what_is_chained_come_first() -> None:
+def test_sources_and_their_chains_start_first() -> None:
     manager = AdaptiveGraphManager(stream_graph("1 -> 2\n2 #> 5\n3 -> 4\n4 #> 5\n5 -> 6"))
     assert vertices(manager) == {"n1 -> n2", "n3 -> n4"}
     assert manager.pending_operators == 2
@@ -32,18 +32,18 @@ def test_sources_and_what_is_chained_come_first() -> None:
 def test_a_vertex_waits_for_all_its_inputs() -> None:
     manager = AdaptiveGraphManager(stream_graph("1 -> 2\n2 #> 5\n3 -> 4\n4 #> 5\n5 -> 6"))
     assert after(manager, "v1") == []
-    (made,) = after(manager, "v2")
-    assert made.name == "n5 -> n6"
-    assert made.tail_id == 6
-    assert [edge.source_vertex_id for edge in made.inputs] == ["v1", "v2"]
+    (vertex,) = after(manager, "v2")
+    assert vertex.name == "n5 -> n6"
+    assert vertex.tail_id == 6
+    assert [edge.source_vertex_id for edge in vertex.inputs] == ["v1", "v2"]
     assert manager.pending_operators == 0
 
 
 def test_a_chain_waits_for_the_broadcast_side() -> None:
     manager = AdaptiveGraphManager(stream_graph("1 *> 3\n2 -> 3\n3 #> 4"))
     assert vertices(manager) == {"n1"}
-    (made,) = after(manager, "v1")
-    assert made.name == "n2 -> n3"
+    (vertex,) = after(manager, "v1")
+    assert vertex.name == "n2 -> n3"
 
 
 def test_a_shared_result_feeds_all_its_readers() -> None:
@@ -51,7 +51,7 @@ def test_a_shared_result_feeds_all_its_readers() -> None:
     assert {vertex.name for vertex in after(manager, "v1")} == {"n2", "n3"}
 
 
-def test_what_users_ask_for_reaches_the_vertex() -> None:
+def test_the_users_parallelism_applies_to_the_vertex() -> None:
     manager = AdaptiveGraphManager(stream_graph("1 -> 2\n2 #> 3", parallelism={2: 7}))
     assert manager.job_graph.vertex("v1").parallelism == 7
     with pytest.raises(GraphError, match="different parallelisms"):
@@ -59,7 +59,7 @@ def test_what_users_ask_for_reaches_the_vertex() -> None:
 
 
 @pytest.mark.parametrize("vertex", ["v9", "v1"])
-def test_only_what_runs_can_finish(vertex: str) -> None:
+def test_only_running_vertices_can_finish(vertex: str) -> None:
     manager = AdaptiveGraphManager(stream_graph("1 #> 2"))
     manager.finish("v1")
     with pytest.raises(GraphError):
@@ -68,14 +68,14 @@ def test_only_what_runs_can_finish(vertex: str) -> None:
 
 @st.composite
 def graphs(draw: Any) -> Any:
-    """A random graph: each node reads from earlier ones; FORWARD only from those that feed nobody else."""
+    """Draw a graph whose nodes read from earlier ones, by FORWARD only from nodes with a single consumer."""
     count = draw(st.integers(1, 40))
     edges, readers = [], [0] * count
-    wanted = [sorted(draw(st.sets(st.integers(0, node - 1), max_size=3))) if node else [] for node in range(count)]
-    for sources in wanted:
+    inputs = [sorted(draw(st.sets(st.integers(0, node - 1), max_size=3))) if node else [] for node in range(count)]
+    for sources in inputs:
         for source in sources:
             readers[source] += 1
-    for node, sources in enumerate(wanted):
+    for node, sources in enumerate(inputs):
         for number, source in enumerate(sources, 1):
             forward = readers[source] == 1 and draw(st.booleans())
             edges.append(
@@ -85,9 +85,7 @@ def graphs(draw: Any) -> Any:
 
 
 @given(graphs(), st.randoms())
-def test_every_node_gets_into_one_vertex_after_its_inputs_whatever_finishes_first(
-    stream_graph: Any, random: Any
-) -> None:
+def test_each_node_is_in_a_single_vertex_after_its_inputs(stream_graph: Any, random: Any) -> None:
     manager = AdaptiveGraphManager(stream_graph)
     running, finished = [v.id for v in manager.job_graph], set()
     seen: list[Any] = []
@@ -101,7 +99,7 @@ def test_every_node_gets_into_one_vertex_after_its_inputs_whatever_finishes_firs
                 assert position[edge.source_id] < position[edge.target_id]
         seen += vertex.node_ids
         finished.add(vertex_id)
-        running += [made.id for made in after(manager, vertex_id)]
+        running += [vertex.id for vertex in after(manager, vertex_id)]
     assert sorted(seen) == sorted(node.id for node in stream_graph)
     assert manager.pending_operators == 0
 
@@ -115,4 +113,4 @@ def test_a_thousand_nodes() -> None:
         todo += [v.id for v in after(manager, todo.pop())]
     assert manager.pending_operators == 0
     assert len(manager.job_graph) == 500
-    assert time.perf_counter() - start < 10  # a quadratic walk would take minutes
+    assert time.perf_counter() - start < 10  # quadratic cost would take minutes

@@ -1,4 +1,4 @@
-"""Operators refuse what cannot be."""
+"""Operators reject invalid combinations of facts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from penstock.graph import (
 
 LEFT_PATH = FilterPath(Side.LEFT, (1,), JoinInput(3, Side.RIGHT))
 BAD = {
-    "bytes below zero": lambda: ScanOperator(bytes=-1),
-    "rows below zero": lambda: ScanOperator(rows=-1),
-    "nothing to aggregate first": lambda: AggregateOperator(None, aggregates_first=True),
-    "a hash join without a side": lambda: JoinStrategy(ShuffledJoin.SHUFFLED_HASH),
-    "a sort-merge join with one": lambda: JoinStrategy(ShuffledJoin.SORT_MERGE, Side.LEFT),
+    "negative bytes": lambda: ScanOperator(bytes=-1),
+    "negative rows": lambda: ScanOperator(rows=-1),
+    "aggregates first without grouping sets": lambda: AggregateOperator(None, aggregates_first=True),
+    "a hash join without a build side": lambda: JoinStrategy(ShuffledJoin.SHUFFLED_HASH),
+    "a sort-merge join with a build side": lambda: JoinStrategy(ShuffledJoin.SORT_MERGE, Side.LEFT),
     "a side that cannot be filtered": lambda: JoinOperator(JoinType.LEFT_OUTER, filters=(LEFT_PATH,)),
     "a side that cannot be hashed": lambda: JoinOperator(
         JoinType.LEFT_SEMI, strategy=JoinStrategy(ShuffledJoin.SHUFFLED_HASH, Side.LEFT)
@@ -35,12 +35,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_states(name: str) -> None:
+def test_invalid_operators(name: str) -> None:
     with pytest.raises(GraphError):
         BAD[name]()
 
 
-def test_a_side_is_changed_in_a_copy() -> None:
+def test_with_side_returns_a_copy() -> None:
     join = JoinOperator(JoinType.INNER)
     changed = join.with_side(Side.RIGHT, JoinSide(hint="merge"))
     assert (changed.left, changed.right.hint, join.right.hint) == (JoinSide(), "merge", None)

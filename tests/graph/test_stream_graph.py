@@ -37,12 +37,12 @@ def test_nodes_come_after_their_inputs() -> None:
         (lambda: stream_graph("1 -> 2").edge("x"), "no edge x"),
     ],
 )
-def test_bad_states_are_refused(make: Any, message: str) -> None:
+def test_invalid_graphs_are_refused(make: Any, message: str) -> None:
     with pytest.raises(GraphError, match=message):
         make()
 
 
-def test_a_replaced_edge_leaves_the_old_graph_as_it_was() -> None:
+def test_replace_does_not_change_the_old_graph() -> None:
     old = stream_graph("1 #> 2")
     (edge,) = old.edges
     new = old.replace(edges=[StreamEdge(edge.id, 1, 2, REBALANCE)])
@@ -50,7 +50,7 @@ def test_a_replaced_edge_leaves_the_old_graph_as_it_was() -> None:
     assert str(old.edge(edge.id).partitioner) == "HASH(k)"
 
 
-def test_edges_tell_how_data_is_handed_over() -> None:
+def test_exchange_of_edges() -> None:
     edges = stream_graph("1 -> 2\n2 #> 3").edges
     assert [edge.exchange for edge in edges] == ["PIPELINED", "BLOCKING"]
 

@@ -1,4 +1,4 @@
-"""Events of a made-up job, for tests that need no Spark."""
+"""Events of an artificial job, for tests without Spark."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def task(index: Any, seconds: Any) -> dict[str, Any]:
 
 
 def events(name: str = "a <b>job</b>", job_id: Any = ID, pid: Any = None, ended: bool = True) -> Any:
-    """A source that has finished, and a join and a sink that are pending unless the job has ended."""
-    found = [
+    """Return the events of a finished source, and of a join and a sink that are pending unless the job has ended."""
+    lines = [
         {
             "type": "job",
             "at": 10.0,
@@ -105,7 +105,7 @@ def events(name: str = "a <b>job</b>", job_id: Any = ID, pid: Any = None, ended:
         },
     ]
     if ended:
-        found += [
+        lines += [
             {
                 "type": "change",
                 "at": 12.6,
@@ -135,11 +135,11 @@ def events(name: str = "a <b>job</b>", job_id: Any = ID, pid: Any = None, ended:
                 "counts": {"FINISHED": 2, "pending-operators": 0},
             },
         ]
-    return found
+    return lines
 
 
 def record(**options: Any) -> JobRecord:
-    made = JobRecord()
+    job = JobRecord()
     for event in events(**options):
-        made.apply(event)
-    return made
+        job.apply(event)
+    return job

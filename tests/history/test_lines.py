@@ -1,4 +1,4 @@
-"""Typed events become the lines that logs have always had; what they add up to is a record."""
+"""Typed events are converted to log lines in a stable format, and log lines to records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.events import (
     ExecutionState,
     GraphChanged,
     GraphPlanned,
-    JobAccount,
+    JobEventBus,
     JobStateChanged,
     VertexChanged,
     VertexSnapshot,
@@ -26,7 +26,7 @@ from penstock.history.lines import EventLines
 from penstock.history.record import JobRecord
 from penstock.testing import stream_graph
 from penstock.web import pages, views
-from penstock.web.listing import JobWish
+from penstock.web.listing import JobPageQuery
 
 GRAPH = stream_graph("1 #> 2\n2 -> 3")
 READ = JobVertex("v1", "n1", (1,), (), None, None)
@@ -41,11 +41,11 @@ RUN = VertexSnapshot(
 
 
 def lines(*events: Any) -> Any:
-    made = EventLines()
-    return [line for event in events for line in made.of(event)]
+    converter = EventLines()
+    return [line for event in events for line in converter.of(event)]
 
 
-def test_a_planned_graph() -> None:
+def test_planned_graph() -> None:
     nodes, edges = lines(GraphPlanned(GRAPH, at=1.0))
     assert (nodes["type"], nodes["at"], [node["id"] for node in nodes["nodes"]]) == ("nodes", 1.0, ["1", "2", "3"])
     assert set(nodes["nodes"][0]) == {
@@ -71,7 +71,7 @@ def test_a_planned_graph() -> None:
     }
 
 
-def test_a_changed_graph_names_its_decision() -> None:
+def test_changed_graph_names_its_decision() -> None:
     *_, edges, change = lines(GraphPlanned(GRAPH), GraphChanged(CHANGE, at=2.0))
     assert edges["edges"][0]["partitioner"] == "BROADCAST"
     assert change == {
@@ -88,15 +88,15 @@ def test_a_changed_graph_names_its_decision() -> None:
 
 
 def test_vertices_and_their_counts() -> None:
-    made = VerticesCreated((VertexSnapshot(READ), VertexSnapshot(JOIN)), 1)
-    found = lines(
+    created = VerticesCreated((VertexSnapshot(READ), VertexSnapshot(JOIN)), 1)
+    log_lines = lines(
         JobStateChanged(ExecutionState.RUNNING, 3),
-        made,
+        created,
         VertexChanged(RUN, at=12.0),
         JobStateChanged(ExecutionState.FINISHED, 1, at=13.0),
     )
-    assert [line["type"] for line in found] == ["state", "vertex", "vertex", "state", "vertex", "state"]
-    assert {key: found[2][key] for key in ("id", "name", "nodes", "max_parallelism", "inputs", "state")} == {
+    assert [line["type"] for line in log_lines] == ["state", "vertex", "vertex", "state", "vertex", "state"]
+    assert {key: log_lines[2][key] for key in ("id", "name", "nodes", "max_parallelism", "inputs", "state")} == {
         "id": "v2",
         "name": "n2 -> n3",
         "nodes": ["2", "3"],
@@ -104,7 +104,7 @@ def test_vertices_and_their_counts() -> None:
         "inputs": [{"vertex": "v1", "edge": "1-2"}],
         "state": "CREATED",
     }
-    assert found[4] == {
+    assert log_lines[4] == {
         "type": "vertex",
         "at": 12.0,
         "id": "v1",
@@ -119,17 +119,17 @@ def test_vertices_and_their_counts() -> None:
         "subpartitions": [10, 490],
         "subpartition_count": 2,
     }
-    assert [(line["state"], line["pending"]) for line in found if line["type"] == "state"] == [
+    assert [(line["state"], line["pending"]) for line in log_lines if line["type"] == "state"] == [
         ("RUNNING", 3),
         ("RUNNING", 1),
         ("FINISHED", 1),
     ]
     none = {"SCHEDULED": 0, "RUNNING": 0, "FAILED": 0, "CANCELED": 0}
-    assert found[3]["counts"] == none | {"CREATED": 2, "FINISHED": 0, "pending-operators": 1}
-    assert found[5]["counts"] == none | {"CREATED": 1, "FINISHED": 1, "pending-operators": 1}
+    assert log_lines[3]["counts"] == none | {"CREATED": 2, "FINISHED": 0, "pending-operators": 1}
+    assert log_lines[5]["counts"] == none | {"CREATED": 1, "FINISHED": 1, "pending-operators": 1}
 
 
-def test_what_is_not_known_and_what_is_long() -> None:
+def test_unknown_figures_and_many_subpartitions() -> None:
     unknown = VertexSnapshot(READ, subpartitions=range(1000))
     _, line, *_ = lines(JobStateChanged(ExecutionState.RUNNING), VerticesCreated((unknown,), 0))
     assert [line[key] for key in ("parallelism", "tasks", "bytes_in", "bytes_out", "rows_out")] == [-1] * 5
@@ -138,36 +138,36 @@ def test_what_is_not_known_and_what_is_long() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kept"),
+    ("name", "expected"),
     [
         ("n" * 300, "n" * 300),
         ("n" * 301, "n" * 299 + "…"),
         ("join customer " * 30, ("join customer " * 30)[:299].rstrip() + "…"),
     ],
 )
-def test_a_name_that_is_cut_ends_with_an_ellipsis(name: str, kept: str) -> None:
-    made = VertexSnapshot(JobVertex("v1", name, (1,), (), None, None))
-    _, line, *_ = lines(JobStateChanged(ExecutionState.RUNNING), VerticesCreated((made,), 0))
-    assert line["name"] == kept
+def test_long_names_are_cut_with_an_ellipsis(name: str, expected: str) -> None:
+    snapshot = VertexSnapshot(JobVertex("v1", name, (1,), (), None, None))
+    _, line, *_ = lines(JobStateChanged(ExecutionState.RUNNING), VerticesCreated((snapshot,), 0))
+    assert line["name"] == expected
 
 
-def test_a_decision_and_what_came_of_it() -> None:
-    account = JobAccount()
+def test_decision_and_its_outcome() -> None:
+    account = JobEventBus()
     log = DecisionLog(account)
     for subject in (NodeRef(1, "n1"), NodeRef(2, "n2")):
         log.record(Choice(DecisionKind.SKEW, subject, "left", "for jdbc:x://me:hunter2@db"))
     log.settle(1, tasks=4)
-    found = lines(*account.events)
-    assert [(line["index"], line["subject"], line["nodes"], line["outcome"]) for line in found] == [
+    log_lines = lines(*account.events)
+    assert [(line["index"], line["subject"], line["nodes"], line["outcome"]) for line in log_lines] == [
         (0, "1 n1", ["1"], {}),
         (1, "2 n2", ["2"], {}),
         (1, "2 n2", ["2"], {"tasks": 4}),
     ]
-    assert len({line["at"] for line in found[1:]}) == 1  # when it was decided
-    assert "hunter2" not in json.dumps(found)
+    assert len({line["at"] for line in log_lines[1:]}) == 1  # the time of the decision
+    assert "hunter2" not in json.dumps(log_lines)
 
 
-def test_an_error_names_its_vertex() -> None:
+def test_error_names_its_vertex() -> None:
     try:
         raise ValueError("jdbc:x://me:hunter2@db is away")
     except ValueError as error:
@@ -187,8 +187,8 @@ def record() -> Any:
         Choice(DecisionKind.SKEW, NodeRef(1, "n1"), "split", "it is large"),
         "n1 is frozen",
     )
-    made = JobRecord()
-    made.apply_all(
+    job = JobRecord()
+    job.apply_all(
         json.loads(
             json.dumps(
                 lines(
@@ -202,18 +202,18 @@ def record() -> Any:
             )
         )
     )
-    log = DecisionLog(account := JobAccount())
+    log = DecisionLog(account := JobEventBus())
     log.record(SMALL)
     log.settle(0, instead="shuffled", because="no room")
-    made.apply_all(lines(*account.events))
-    return made
+    job.apply_all(lines(*account.events))
+    return job
 
 
-def test_a_record_has_what_was_asked_for_and_what_came_of_it(record: Any) -> None:
+def test_record_has_changes_and_rejected_changes(record: Any) -> None:
     answer = views.job_decisions(record)
     assert [change["decision"] for change in answer["changes"]] == [0]
     assert answer["decisions"][0]["outcome"] == {"instead": "shuffled", "because": "no room"}
-    assert [(one["what"], one["because"]) for one in answer["refused"]] == [
+    assert [(change["what"], change["because"]) for change in answer["refused"]] == [
         ("n1: split, as it is large", "the step has started already")
     ]
     assert record.status_counts() == {
@@ -225,14 +225,14 @@ def test_a_record_has_what_was_asked_for_and_what_came_of_it(record: Any) -> Non
         "CANCELED": 0,
         "pending-operators": 2,
     }
-    page = pages.job(record, 20.0, JobWish(pending=True))
+    page = pages.job(record, 20.0, JobPageQuery(pending=True))
     assert "Instead: shuffled, because no room" in page
-    assert "1 change could not be made" in page
-    assert "n1: split, as it is large. Not done, as the step has started already" in page
+    assert "1 rejected change" in page
+    assert "n1: split, as it is large. Not done because the step has started already" in page
 
 
-def test_changes_in_logs_of_older_releases_name_no_decision(record: Any) -> None:
+def test_changes_in_logs_of_older_releases_have_no_decision(record: Any) -> None:
     old = {"type": "change", "at": 1.0, "what": "x", "before": "a", "after": "b", "reasons": ["r"], "node": "2"}
     record.apply(old)
     assert (record.changes[-1]["decision"], record.changes[-1]["sentence"]) == (None, "r")
-    assert "n1: split" in pages.job(record, 20.0, JobWish(pending=True))
+    assert "n1: split" in pages.job(record, 20.0, JobPageQuery(pending=True))

@@ -1,4 +1,4 @@
-"""The logs in a folder: all jobs are listed without reading them whole, and each is told as far as its log goes."""
+"""The logs in a folder: jobs are listed without reading whole logs, and records contain all complete lines."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 OTHER = "aaaaaaaaaaaa"
 
 
-def written(folder: Path, made: Any, cut: Any = None) -> Any:
-    log = EventLog(LocalFolder(folder).create(log_name(record(job_id=made[0]["id"]))))
-    log.write(made)
+def written(folder: Path, lines: Any, cut: Any = None) -> Any:
+    log = EventLog(LocalFolder(folder).create(log_name(record(job_id=lines[0]["id"]))))
+    log.write(lines)
     log.close()
-    (path,) = folder.glob(f"*{made[0]['id']}*")
+    (path,) = folder.glob(f"*{lines[0]['id']}*")
     if cut is not None:
         path.write_bytes(path.read_bytes()[:cut])
     return path
@@ -41,7 +41,7 @@ def dead_pid() -> int:
     return process.pid
 
 
-def test_a_log_tells_what_was_written(tmp_path: Path) -> None:
+def test_record_equals_the_written_events(tmp_path: Path) -> None:
     written(tmp_path, events())
     history = History(LocalFolder(tmp_path))
     assert history.record(ID) == record()
@@ -50,17 +50,17 @@ def test_a_log_tells_what_was_written(tmp_path: Path) -> None:
     assert summary.counts == {"FINISHED": 2, "pending-operators": 0}
 
 
-def test_jobs_are_listed_newest_first_and_seen_when_they_appear(tmp_path: Path) -> None:
+def test_jobs_are_listed_newest_first_as_soon_as_they_appear(tmp_path: Path) -> None:
     history = History(LocalFolder(tmp_path))
     for number in range(3):
-        made = events(job_id=f"{number:012x}")
-        made[0]["started"] = 1000.0 * number
+        lines = events(job_id=f"{number:012x}")
+        lines[0]["started"] = 1000.0 * number
         log = EventLog(LocalFolder(tmp_path).create(f"2026112{number}T120000-{number:012x}.jsonl"))
-        log.write(made)
+        log.write(lines)
         assert [summary.id for summary in history.summaries()] == [f"{n:012x}" for n in range(number, -1, -1)]
 
 
-def test_a_running_job_and_one_whose_driver_died(tmp_path: Path) -> None:
+def test_running_job_and_job_whose_driver_died(tmp_path: Path) -> None:
     written(tmp_path, events(ended=False))
     history = History(LocalFolder(tmp_path))
     assert history.summaries()[0].state == "RUNNING"
@@ -73,17 +73,17 @@ def test_a_running_job_and_one_whose_driver_died(tmp_path: Path) -> None:
 
 
 @given(cut=h.integers(0, 100_000))
-def test_a_log_cut_anywhere_loses_at_most_its_last_line(tmp_path_factory: pytest.TempPathFactory, cut: Any) -> None:
+def test_truncated_log_loses_at_most_its_last_line(tmp_path_factory: pytest.TempPathFactory, cut: Any) -> None:
     folder = tmp_path_factory.mktemp("cut")
-    made = events(pid=dead_pid_once())
-    path = written(folder, made)
+    lines = events(pid=dead_pid_once())
+    path = written(folder, lines)
     whole = path.read_bytes()
     path.write_bytes(whole[: cut % (len(whole) + 1)])
-    lines = path.read_bytes().count(b"\n")
-    assert list(events_of(path.read_bytes()))[:lines] == json.loads(json.dumps(made[:lines]))
+    complete = path.read_bytes().count(b"\n")
+    assert list(events_of(path.read_bytes()))[:complete] == json.loads(json.dumps(lines[:complete]))
     summaries = History(LocalFolder(folder)).summaries()
     assert [summary.state for summary in summaries] in ([], ["INTERRUPTED"], ["FINISHED"])
-    assert bool(summaries) >= (lines > 0)
+    assert bool(summaries) >= (complete > 0)
 
 
 _PID: list[int] = []
@@ -96,18 +96,18 @@ def dead_pid_once() -> int:
 
 
 @pytest.mark.parametrize("job_id", ["../../etc/pwd", "0123456789AB", "", "0" * 11, "*", "0123456789ac"])
-def test_ids_that_are_none(tmp_path: Path, job_id: Any) -> None:
+def test_invalid_ids(tmp_path: Path, job_id: Any) -> None:
     written(tmp_path, events())
     assert History(LocalFolder(tmp_path)).record(job_id) is None
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match=r"there is no folder .*nowhere with event logs"):
         History(LocalFolder(tmp_path / "nowhere")).summaries()
 
 
 class BadFolder(LocalFolder):
-    """A folder in which some logs cannot be read, as their names tell."""
+    """A folder in which the logs of the job ID cannot be read."""
 
     def read(self, name: str, start: int, length: int) -> bytes:
         if ID in name:
@@ -115,7 +115,7 @@ class BadFolder(LocalFolder):
         return super().read(name, start, length)
 
 
-def test_a_log_that_cannot_be_read_is_left_out_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_log_is_left_out_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     written(tmp_path, events())
     written(tmp_path, events(job_id=OTHER))
     history = History(BadFolder(tmp_path))
@@ -123,31 +123,31 @@ def test_a_log_that_cannot_be_read_is_left_out_and_told(tmp_path: Path, caplog: 
         for _ in range(3):
             assert [job.id for job in history.summaries()] == [OTHER]
     assert history.unread == 1
-    (said,) = messages(caplog)
-    assert said.startswith("1 event log cannot be read: ")
-    assert "Permission denied" in said
+    (message,) = messages(caplog)
+    assert message.startswith("1 event log cannot be read: ")
+    assert "Permission denied" in message
     assert history.record(OTHER).state == "FINISHED"
     with pytest.raises(HistoryError, match="event logs cannot be read from"):
         history.record(ID)
 
 
 BROKEN = {
-    "no log of a job": "{}\n",
+    "not a log of a job": "{}\n",
     "an event without its fields": '{"type":"job","id":"0123456789ab"}\n',
-    "numbers that are texts": '{"type":"job","at":"soon"}\n',
+    "texts instead of numbers": '{"type":"job","at":"soon"}\n',
     "no lines": "x" * 100_000,
     "nothing": "",
 }
 
 
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
-def test_what_is_no_log_does_not_hide_the_others(tmp_path: Path, text: str) -> None:
+def test_invalid_logs_do_not_hide_the_others(tmp_path: Path, text: str) -> None:
     written(tmp_path, events(job_id=OTHER))
     (tmp_path / f"20261122T120000-{ID}.jsonl").write_text(text)
     assert [job.id for job in History(LocalFolder(tmp_path)).summaries()] == [OTHER]
 
 
-def test_a_log_that_is_removed_while_the_folder_is_looked_at(tmp_path: Path) -> None:
+def test_log_that_is_removed_during_the_listing(tmp_path: Path) -> None:
     written(tmp_path, events(job_id=OTHER))
 
     class Late(LocalFolder):
@@ -156,12 +156,12 @@ def test_a_log_that_is_removed_while_the_folder_is_looked_at(tmp_path: Path) -> 
 
     history = History(Late(tmp_path))
     assert [job.id for job in history.summaries()] == [OTHER]
-    assert history.unread == 0, "nobody misses what was removed"
+    assert history.unread == 0, "a removed log is not an error"
     with pytest.raises(HistoryError):
         history.record(ID)
 
 
-def test_records_that_were_given_stay_as_they_are(tmp_path: Path) -> None:
+def test_returned_records_do_not_change(tmp_path: Path) -> None:
     path = written(tmp_path, events(ended=False))
     history = History(LocalFolder(tmp_path))
     before = history.record(ID)
@@ -174,18 +174,18 @@ def test_records_that_were_given_stay_as_they_are(tmp_path: Path) -> None:
     assert (before.state, before.pending, len(before.changes)) == ("RUNNING", 2, 0)
 
 
-def test_one_that_seemed_to_be_interrupted_may_go_on(tmp_path: Path) -> None:
-    """The log of another machine tells nothing for long while a step runs."""
-    made = events(pid=dead_pid_once(), ended=False)
-    made.append(made[4] | {"id": "v2", "state": "RUNNING"})
-    path = written(tmp_path, made)
+def test_job_that_seemed_interrupted_may_continue(tmp_path: Path) -> None:
+    """The log of another machine may not grow for long while a step runs."""
+    lines = events(pid=dead_pid_once(), ended=False)
+    lines.append(lines[4] | {"id": "v2", "state": "RUNNING"})
+    path = written(tmp_path, lines)
     history = History(LocalFolder(tmp_path))
-    found = history.record(ID)
-    assert (found.state, found.vertices["v2"]["state"]) == ("INTERRUPTED", "CANCELED")
+    job = history.record(ID)
+    assert (job.state, job.vertices["v2"]["state"]) == ("INTERRUPTED", "CANCELED")
     with path.open("a") as log:
         log.write(json.dumps({"type": "decision", "index": 0, "at": 14.0}) + "\n")
-    found = history.record(ID)
-    assert (found.state, found.ended) == ("INTERRUPTED", 14.0)
+    job = history.record(ID)
+    assert (job.state, job.ended) == ("INTERRUPTED", 14.0)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_one_that_seemed_to_be_interrupted_may_go_on(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_line_with_values_of_other_types_costs_its_own_log_only(
+def test_values_of_wrong_types_affect_only_their_own_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, changes: dict[str, Any]
 ) -> None:
     bad = events(job_id=OTHER)

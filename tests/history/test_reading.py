@@ -1,4 +1,4 @@
-"""A log is read as it grows: each line once, and a line that is not complete yet when it is."""
+"""A growing log is read incrementally: each line once, as soon as it is complete."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ WHOLE = b"".join(LINES)
 
 
 class Folder:
-    """A folder with one log, of which the test tells how far it is written; it counts the bytes that were read."""
+    """A folder with a log whose contents the test sets; it counts the bytes that are read."""
 
     def __init__(self) -> None:
         self.data = b""
-        self.read_so_far = 0
+        self.bytes_read = 0
 
     def read(self, _: str, start: int, length: int) -> bytes:
         part = self.data[start : start + length]
-        self.read_so_far += len(part)
+        self.bytes_read += len(part)
         return part
 
 
@@ -40,29 +40,29 @@ def test_each_line_is_read_once() -> None:
         folder.data += line
         log.read(len(folder.data))
     assert log.read(len(folder.data)) == record()
-    assert folder.read_so_far == len(WHOLE)
+    assert folder.bytes_read == len(WHOLE)
 
 
 @pytest.mark.parametrize("step", [1, 7, 100, 5000])
-def test_lines_that_are_torn_while_they_are_written(step: int) -> None:
+def test_incomplete_lines(step: int) -> None:
     folder, log = reader(b"")
     for end in range(0, len(WHOLE) + step, step):
         folder.data = WHOLE[:end]
-        found = log.read(len(folder.data))
-        whole = JobRecord()
-        whole.apply_all(list(events_of(folder.data)))
-        assert found == whole
-    assert found == record()
+        job = log.read(len(folder.data))
+        expected = JobRecord()
+        expected.apply_all(list(events_of(folder.data)))
+        assert job == expected
+    assert job == record()
 
 
-def test_what_is_written_after_the_size_was_asked_for_is_read_the_next_time() -> None:
+def test_bytes_beyond_the_size_are_read_next_time() -> None:
     _, log = reader(WHOLE)
     size = len(LINES[0]) + 5
     assert log.read(size).nodes == {}
     assert log.read(len(WHOLE)) == record()
 
 
-def test_a_log_that_was_written_anew() -> None:
+def test_rewritten_log() -> None:
     folder, log = reader(WHOLE)
     log.read(len(WHOLE))
     folder.data = LINES[0]
@@ -70,11 +70,11 @@ def test_a_log_that_was_written_anew() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"\n", b"null\n", b"7", b'"x"', b'{"type":', b"\xff\xfe{}"])
-def test_what_is_no_event_is_passed_over(text: bytes) -> None:
+def test_invalid_events_are_skipped(text: bytes) -> None:
     assert list(events_of(text)) == []
 
 
-def test_events_of_a_newer_release_are_passed_over() -> None:
-    made = JobRecord()
-    made.apply({"type": "unheard of", "at": 1.0})
-    assert made == JobRecord()
+def test_events_of_newer_releases_are_skipped() -> None:
+    job = JobRecord()
+    job.apply({"type": "unheard of", "at": 1.0})
+    assert job == JobRecord()

@@ -1,4 +1,4 @@
-"""A record grows on one thread while others read it: they see whole steps only."""
+"""Events are applied to a record atomically while other threads read it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from penstock.web import views
 from tests.history.records import edge, events, node, vertex
 
 
-def test_readers_see_whole_steps() -> None:
+def test_readers_see_complete_steps() -> None:
     record = JobRecord()
     record.apply_all(events(ended=False))
     done = threading.Event()
 
     def grow() -> None:
         for number in range(10, 3000):
-            made = vertex(number, [number], "RUNNING")
-            bare = {key: made[key] for key in ("type", "at", "id", "name", "nodes", "max_parallelism", "inputs")}
-            step = [{"type": "nodes", "at": 1.0, "nodes": [node(number, "n")]}, bare, made]
+            progress = vertex(number, [number], "RUNNING")
+            bare = {key: progress[key] for key in ("type", "at", "id", "name", "nodes", "max_parallelism", "inputs")}
+            step = [{"type": "nodes", "at": 1.0, "nodes": [node(number, "n")]}, bare, progress]
             record.apply_all([*step, {"type": "edges", "at": 1.0, "edges": [edge(1, number)]}])
         done.set()
 
@@ -33,7 +33,7 @@ def test_readers_see_whole_steps() -> None:
     assert len(record.frozen().vertices) == len(record.vertices) == 2991
 
 
-def test_an_ended_record_is_not_copied() -> None:
+def test_ended_record_is_not_copied() -> None:
     record = JobRecord()
     record.apply_all(events())
     assert record.frozen() is record

@@ -1,4 +1,4 @@
-"""What is recorded of real jobs: graphs, vertices, tasks, decisions, changes, failures."""
+"""The records of real jobs: graphs, vertices, tasks, decisions, changes, failures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def watched(spark: SparkSession, folder: Path, **config: Any) -> Any:
     return Environment(spark, config=settings, progress=False)
 
 
-def test_a_job_leaves_all_it_decided(spark: SparkSession, tmp_path: Path) -> None:
+def test_job_is_recorded_with_its_decisions(spark: SparkSession, tmp_path: Path) -> None:
     env = watched(spark, tmp_path, **{"rest.token": "hunter2"})
     env.collect(revenue(spark))
     job = env.last_job
@@ -50,12 +50,12 @@ def test_a_job_leaves_all_it_decided(spark: SparkSession, tmp_path: Path) -> Non
     assert [d["reason"] for d in record.decisions] == [d.reason for d in job.decisions]
     assert [d["outcome"] for d in record.decisions] == [dict(d.outcome) for d in job.decisions]
     for execution in job.vertices:
-        kept = record.vertices[execution.vertex.id]
-        seen = [-1 if figure is None else figure for figure in (execution.parallelism, execution.bytes_out)]
-        assert [kept["parallelism"], kept["bytes_out"]] == seen
-        assert sum(kept["subpartitions"]) == sum(execution.subpartitions)
+        recorded = record.vertices[execution.vertex.id]
+        expected = [-1 if figure is None else figure for figure in (execution.parallelism, execution.bytes_out)]
+        assert [recorded["parallelism"], recorded["bytes_out"]] == expected
+        assert sum(recorded["subpartitions"]) == sum(execution.subpartitions)
         if execution.tasks:
-            # Where a vertex writes a shuffle and reads it again, two stages ran for it.
+            # A vertex that writes a shuffle and reads it again runs two stages.
             assert len(record.tasks[execution.vertex.id]) >= execution.tasks
     assert set(record.vertex_of()) == set(record.nodes)
     assert ("HASH", "BROADCAST") in {(c["before"].partition("(")[0], c["after"]) for c in record.changes}
@@ -64,7 +64,7 @@ def test_a_job_leaves_all_it_decided(spark: SparkSession, tmp_path: Path) -> Non
     assert "hunter2" not in next(tmp_path.glob("*.jsonl")).read_text()
 
 
-def test_a_failed_job_leaves_its_error_without_secrets(spark: SparkSession, tmp_path: Path) -> None:
+def test_error_of_a_failed_job_is_recorded_without_secrets(spark: SparkSession, tmp_path: Path) -> None:
     env = watched(spark, tmp_path)
 
     def fail(batches: Any) -> Iterator[Any]:
@@ -79,7 +79,7 @@ def test_a_failed_job_leaves_its_error_without_secrets(spark: SparkSession, tmp_
     assert "hunter2" not in next(tmp_path.glob("*.jsonl")).read_text()
 
 
-def test_a_query_handed_over_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_query_that_is_delegated_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     env = Environment(spark, config={"jobmanager.archive.fs.dir": str(tmp_path)}, progress=False)
     assert env.count(spark.range(10)) == 10
     record = History(LocalFolder(tmp_path)).record(env.last_job.id)
@@ -99,7 +99,7 @@ def test_logs_through_hadoop_are_the_same(spark: SparkSession, tmp_path: Path) -
     assert History(logs).summaries() == History(LocalFolder(tmp_path)).summaries()
 
 
-def test_a_job_nobody_watched_can_still_be_shown(spark: SparkSession) -> None:
+def test_job_without_a_log_can_be_shown(spark: SparkSession) -> None:
     env = Environment(spark, config=OFF, progress=False)
     env.collect(revenue(spark))
     record = record_of(env.last_job)
@@ -112,6 +112,6 @@ def test_notebooks_show_jobs_and_explanations(spark: SparkSession) -> None:
     df = revenue(spark)
     env.collect(df)
     shown = env.last_job._repr_html_()
-    assert all(env.last_job.called(one.vertex).split()[0] in shown for one in env.last_job.vertices)
+    assert all(env.last_job.display_name(execution.vertex).split()[0] in shown for execution in env.last_job.vertices)
     assert "<script" not in shown
     assert "Plan before it runs" in env.explain(df)._repr_html_()

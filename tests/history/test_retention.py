@@ -1,4 +1,4 @@
-"""Event logs are kept for a time and up to a size."""
+"""Retention of event logs by age and size."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
 
 NOW = 1000.0
 LOGS = [("20260101-a", 10, 100.0), ("20260102-b", 20, 900.0), ("20260103-c", 30, 990.0)]
-# The limits, and which logs are not to be kept.
+# The limits, and the expired logs.
 CASES: dict[str, tuple[RetentionLimits, str]] = {
     "all": (RetentionLimits(), ""),
-    "none is that old": (RetentionLimits(seconds=900.0), ""),
-    "one is older": (RetentionLimits(seconds=899.0), "a"),
+    "none is old enough": (RetentionLimits(seconds=900.0), ""),
+    "the oldest is older": (RetentionLimits(seconds=899.0), "a"),
     "all are older": (RetentionLimits(seconds=1.0), "abc"),
-    "they have that size": (RetentionLimits(size=60), ""),
-    "the oldest is one too many": (RetentionLimits(size=59), "a"),
-    "the newest is too large by itself": (RetentionLimits(size=29), "abc"),
+    "exactly the size": (RetentionLimits(size=60), ""),
+    "without the oldest they fit": (RetentionLimits(size=59), "a"),
+    "the newest alone is too large": (RetentionLimits(size=29), "abc"),
     "both": (RetentionLimits(seconds=50.0, size=60), "ab"),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_kept(case: str) -> None:
+def test_expired_logs(case: str) -> None:
     limits, expected = CASES[case]
-    assert "".join(name[-1] for name, _, _ in limits.beyond(LOGS, NOW)) == expected
+    assert "".join(name[-1] for name, _, _ in limits.expired(LOGS, NOW)) == expected
 
 
 def written(folder: Path, number: int, age: float = 0.0, *, ended: bool = True, **more: Any) -> str:
-    """Write the log of a job that was changed some seconds ago; return its name."""
-    made = events(job_id=f"{number:012x}")
-    made[0] |= more
+    """Write a log that was last changed `age` seconds ago; return its name."""
+    lines = events(job_id=f"{number:012x}")
+    lines[0] |= more
     if not ended:
-        made = [one for one in made if one["type"] != "state"]
+        lines = [line for line in lines if line["type"] != "state"]
     name = f"2026110{number}T120000-{number:012x}.jsonl"
     log = EventLog(LocalFolder(folder).create(name))
-    log.write(made)
+    log.write(lines)
     log.close()
     os.utime(folder / name, (time.time() - age,) * 2)
     return name
@@ -63,11 +63,11 @@ def test_old_logs_are_removed(tmp_path: Path) -> None:
     assert [name for name, _, _ in retention.apply(is_trial=True)] == [old, died]
     assert len(list(tmp_path.iterdir())) == 5
     assert [name for name, _, _ in retention.apply()] == [old, died]
-    assert {one.name for one in tmp_path.iterdir()} == {new, runs, "20261101T120000-notes.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == {new, runs, "20261101T120000-notes.jsonl"}
     assert retention.apply() == []
 
 
-def test_another_driver_removes_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_that_another_driver_removes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = written(tmp_path, 1, 1000.0)
     folder = LocalFolder(tmp_path)
     entries = folder.entries()
@@ -77,7 +77,7 @@ def test_another_driver_removes_them_too(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("fails", ["read", "remove"])
-def test_a_log_that_cannot_be_removed_keeps_no_other(
+def test_other_logs_are_removed_despite_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: str
 ) -> None:
     first, bad, last = (written(tmp_path, number, 1000.0) for number in (1, 2, 3))
@@ -93,11 +93,11 @@ def test_a_log_that_cannot_be_removed_keeps_no_other(
     with caplog.at_level(logging.WARNING, "penstock"):
         removed = Retention(folder, RetentionLimits(seconds=500.0), str(tmp_path)).apply()
     assert [name for name, _, _ in removed] == [first, last]
-    assert [one.name for one in tmp_path.iterdir()] == [bad]
-    assert any(bad in one and "it is not yours" in one for one in messages(caplog))
+    assert [path.name for path in tmp_path.iterdir()] == [bad]
+    assert any(bad in message and "it is not yours" in message for message in messages(caplog))
 
 
-def test_it_looks_once_in_a_while(tmp_path: Path) -> None:
+def test_folder_is_cleaned_at_intervals(tmp_path: Path) -> None:
     written(tmp_path, 1, 1000.0)
     retention = Retention(LocalFolder(tmp_path), RetentionLimits(seconds=500.0), str(tmp_path))
     retention.apply_soon()
@@ -113,7 +113,7 @@ def test_it_looks_once_in_a_while(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_folder_that_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "penstock"):
-        Retention(LocalFolder(tmp_path / "gone"), RetentionLimits(seconds=1.0), "gone")._try()
-    assert any("old event logs cannot be removed" in one for one in messages(caplog))
+        Retention(LocalFolder(tmp_path / "gone"), RetentionLimits(seconds=1.0), "gone")._apply_logged()
+    assert any("old event logs cannot be removed" in message for message in messages(caplog))

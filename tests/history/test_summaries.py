@@ -1,4 +1,4 @@
-"""A job in a list: its state and its counts stand far up in the log of one that has no end."""
+"""Summaries of jobs: in the log of an unfinished job, state and counts may be far from the end."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ COUNTS = {"FINISHED": 1, "RUNNING": 1, "pending-operators": 2}
 
 
 def log_with(folder: Path, bytes_behind: int, pid: Any = None, statement: str = "") -> History:
-    """Write the log of a job without an end, in which so many bytes follow the last line with its counts."""
-    made = events(ended=False, pid=pid)
-    made[0]["query"] = {"statement": statement, "line": None, "page": None}
-    made[3]["counts"] = COUNTS
-    decision = made[-1] | {"index": 1, "at": 17.5}
-    behind = max(bytes_behind // len(json.dumps(decision)), 1)
-    EventLog(LocalFolder(folder).create(f"20261122T120000-{ID}.jsonl")).write([*made, *[decision] * behind])
+    """Write the log of an unfinished job, in which about `bytes_behind` bytes follow the last line with counts."""
+    lines = events(ended=False, pid=pid)
+    lines[0]["query"] = {"statement": statement, "line": None, "page": None}
+    lines[3]["counts"] = COUNTS
+    decision = lines[-1] | {"index": 1, "at": 17.5}
+    repetitions = max(bytes_behind // len(json.dumps(decision)), 1)
+    EventLog(LocalFolder(folder).create(f"20261122T120000-{ID}.jsonl")).write([*lines, *[decision] * repetitions])
     return History(LocalFolder(folder))
 
 
 @pytest.mark.parametrize("bytes_behind", [0, 3000, 5000, 20_000, 300_000])
 @pytest.mark.parametrize("is_alive", [True, False])
-def test_state_and_counts_are_found(tmp_path: Path, bytes_behind: int, is_alive: bool) -> None:
+def test_state_and_counts_of_an_unfinished_job(tmp_path: Path, bytes_behind: int, is_alive: bool) -> None:
     history = log_with(tmp_path, bytes_behind, None if is_alive else dead_pid_once())
     (job,) = history.summaries()
     assert (job.counts, job.changed) == (COUNTS, 17.5)
@@ -43,23 +43,23 @@ def test_a_job_with_a_long_text(tmp_path: Path) -> None:
     assert (job.id, job.counts) == (ID, COUNTS)
 
 
-def test_a_driver_that_died_at_once(tmp_path: Path) -> None:
+def test_driver_that_died_immediately(tmp_path: Path) -> None:
     first = events(pid=dead_pid_once())[:1]
     EventLog(LocalFolder(tmp_path).create(f"20261122T120000-{ID}.jsonl")).write(first)
     (job,) = History(LocalFolder(tmp_path)).summaries()
     assert (job.state, job.ended, job.counts) == ("INTERRUPTED", 10.0, {})
 
 
-def test_a_log_is_read_again_only_if_it_grew(tmp_path: Path) -> None:
+def test_log_is_read_again_only_if_it_has_grown(tmp_path: Path) -> None:
     log_with(tmp_path, 100_000)
     reads = []
 
-    class Watched(LocalFolder):
+    class CountingFolder(LocalFolder):
         def read(self, name: str, start: int, length: int) -> bytes:
             reads.append(length)
             return super().read(name, start, length)
 
-    history = History(Watched(tmp_path))
+    history = History(CountingFolder(tmp_path))
     history.summaries()
     read = len(reads)
     history.summaries()

@@ -28,14 +28,14 @@ import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.Progressable;
 
 /**
- * A file system of Hadoop over an S3 server that takes requests without a signature, for tests. Like Hadoop's own for
- * S3, it renames by copying and deleting objects one by one, and a folder is what has objects below it.
+ * A Hadoop file system over an S3 server that accepts unsigned requests, for tests. Like Hadoop's own file system for S3,
+ * it renames by copying and deleting single objects, and a folder is a prefix of objects.
  *
- * The JVM can be ended before its n-th change of an object (countdown).
+ * `dieBefore` makes the JVM halt before its n-th change of an object.
  */
 public final class ObjectStore extends FileSystem {
     private static final AtomicInteger CHANGES = new AtomicInteger();
-    private static volatile int deadly;
+    private static volatile int fatalChange;
     private static final Pattern ENTRY = Pattern.compile(
             "<Contents><Key>(.*?)</Key>.*?<Size>(\\d+)</Size>.*?<LastModified>(.*?)</LastModified>");
     private static final Pattern FOLDER = Pattern.compile("<CommonPrefixes><Prefix>(.*?)</Prefix>");
@@ -46,13 +46,13 @@ public final class ObjectStore extends FileSystem {
     private String endpoint;
     private Path working;
 
-    /** Ends the JVM before the n-th change from now on; never with 0. */
+    /** Halts the JVM before the n-th change from now on; 0 disables it. */
     public static void dieBefore(int change) {
         CHANGES.set(0);
-        deadly = change;
+        fatalChange = change;
     }
 
-    /** Returns the changes since the last call of dieBefore. */
+    /** Returns the number of changes since the last call of dieBefore. */
     public static int changes() {
         return CHANGES.get();
     }
@@ -86,7 +86,7 @@ public final class ObjectStore extends FileSystem {
     }
 
     private HttpResponse<byte[]> send(String method, String key, byte[] body, String... headers) throws IOException {
-        if (!"GET".equals(method) && !"HEAD".equals(method) && CHANGES.incrementAndGet() == deadly) {
+        if (!"GET".equals(method) && !"HEAD".equals(method) && CHANGES.incrementAndGet() == fatalChange) {
             Runtime.getRuntime().halt(137);
         }
         HttpRequest.BodyPublisher content = body == null ? HttpRequest.BodyPublishers.noBody()
@@ -97,11 +97,11 @@ public final class ObjectStore extends FileSystem {
         }
         boolean interrupted = Thread.interrupted();
         try {
-            HttpResponse<byte[]> found = client.send(request.build(), HttpResponse.BodyHandlers.ofByteArray());
-            if (found.statusCode() >= 400 && found.statusCode() != 404) {
-                throw new IOException(method + " " + key + ": " + found.statusCode() + " " + new String(found.body()));
+            HttpResponse<byte[]> response = client.send(request.build(), HttpResponse.BodyHandlers.ofByteArray());
+            if (response.statusCode() >= 400 && response.statusCode() != 404) {
+                throw new IOException(method + " " + key + ": " + response.statusCode() + " " + new String(response.body()));
             }
-            return found;
+            return response;
         } catch (InterruptedException error) {
             interrupted = true;
             throw new java.io.InterruptedIOException(key);
@@ -114,16 +114,16 @@ public final class ObjectStore extends FileSystem {
 
     @Override
     public FSDataInputStream open(Path path, int bufferSize) throws IOException {
-        HttpResponse<byte[]> found = send("GET", quoted(key(path)), null);
-        if (found.statusCode() == 404) {
+        HttpResponse<byte[]> response = send("GET", quoted(key(path)), null);
+        if (response.statusCode() == 404) {
             throw new FileNotFoundException(path.toString());
         }
-        return new FSDataInputStream(new Bytes(found.body()));
+        return new FSDataInputStream(new Bytes(response.body()));
     }
 
     private static final class Bytes extends FSInputStream {
         private final byte[] content;
-        private int at;
+        private int position;
 
         Bytes(byte[] content) {
             this.content = content;
@@ -131,7 +131,7 @@ public final class ObjectStore extends FileSystem {
 
         @Override
         public int read() {
-            return at < content.length ? content[at++] & 0xff : -1;
+            return position < content.length ? content[position++] & 0xff : -1;
         }
 
         @Override
@@ -139,31 +139,31 @@ public final class ObjectStore extends FileSystem {
             if (length == 0) {
                 return 0;
             }
-            int count = Math.min(length, content.length - at);
+            int count = Math.min(length, content.length - position);
             if (count <= 0) {
                 return -1;
             }
-            System.arraycopy(content, at, target, offset, count);
-            at += count;
+            System.arraycopy(content, position, target, offset, count);
+            position += count;
             return count;
         }
 
         @Override
         public int available() {
-            return content.length - at;
+            return content.length - position;
         }
 
         @Override
-        public void seek(long position) throws IOException {
-            if (position < 0 || position > content.length) {
+        public void seek(long target) throws IOException {
+            if (target < 0 || target > content.length) {
                 throw new java.io.EOFException(FSExceptionMessages.CANNOT_SEEK_PAST_EOF);
             }
-            at = (int) position;
+            position = (int) target;
         }
 
         @Override
         public long getPos() {
-            return at;
+            return position;
         }
 
         @Override
@@ -250,29 +250,29 @@ public final class ObjectStore extends FileSystem {
     }
 
     private List<String> keysBelow(String prefix) throws IOException {
-        List<String> found = new ArrayList<>();
+        List<String> keys = new ArrayList<>();
         for (String page : pages(prefix, false)) {
             Matcher entry = ENTRY.matcher(page);
             while (entry.find()) {
-                found.add(unescaped(entry.group(1)));
+                keys.add(unescaped(entry.group(1)));
             }
         }
-        return found;
+        return keys;
     }
 
-    private List<String> pages(String prefix, boolean oneLevel) throws IOException {
-        List<String> found = new ArrayList<>();
+    private List<String> pages(String prefix, boolean singleLevel) throws IOException {
+        List<String> pages = new ArrayList<>();
         String token = "";
         do {
             String query = "?list-type=2&encoding-type=url&prefix=" + quoted(prefix).replace("/", "%2F");
-            query += oneLevel ? "&delimiter=%2F" : "";
+            query += singleLevel ? "&delimiter=%2F" : "";
             query += token.isEmpty() ? "" : "&continuation-token=" + URLEncoder.encode(token, StandardCharsets.UTF_8);
             String page = new String(send("GET", query, null).body(), StandardCharsets.UTF_8);
-            found.add(page);
+            pages.add(page);
             Matcher next = NEXT.matcher(page);
             token = next.find() ? unescaped(next.group(1)) : "";
         } while (!token.isEmpty());
-        return found;
+        return pages;
     }
 
     private static String unescaped(String text) {
@@ -287,26 +287,26 @@ public final class ObjectStore extends FileSystem {
             return new FileStatus[] {status};
         }
         String prefix = key(path).isEmpty() ? "" : key(path) + "/";
-        List<FileStatus> found = new ArrayList<>();
+        List<FileStatus> statuses = new ArrayList<>();
         for (String page : pages(prefix, true)) {
             Matcher entry = ENTRY.matcher(page);
             while (entry.find()) {
                 String key = unescaped(entry.group(1));
                 if (!key.equals(prefix) && !key.endsWith("/")) {
                     long time = java.time.Instant.parse(entry.group(3)).toEpochMilli();
-                    found.add(file(new Path(uri + "/" + key), Long.parseLong(entry.group(2)), time));
+                    statuses.add(file(new Path(uri + "/" + key), Long.parseLong(entry.group(2)), time));
                 }
             }
             Matcher folder = FOLDER.matcher(page);
             while (folder.find()) {
                 String key = unescaped(folder.group(1));
                 if (keysBelow(key).isEmpty()) {
-                    continue; // this server keeps folders whose last object is gone
+                    continue; // this server keeps folders after their last object is deleted
                 }
-                found.add(folder(new Path(uri + "/" + key.substring(0, key.length() - 1))));
+                statuses.add(folder(new Path(uri + "/" + key.substring(0, key.length() - 1))));
             }
         }
-        return found.toArray(new FileStatus[0]);
+        return statuses.toArray(new FileStatus[0]);
     }
 
     @Override

@@ -1,4 +1,4 @@
-"""Shuffles more than the disk of spark.local.dir holds, and prints what the error says; for a process of its own."""
+"""Shuffles more than the disk of spark.local.dir can hold, and prints the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of an embedded Hive metastore, read and written; prints what was decided and what ran, as JSON.
+"""Tables of an embedded Hive metastore, read and written; prints decisions and actual tasks as JSON.
 
 Arguments: an empty folder, and the names of queries.
 """
@@ -40,7 +40,7 @@ OFF = {
 MODE = "table.exec.hive.infer-source-parallelism."
 QUERIES = {
     "text": ("SELECT id, day FROM events_text WHERE text LIKE '%9%'", {}),
-    "text, one partition": ("SELECT count(*), sum(id) FROM events_text WHERE day = '2024-01-04'", {}),
+    "text, single partition": ("SELECT count(*), sum(id) FROM events_text WHERE day = '2024-01-04'", {}),
     "text, filtered by a join": (
         "SELECT e.day, count(*), sum(e.id) FROM events_text e JOIN days d ON e.day = d.day WHERE d.keep = 1 GROUP BY e.day",
         {},
@@ -66,7 +66,7 @@ QUERIES = {
     "text without partitions": ("SELECT count(*), sum(id) FROM flat_text", {}),
     "text, empty": ("SELECT count(*), sum(id) FROM nothing_text", {}),
     "parquet": ("SELECT id, text, day FROM events_parquet", {}),
-    "parquet, one partition": ("SELECT count(*), sum(id) FROM events_parquet WHERE day = '2024-01-04'", {}),
+    "parquet, single partition": ("SELECT count(*), sum(id) FROM events_parquet WHERE day = '2024-01-04'", {}),
     "parquet, filtered by a join": (
         "SELECT e.day, count(*), sum(e.id) FROM events_parquet e JOIN days d ON e.day = d.day WHERE d.keep = 1 GROUP BY e.day",
         {},
@@ -77,7 +77,7 @@ QUERIES = {
         {MODE + "mode": "none", "parallelism.default": 5},
     ),
 }
-said = {}
+results = {}
 for name in names:
     query, options = QUERIES[name]
     env = Environment(spark, config=OFF | options, progress=False)
@@ -86,14 +86,14 @@ for name in names:
     sources = [
         vertex for vertex in env.last_job.vertices if "events" in vertex.vertex.name or "text" in vertex.vertex.name
     ]
-    said[name] = {
+    results[name] = {
         "same": sorted(map(repr, map(plain, rows))) == sorted(map(repr, map(plain, expected))),
         "rows": len(rows),
         "parallelism": sources[0].parallelism,
         "tasks": sources[0].tasks,
         "reason": sources[0].reason,
         "bytes": sources[0].bytes_in,
-        "ran": max((one.tasks for one in stages(spark, env.last_job, sources[0].vertex.name)), default=0),
+        "stage tasks": max((stage.tasks for stage in stages(spark, env.last_job, sources[0].vertex.name)), default=0),
     }
 
 spark.sql(
@@ -110,11 +110,11 @@ sink = FileSink(
 for _ in range(2):
     env.write(spark.table("events_text"), sink)
     env.execute("copy")
-said["metastore"] = {
+results["metastore"] = {
     "partitions": sorted(row[0] for row in spark.sql("SHOW PARTITIONS copied").collect()),
     "rows": spark.table("copied").count(),
-    "of one": spark.table("copied").filter("day = '2024-01-02'").count(),
+    "rows of a partition": spark.table("copied").filter("day = '2024-01-02'").count(),
     "markers": len(list((folder / "copied").glob("day=*/_SUCCESS"))),
     "reason": env.last_job.vertices[-1].reason,
 }
-print("SAID", json.dumps(said))
+print("RESULT", json.dumps(results))

@@ -1,4 +1,4 @@
-"""A job whose tasks need the package's Java classes, and a state that they rescale; prints what it found as JSON.
+"""A job and a rescale that need the package's Java classes; prints their results and the origin of the classes as JSON.
 
 Arguments: a folder to work in.
 """
@@ -34,7 +34,7 @@ for name in (
 ):
     bridge.helper(name)
 seconds = time.perf_counter() - started
-for name in ("CutLayouts", "LayoutCheck"):
+for name in ("CoalescedLayouts", "LayoutCheck"):
     bridge.helper(name, on_executors=True)
 mover = new_instance(bridge, "KeyGroupMover")
 
@@ -62,14 +62,14 @@ report = penstock.state.rescale(str(folder / "checkpoint"), 8, spark=spark)
 after = penstock.state.inspect(str(folder / "checkpoint"), count=True, spark=spark)
 
 code = mover.getClass().getProtectionDomain().getCodeSource()
-place = None if code is None else code.getLocation()
+location = None if code is None else code.getLocation()
 loader = str(mover.getClass().getClassLoader().getClass().getSimpleName())
-origin = None if place is None else str(place)
+origin = None if location is None else str(location)
 
 spark.stop()
-again = SparkSession.builder.getOrCreate()
-rows_again = revenue(again)
-again.stop()
+second = SparkSession.builder.getOrCreate()
+rows_of_second = revenue(second)
+second.stop()
 
 print(
     json.dumps(
@@ -79,7 +79,7 @@ print(
             "from": origin,
             "first_use_seconds": round(seconds, 3),
             "rows": rows,
-            "rows_of_a_second_application": rows_again,
+            "rows_of_a_second_application": rows_of_second,
             "files_moved": all(store.method == RewriteMethod.FILES for store in report.stores),
             "state_rows": after.stores[0].total_rows,
         }

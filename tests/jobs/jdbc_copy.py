@@ -1,12 +1,13 @@
-"""Copies numbers into a table of a database, and dies where it is told to; run by tests of faults.
+"""Copies numbers into a table of a database, and may exit around the commit; run by tests of faults.
 
-Arguments: the JDBC URL, user, password, driver, jars, the table, a token, and one of: no, before, after (the commit).
+Arguments: the JDBC URL, user, password, driver, jars, the table, a token, and when to exit relative to the commit: no,
+before or after.
 """
 
 import os
 import sys
 
-url, user, password, driver, jars, table, token, dies = sys.argv[1:]
+url, user, password, driver, jars, table, token, exit_time = sys.argv[1:]
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 from pyspark.sql import SparkSession
@@ -18,15 +19,15 @@ from penstock.spark.jdbc import JdbcConnection
 commit = JdbcConnection.commit
 
 
-def last_words(connection):
-    if dies == "before":
+def commit_and_exit(connection):
+    if exit_time == "before":
         os._exit(9)
     commit(connection)
-    if dies == "after":
+    if exit_time == "after":
         os._exit(9)
 
 
-JdbcConnection.commit = last_words
+JdbcConnection.commit = commit_and_exit
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.jars", jars)
 env = Environment(builder.config("spark.log.level", "ERROR").getOrCreate(), progress=False)
 numbers = env.spark.range(0, 2000, 1, 4).selectExpr("cast(id as int) as id", "id * 2 as v")

@@ -1,7 +1,7 @@
-"""Upserts numbers into a table, and dies by SIGKILL while a Spark job of a step of it runs; run by tests.
+"""Upserts numbers into a table, and dies by SIGKILL in a Spark job of a step; run by tests.
 
-Arguments: delta or iceberg, a folder, and the step: ``first`` makes the table, ``none`` upserts and lives, any other one
-is the method that starts the Spark job in which everything ends.
+Arguments: delta or iceberg, a folder, and the step: ``first`` creates the table, ``none`` upserts without a kill, any
+other step is the method whose Spark job is killed.
 """
 
 import os
@@ -36,16 +36,16 @@ def die_in_a_spark_job() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def watched(plain: Any) -> Any:
-    def call(*given: Any) -> Any:
+def killed(method: Any) -> Any:
+    def call(*arguments: Any) -> Any:
         threading.Thread(target=die_in_a_spark_job, daemon=True).start()
-        return plain(*given)
+        return method(*arguments)
 
     return call
 
 
 if step in OWNERS:
-    setattr(OWNERS[step], step, watched(getattr(OWNERS[step], step)))
+    setattr(OWNERS[step], step, killed(getattr(OWNERS[step], step)))
 ids, text = (range(1000), "old") if step == "first" else (range(500, 1500), "new")
 rows = spark.createDataFrame([(n, f"{text} {n}") for n in ids], "id long, text string")
 if kind == "delta":

@@ -1,8 +1,8 @@
-"""A window with a hot key is divided, and the files of all shuffles are lost before its last tasks read them.
+"""A window with a hot key is divided, and all shuffle files are deleted before its last tasks read them.
 
-In a process of its own: see `lost_piece`. Argument: `stable`, or `unstable` for rows that come out otherwise when they
-are made again, which is kept from the planner. Prints, as JSON: how many pieces there were, whether the numbers of each
-key's rows are right, and the error.
+It runs in its own process for the reason in `lost_chunk`. Argument: `stable`, or `unstable` for rows that change when they are
+recomputed, which is hidden from the planner. Prints as JSON the number of chunks, whether the row numbers of each key are
+right, and the error.
 """
 
 import json
@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from penstock import Environment
 from penstock.planner.translation import keyed
-from penstock.spark import window_pieces
+from penstock.spark import window_chunks
 
 MAPPERS, ROWS = 8, 3000
 SKEW = "table.optimizer.skewed-join-optimization"
@@ -43,36 +43,36 @@ spark = (
 value = F.expr("pmod(hash(id), 2000)")
 if sys.argv[1] == "unstable":
     value = F.udf(lambda _: random.randrange(1 << 40), "long").asNondeterministic()("id")
-    keyed.why_otherwise_again = lambda _: None
+    keyed.unrepeatable_reason = lambda _: None
 
-summed_up = window_pieces.windowed
+original = window_chunks.windowed
 
 
-def losing(*given):
-    rows = summed_up(*given)
+def delete_shuffle_files(*arguments):
+    rows = original(*arguments)
     for folder in os.environ["SPARK_LOCAL_DIRS"].split(","):
         for file in Path(folder).rglob("shuffle_*.data"):
             file.unlink()
     return rows
 
 
-window_pieces.windowed = losing
+window_chunks.windowed = delete_shuffle_files
 rows = spark.range(0, MAPPERS * ROWS, 1, MAPPERS).selectExpr("if(pmod(hash(id, 1), 10) < 9, 7, id % 20) as k", "id")
 rows.withColumn("v", value).createOrReplaceTempView("clicks")
 env = Environment(spark, config=OPTIONS, progress=False)
 query = "select k, v, id, row_number() over (partition by k order by v, id) as n from clicks"
-found, error = [], ""
+collected, error = [], ""
 try:
-    found = env.collect(spark.sql(query))
+    collected = env.collect(spark.sql(query))
 except Exception as failure:
     error = str(failure)
 by_key = defaultdict(list)
-for row in found:
+for row in collected:
     by_key[row.k].append(row)
 right = all(
     [row.n for row in sorted(of_key, key=lambda row: (row.v, row.id))] == list(range(1, len(of_key) + 1))
     for of_key in by_key.values()
 )
-pieces = max((decision.outcome.get("pieces", 0) for decision in env.last_job.decisions), default=0)
-print(json.dumps({"pieces": pieces, "rows": len(found), "right": right, "error": error}))
+chunks = max((decision.outcome.get("pieces", 0) for decision in env.last_job.decisions), default=0)
+print(json.dumps({"pieces": chunks, "rows": len(collected), "right": right, "error": error}))
 spark.stop()

@@ -1,9 +1,9 @@
-"""Sends rows with marks through adaptive exchanges, in a session for each case; prints what came of each, as JSON.
+"""Sends rows with marks through adaptive exchanges, in a session for each case; prints the arrived rows as JSON.
 
-Arguments: the master, and the settings of Spark for each case, as JSON.
+Arguments: the master, and the Spark settings of each case as JSON.
 
-The mark of a row is a hash of its number and the case, so that it is in the rows and in no plan. The results have the
-numbers alone: marks cross no other exchange than those in front of the functions.
+The mark of a row is a hash of its number and the case, so plans do not contain it. The results have only the numbers, so marks
+cross only the exchanges before the functions.
 """
 
 import json
@@ -25,8 +25,8 @@ SHARED = {
     "spark.log.level": "OFF",
     "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
     "spark.sql.shuffle.partitions": "4",
-    "spark.shuffle.compress": "false",  # so that marks stay readable where nothing is encrypted
-    "spark.shuffle.readHostLocalDisk": "false",  # so that executors of one machine send rows to each other
+    "spark.shuffle.compress": "false",  # so that marks are readable without encryption
+    "spark.shuffle.readHostLocalDisk": "false",  # so that executors on a machine send rows over the network
 }
 
 

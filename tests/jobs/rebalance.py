@@ -1,6 +1,6 @@
-"""Adaptive exchanges on a session with many slots; prints what came out of each case, as JSON.
+"""Adaptive exchanges on a session with many slots; prints the result of each case as JSON.
 
-Arguments: the master, an empty folder, and the names of cases, all if there are none.
+Arguments: the master, an empty folder, and the names of cases (default: all that need no cluster).
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-master, folder, *wanted = sys.argv[1:]
+master, folder, *names = sys.argv[1:]
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 import pyarrow as pa
@@ -43,26 +43,27 @@ OFF = {"execution.batch.adaptive.whole-query-threshold": 0}
 ON = OFF | {"taskmanager.network.adaptive-partitioner.enabled": True}
 
 
-def where(batches):
-    """Each row with the consumer that got it."""
+def with_reader(batches):
+    """Add the number of the consumer of each row."""
     index = TaskContext.get().partitionId()
     for batch in batches:
         yield pa.record_batch({"id": batch.column("id"), "reader": pa.array([index] * batch.num_rows, pa.int32())})
 
 
-WHERE = "id long, reader int"
+WITH_READER = "id long, reader int"
 
 
-def facts(df):
+def summarize(df):
+    """Return the count, sum and distinct count of the ids; a sum is None without rows."""
     row = df.agg(F.count("*"), F.sum("id"), F.countDistinct("id")).first()
-    return [None if one is None else int(one) for one in row]
+    return [None if value is None else int(value) for value in row]
 
 
-def exact(rows, made, function=where, schema=WHERE):
-    """Whether an exchange gives each row once, and how many consumers had rows."""
-    out = made.map_in_arrow(function, schema)
+def check_exchange(rows, exchanged, function=with_reader, schema=WITH_READER):
+    """Return whether an exchange gives each row once, and the number of consumers with rows."""
+    out = exchanged.map_in_arrow(function, schema)
     readers = out.select("reader").distinct().count()
-    return {"same": facts(out) == facts(rows), "readers": readers}
+    return {"same": summarize(out) == summarize(rows), "readers": readers}
 
 
 def shapes():
@@ -79,18 +80,18 @@ def shapes():
     ):
         yield (
             f"rebalance, {name}",
-            lambda rows=rows, readers=readers: exact(rows, penstock.rebalance(rows, readers, adaptive=True)),
+            lambda rows=rows, readers=readers: check_exchange(rows, penstock.rebalance(rows, readers, adaptive=True)),
         )
     for writers, readers in ((2, 6), (2, 4), (6, 2), (3, 3)):
         rows = spark.range(0, 12_000, 1, writers)
         yield (
             f"rescale {writers} to {readers}",
-            lambda rows=rows, readers=readers: exact(rows, penstock.rescale(rows, readers, adaptive=True)),
+            lambda rows=rows, readers=readers: check_exchange(rows, penstock.rescale(rows, readers, adaptive=True)),
         )
 
 
 def values():
-    """Rows of all kinds, also large ones, come out as they went in."""
+    """Exchange rows with values of many types and of large sizes."""
     rows = [
         (
             1,
@@ -175,22 +176,22 @@ def more_and_fewer():
     rows = spark.range(0, 9000, 1, 3)
     odd = penstock.rebalance(rows, 3, adaptive=True).map_in_arrow(sliced, "id long")
     many = penstock.rebalance(rows, 3, adaptive=True).map_in_arrow(multiplied, "id long")
-    return {"same": facts(odd) == facts(rows.filter("id % 2 = 1")) and many.distinct().count() <= 9000}
+    return {"same": summarize(odd) == summarize(rows.filter("id % 2 = 1")) and many.distinct().count() <= 9000}
 
 
 def after():
-    """What Spark refuses of tasks that must run together works behind the operator."""
+    """Run operations on an exchange that Spark refuses for barrier stages."""
     rows = spark.range(0, 8000, 1, 4)
-    out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(where, WHERE)
-    again = penstock.rebalance(out, 2, adaptive=True).map_in_arrow(where, WHERE)
+    out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(with_reader, WITH_READER)
+    second = penstock.rebalance(out, 2, adaptive=True).map_in_arrow(with_reader, WITH_READER)
     out.write.parquet(f"{folder}/after")
     return {
-        "same": facts(out.union(out).coalesce(2)) == [16_000, 2 * sum(range(8000)), 8000]
+        "same": summarize(out.union(out).coalesce(2)) == [16_000, 2 * sum(range(8000)), 8000]
         and len(out.take(5)) == 5
         and out.limit(7).count() == 7
         and out.join(rows, "id").count() == 8000
-        and facts(again) == facts(rows)
-        and facts(spark.read.parquet(f"{folder}/after")) == facts(rows)
+        and summarize(second) == summarize(rows)
+        and summarize(spark.read.parquet(f"{folder}/after")) == summarize(rows)
         and len(out.orderBy(F.desc("id")).head(3)) == 3
         and len(out.toPandas()) == 8000
     }
@@ -204,13 +205,13 @@ def slow_reader():
             yield pa.record_batch({"id": batch.column(0), "reader": pa.array([index] * batch.num_rows, pa.int32())})
 
     rows = spark.range(0, 40_000, 1, 4)
-    out = penstock.rebalance(rows, 4, adaptive=True, max_traverse_size=2).map_in_arrow(work, WHERE)
+    out = penstock.rebalance(rows, 4, adaptive=True, max_traverse_size=2).map_in_arrow(work, WITH_READER)
     counts = {row["reader"]: row["count"] for row in out.groupBy("reader").count().collect()}
     return {"same": sum(counts.values()) == 40_000, "slow": counts[0], "fast": min(counts[i] for i in (1, 2, 3))}
 
 
 def rests():
-    """A consumer that stops for ten seconds: what waits for it stays in its bound, and the others go on."""
+    """Pause a consumer for ten seconds; its queue stays within its bound, and the others continue."""
 
     def work(batches):
         rested = TaskContext.get().partitionId() > 0
@@ -222,72 +223,71 @@ def rests():
 
     rows = spark.range(0, 600_000, 1, 4).withColumn("text", F.repeat(F.lit("x"), 1000))
     env = Environment(spark, config=OFF, progress=False)
-    made = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(work, "id long")
-    found = [
-        None if one is None else int(one)
-        for one in env.collect(made.agg(F.count("*"), F.sum("id"), F.countDistinct("id")))[0]
-    ]
-    told = [d.as_dict()["figures"] for d in env.last_job.decisions if d.kind.value == "rebalance"]
-    largest = max(one["largest_queue"] for one in told)
+    out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(work, "id long")
+    (totals,) = env.collect(out.agg(F.count("*"), F.sum("id"), F.countDistinct("id")))
+    figures = [d.as_dict()["figures"] for d in env.last_job.decisions if d.kind.value == "rebalance"]
+    largest = max(consumer["largest_queue"] for consumer in figures)
     return {
-        "same": found == facts(rows) and 0 < largest <= READER_BYTES,
+        "same": list(map(int, totals)) == summarize(rows) and 0 < largest <= READER_BYTES,
         "largest": largest,
-        "rows": [one["rows"] for one in told],
+        "rows": [consumer["rows"] for consumer in figures],
     }
 
 
 def job():
-    """By the options of a job; what each consumer took is told."""
+    """Exchange rows adaptively by the options of a job, and return its decisions."""
     rows = spark.range(0, 20_000, 1, 4)
     rows.write.parquet(f"{folder}/rows")
     files = spark.read.parquet(f"{folder}/rows")
-    said = {"same": True}
+    results = {"same": True}
     env = Environment(spark, config=ON, progress=False)
     for source in (rows, files):
-        out = penstock.rebalance(source).map_in_arrow(where, WHERE)
-        said["same"] &= len(env.collect(out.limit(9))) == 9
+        out = penstock.rebalance(source).map_in_arrow(with_reader, WITH_READER)
+        results["same"] &= len(env.collect(out.limit(9))) == 9
         env.write(out, FileSink(f"{folder}/job", mode="overwrite"))
         last = env.execute()
-        said["same"] &= facts(spark.read.parquet(f"{folder}/job")) == facts(rows)
-    said["same"] &= env.count(out.union(out)) == 40_000
-    said["edges"] = [str(edge.partitioner) for edge in last.graphs.manager.graph.edges]
-    said["told"] = [d.as_dict() for d in last.decisions if d.kind.value == "rebalance"]
-    return said
+        results["same"] &= summarize(spark.read.parquet(f"{folder}/job")) == summarize(rows)
+    results["same"] &= env.count(out.union(out)) == 40_000
+    results["edges"] = [str(edge.partitioner) for edge in last.graphs.manager.graph.edges]
+    results["decisions"] = [d.as_dict() for d in last.decisions if d.kind.value == "rebalance"]
+    return results
 
 
 def many_splits():
-    """Files that Spark would cut into more tasks than can run at once: the job cuts them into fewer, and shuffles nothing."""
+    """Read files with more splits than slots; the job reads them with fewer tasks, and without a shuffle."""
     rows = spark.range(0, 300_000, 1, 8)
     rows.write.parquet(f"{folder}/splits")
     spark.conf.set("spark.sql.files.maxPartitionBytes", "32k")
     spark.conf.set("spark.sql.files.openCostInBytes", "0")
     files = spark.read.parquet(f"{folder}/splits").filter("id >= 0")
-    said = {"splits": files.rdd.getNumPartitions()}
+    results = {"splits": files.rdd.getNumPartitions()}
     env = Environment(spark, config=OFF, progress=False)
-    out = penstock.rebalance(files, adaptive=True).map_in_arrow(where, WHERE)
-    said["readers"] = len({row.reader for row in env.collect(out)})
-    said["vertices"] = [vertex.tasks for vertex in env.last_job.vertices]
-    found = env.collect(out.agg(F.count("*"), F.sum("id"), F.countDistinct("id")))[0]
-    said["told"] = sum(d.as_dict()["figures"]["rows"] for d in env.last_job.decisions if d.kind.value == "rebalance")
+    out = penstock.rebalance(files, adaptive=True).map_in_arrow(with_reader, WITH_READER)
+    results["readers"] = len({row.reader for row in env.collect(out)})
+    results["vertices"] = [vertex.tasks for vertex in env.last_job.vertices]
+    totals = env.collect(out.agg(F.count("*"), F.sum("id"), F.countDistinct("id")))[0]
+    results["decided rows"] = sum(
+        d.as_dict()["figures"]["rows"] for d in env.last_job.decisions if d.kind.value == "rebalance"
+    )
     spark.conf.unset("spark.sql.files.maxPartitionBytes")
     spark.conf.unset("spark.sql.files.openCostInBytes")
-    return said | {"same": [int(one) for one in found] == facts(rows)}
+    return results | {"same": list(map(int, totals)) == summarize(rows)}
 
 
 def behind_an_aggregate():
-    """What an aggregate gives is cut into as many tasks as can run, and not shuffled once more."""
+    """Read the output of an aggregate with as many tasks as slots, and without another shuffle."""
     rows = spark.range(0, 50_000, 1, 6).groupBy((F.col("id") % 20_000).alias("id")).agg(F.count("*").alias("n"))
     env = Environment(spark, config=OFF, progress=False)
-    said = {"same": True, "vertices": []}
-    for made in (penstock.rebalance(rows, adaptive=True), penstock.rescale(rows, 3, adaptive=True)):
-        found = env.collect(made.map_in_arrow(lambda batches: batches, "id long, n long"))
-        said["same"] &= sorted(map(tuple, found)) == sorted(map(tuple, rows.collect()))
-        said["vertices"].append(len(env.last_job.vertices))
-    return said
+    results = {"same": True, "vertices": []}
+    for exchanged in (penstock.rebalance(rows, adaptive=True), penstock.rescale(rows, 3, adaptive=True)):
+        collected = env.collect(exchanged.map_in_arrow(lambda batches: batches, "id long, n long"))
+        results["same"] &= sorted(map(tuple, collected)) == sorted(map(tuple, rows.collect()))
+        results["vertices"].append(len(env.last_job.vertices))
+    return results
 
 
 def crash(how, path):
-    """A function that fails once, in the task that gets a certain row."""
+    """Return a function that fails once, in the task that gets the row 777."""
 
     def crashing(batches):
         for batch in batches:
@@ -304,7 +304,7 @@ def crash(how, path):
 
 
 def _executor():
-    """The process of the executor's JVM: the parent of the Python daemon."""
+    """Return the process id of the executor's JVM, the parent of the Python daemon."""
     daemon = os.getppid()
     return int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
 
@@ -312,21 +312,21 @@ def _executor():
 def faults(how):
     rows = spark.range(0, 20_000, 1, 4)
     marker = f"{folder}/{how}"
-    out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(crash(how, marker + "1"), WHERE)
-    said = {"same": facts(out) == facts(rows)}
-    out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(crash(how, marker + "2"), WHERE)
-    said["same"] &= len({row["id"] for row in out.collect()}) == 20_000
+    out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(crash(how, marker + "1"), WITH_READER)
+    results = {"same": summarize(out) == summarize(rows)}
+    out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(crash(how, marker + "2"), WITH_READER)
+    results["same"] &= len({row["id"] for row in out.collect()}) == 20_000
     env = Environment(spark, config=OFF, progress=False)
-    out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(crash(how, marker + "3"), WHERE)
+    out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(crash(how, marker + "3"), WITH_READER)
     env.write(out, FileSink(f"{marker}-out"))
     env.execute()
-    said["same"] &= facts(spark.read.parquet(f"{marker}-out")) == facts(rows)
-    said["crashes"] = sum(os.path.exists(f"{marker}{i}") for i in (1, 2, 3))
-    return said
+    results["same"] &= summarize(spark.read.parquet(f"{marker}-out")) == summarize(rows)
+    results["crashes"] = sum(os.path.exists(f"{marker}{i}") for i in (1, 2, 3))
+    return results
 
 
 def ends_well():
-    """Tasks that end well in the moments after another one was killed: Spark keeps the rows of some of them."""
+    """End tasks shortly after another task was killed; Spark accepts the output of some of them."""
     rows = spark.range(0, 20_000, 1, 4)
     parts = []
 
@@ -339,7 +339,7 @@ def ends_well():
             if os.path.exists(marker):
                 return
             if dies:
-                time.sleep(0.3)  # the others have read all by now
+                time.sleep(0.3)  # by then the other tasks have read all rows
                 Path(marker).touch()
                 os._exit(9)
             while not os.path.exists(marker):
@@ -348,16 +348,16 @@ def ends_well():
 
         return work
 
-    for i in range(60):  # Spark kept the rows of some tasks in one round of fifteen
+    for i in range(60):  # in one of fifteen rounds Spark accepts the output of some tasks
         delays = [random.uniform(0, 0.02) for _ in range(4)]
         work = function(f"{folder}/well{i}", delays)
-        out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(work, WHERE)
-        parts.append(facts(out) == facts(rows))
+        out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(work, WITH_READER)
+        parts.append(summarize(out) == summarize(rows))
     return {"same": all(parts), "wrong": parts.count(False)}
 
 
 def lost_block():
-    """An executor that is killed once the exchange is over, when tasks behind it have read some of what it wrote."""
+    """Kill an executor after the exchange, when later tasks have read some of its output."""
     spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
     rows = spark.range(0, 40_000, 1, 4)
 
@@ -365,34 +365,36 @@ def lost_block():
         def work(batches):
             yield from batches
             if TaskContext.get().partitionId() == 3 and not os.path.exists(marker):
-                time.sleep(4)  # the others are done by now
+                time.sleep(4)  # by then the other tasks have ended
                 Path(marker).touch()
                 os.kill(_executor(), 9)
 
         return work
 
-    def of_rows(found):
-        return [len(found), sum(row.id for row in found), len({row.id for row in found})]
+    def summarize_rows(collected):
+        return [len(collected), sum(row.id for row in collected), len({row.id for row in collected})]
 
-    said = {}
+    results = {}
     env = Environment(spark, config=OFF, progress=False)
-    ways = {
-        "shuffled": facts,
-        "collected": lambda df: of_rows(df.collect()),
-        "job": lambda df: of_rows(env.collect(df)),
+    actions = {
+        "shuffled": summarize,
+        "collected": lambda df: summarize_rows(df.collect()),
+        "job": lambda df: summarize_rows(env.collect(df)),
     }
-    for name, count in ways.items():
+    for name, count in actions.items():
         wait_for_executors()
-        out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(where, WHERE)
+        out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(with_reader, WITH_READER)
         try:
-            said[name] = count(out.mapInArrow(behind(f"{folder}/{name}"), WHERE))
+            results[name] = count(out.mapInArrow(behind(f"{folder}/{name}"), WITH_READER))
         except Exception as error:
-            said[name] = str(error)[:600]
+            results[name] = str(error)[:600]
     spark.conf.unset("spark.sql.adaptive.coalescePartitions.enabled")
-    # Spark does not repeat the last stage of a query, and says so; a job does.
-    refused = "cannot rollback the ResultStage" in str(said["collected"])
-    right = said["shuffled"] == said["job"] == facts(rows) and (refused or said["collected"] == facts(rows))
-    return said | {"same": right and all(os.path.exists(f"{folder}/{name}") for name in ways)}
+    # Spark does not repeat the last stage of a query and raises an error; a job repeats it.
+    refused = "cannot rollback the ResultStage" in str(results["collected"])
+    right = results["shuffled"] == results["job"] == summarize(rows) and (
+        refused or results["collected"] == summarize(rows)
+    )
+    return results | {"same": right and all(os.path.exists(f"{folder}/{name}") for name in actions)}
 
 
 def always_wrong():
@@ -407,33 +409,33 @@ def always_wrong():
     try:
         env.execute()
     except Exception as error:
-        said = str(error)
-        told = "no row is good enough" in said and f"made at:  {__file__}:" in said
-        return {"same": told and not os.path.exists(f"{folder}/wrong"), "said": said[:500]}
+        message = str(error)
+        is_complete = "no row is good enough" in message and f"made at:  {__file__}:" in message
+        return {"same": is_complete and not os.path.exists(f"{folder}/wrong"), "message": message[:500]}
     return {"same": False}
 
 
 def stream():
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 500).option("numPartitions", 2).load()
-    out = penstock.rebalance(rows.selectExpr("value as id"), 3, adaptive=True).map_in_arrow(where, WHERE)
+    out = penstock.rebalance(rows.selectExpr("value as id"), 3, adaptive=True).map_in_arrow(with_reader, WITH_READER)
     query = out.writeStream.format("memory").queryName("stream").start()
     deadline = time.time() + 90
     while time.time() < deadline and spark.table("stream").count() < 2000:
         time.sleep(0.5)
     query.stop()
-    count, _, distinct = facts(spark.table("stream"))
+    count, _, distinct = summarize(spark.table("stream"))
     return {"same": count == distinct >= 2000, "count": count}
 
 
 def driver_out_of_reach():
-    """Tasks that cannot reach the driver find one another by Spark's barrier."""
+    """Exchange rows between tasks that cannot reach the driver, through Spark's barrier."""
     rows = spark.range(0, 10_000, 1, 4)
-    real = operator.rendezvous_of
-    operator.rendezvous_of = lambda spark: dataclasses.replace(real(spark), port=1)
+    original = operator.rendezvous_of
+    operator.rendezvous_of = lambda spark: dataclasses.replace(original(spark), port=1)
     try:
-        return exact(rows, penstock.rebalance(rows, 4, adaptive=True))
+        return check_exchange(rows, penstock.rebalance(rows, 4, adaptive=True))
     finally:
-        operator.rendezvous_of = real
+        operator.rendezvous_of = original
 
 
 CASES = dict(shapes()) | {
@@ -459,21 +461,21 @@ CASES = dict(shapes()) | {
 
 
 def wait_for_executors():
-    """Until those that were killed are there again."""
+    """Wait until killed executors are replaced."""
     deadline = time.time() + 60
     profile = spark.sparkContext._jsc.sc().resourceProfileManager().defaultResourceProfile()
     while spark.sparkContext._jsc.sc().maxNumConcurrentTasks(profile) < 4 and time.time() < deadline:
         time.sleep(0.5)
 
 
-said = {}
-for name in wanted or [name for name in CASES if name not in {"executor", "lost block"}]:
+results = {}
+for name in names or [name for name in CASES if name not in {"executor", "lost block"}]:
     wait_for_executors()
     started = time.time()
     try:
-        said[name] = CASES[name]()
+        results[name] = CASES[name]()
     except Exception as error:
-        said[name] = {"same": False, "error": f"{type(error).__name__}: {error}"[:1500]}
-    said[name]["seconds"] = round(time.time() - started, 1)
-print("SAID", json.dumps(said, default=str), flush=True)
+        results[name] = {"same": False, "error": f"{type(error).__name__}: {error}"[:1500]}
+    results[name]["seconds"] = round(time.time() - started, 1)
+print("RESULT", json.dumps(results, default=str), flush=True)
 spark.stop()

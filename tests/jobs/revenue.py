@@ -1,4 +1,4 @@
-"""A job as a user writes it: two inputs, a join, an aggregate, a sink. Arguments: the target, and a file to note progress in."""
+"""A job of a user: two inputs, a join, an aggregate, a sink. Arguments: the target, and a file that marks its start."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ from penstock.connectors import FileSink
 target, reached = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
 
 
-def slowly(batches):
+def delay(batches):
     if reached:
         Path(reached).touch()
         time.sleep(8)
@@ -29,7 +29,7 @@ orders = env.spark.range(0, 300_000, 1, 4).selectExpr("id as amount", "id % 100 
 users = env.spark.range(100).selectExpr("id as user", "id % 5 as team").hint("merge")
 joined = orders.join(users, "user")
 revenue = (
-    joined.mapInPandas(slowly, joined.schema).groupBy("team").agg(F.count("*").alias("n"), F.sum("amount").alias("s"))
+    joined.mapInPandas(delay, joined.schema).groupBy("team").agg(F.count("*").alias("n"), F.sum("amount").alias("s"))
 )
 env.write(revenue, FileSink(target, format="json"))
 env.execute("revenue by team")

@@ -1,4 +1,4 @@
-"""A dozen pipelines on the PySpark that is on the path: rows as plain Spark's, and the decisions that each is about.
+"""Checks pipelines on the PySpark that is on the path against plain Spark, and their expected decisions.
 
 Run by tools/spark_versions.py. Argument: an empty folder.
 """
@@ -27,9 +27,9 @@ from penstock import Environment
 from penstock.connectors import FileSink
 from penstock.history.event_log import LocalFolder
 from penstock.history.logs import History
-from penstock.scheduler.job import HANDED_BACK, RECENT
+from penstock.scheduler.job import RECENT, RUN_BY_SPARK
 from tests.equality import assert_same_rows
-from tests.native.bounds import all_that_can_be
+from tests.native.bounds import compute_all_natively
 from tests.state.queries import BY_NAME, run, write_input
 
 QUIET = {
@@ -42,7 +42,7 @@ QUIET = {
     "spark.sql.warehouse.dir": str(folder / "warehouse"),
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
-all_that_can_be(pytest.MonkeyPatch())
+compute_all_natively(pytest.MonkeyPatch())
 builder = SparkSession.builder.master("local[2]").appName("smoke")
 for key, value in QUIET.items():
     builder = builder.config(key, value)
@@ -84,22 +84,22 @@ joined = facts.join(dim.where("a < 1"), F.col("k") == F.col("j"))
 spread = facts.join(dim, F.col("hot") == F.col("j"))
 
 
-def centred(group: pd.DataFrame) -> pd.DataFrame:
+def center(group: pd.DataFrame) -> pd.DataFrame:
     return group.assign(v=group.v - group.v.min())
 
 
 @F.udf("long")
-def plus_one(value):
+def increment(value):
     return None if value is None else value + 1
 
 
-def doubled(batches):
+def duplicate(batches):
     for batch in batches:
         yield from (batch, batch)
 
 
 RANK = Window.partitionBy("day").orderBy(F.desc("v"), "id")
-# Its name, what is read, further options, and words that one of its decisions must have in this order.
+# Name, DataFrame, further options, and the kind and words that one of its decisions must have.
 PIPELINES = [
     (
         "a join that turns out small",
@@ -170,10 +170,10 @@ PIPELINES = [
     ),
     (
         "Python functions",
-        facts.select(plus_one("k").alias("k"), "v")
+        facts.select(increment("k").alias("k"), "v")
         .where("k is not null")
         .groupBy("k")
-        .applyInPandas(centred, "k long, v long")
+        .applyInPandas(center, "k long, v long")
         .groupBy("k")
         .agg(F.sum("v")),
         {},
@@ -181,14 +181,14 @@ PIPELINES = [
     ),
     (
         "a rebalance",
-        penstock.rebalance(facts.select("id"), 3, adaptive=False).map_in_arrow(doubled, "id long"),
+        penstock.rebalance(facts.select("id"), 3, adaptive=False).map_in_arrow(duplicate, "id long"),
         {},
         "parallelism",
     ),
-    ("a rescale", penstock.rescale(facts.select("id"), 2).map_in_arrow(doubled, "id long"), {}, "parallelism"),
+    ("a rescale", penstock.rescale(facts.select("id"), 2).map_in_arrow(duplicate, "id long"), {}, "parallelism"),
     (
         "an adaptive exchange",
-        penstock.rebalance(facts.select("id").repartition(2), 2).map_in_arrow(doubled, "id long"),
+        penstock.rebalance(facts.select("id").repartition(2), 2).map_in_arrow(duplicate, "id long"),
         EXCHANGE,
         "rebalance",
     ),
@@ -199,22 +199,19 @@ def decisions(job) -> list[str]:
     return [f"{decision.kind.value} {decision.chosen}" for decision in job.decisions]
 
 
-def same_rows(df, options, words):
-    as_spark(Environment(spark, config=CONFIG | options, progress=False), df, words)
+def check_pipeline(df, options, words):
+    check_query(Environment(spark, config=CONFIG | options, progress=False), df, words)
 
 
-def as_spark(env, df, words):
-    found = env.collect(df)
-    assert_same_rows(found, df.collect())
-    made = decisions(env.last_job)
-    first, *rest = words.split()
-    assert any(first in one and all(word in one for word in rest) for one in made), (
-        f"no decision {words!r} among {made}"
-    )
+def check_query(env, df, words):
+    """Compare the rows with plain Spark, and check that a decision contains all words."""
+    assert_same_rows(env.collect(df), df.collect())
+    texts = decisions(env.last_job)
+    assert any(all(word in text for word in words.split()) for text in texts), f"no decision {words!r} among {texts}"
 
 
 def several_files():
-    """Two sinks of one job, and a second run that appends."""
+    """Write two sinks in a job, and append in a second run."""
     env = Environment(spark, config=CONFIG, progress=False)
     sums = joined.groupBy("n").agg(F.sum("v").alias("v"))
     for _ in range(2):
@@ -232,25 +229,25 @@ def explained():
     assert "facts" in text, text
 
 
-def as_they_come():
-    """With the options as they are: small queries are handed to Spark whole."""
+def default_options():
+    """With default options, Spark runs small queries."""
     env = Environment(spark, progress=False)
     df = spread.groupBy("n").agg(F.sum("v"))
     assert_same_rows(env.collect(df), df.collect())
     assert env.to_pandas(df).shape[0] == env.count(df) == df.count()
 
 
-def in_one_task():
+def single_task():
     env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": 1}, progress=False)
     df = spark.sql(
         "select n, sum(d), avg(d), count(distinct day), rank() over (order by sum(v)) from facts join dim on k = j "
         "where v > (select max(v) - 100000 from facts) and hot in (select j from dim where a > 2) group by n"
     )
-    as_spark(env, df, "native DuckDB, in one task")
+    check_query(env, df, "native DuckDB, in one task")
 
 
-def watched():
-    """The job as its record tells it, tasks among it."""
+def event_log():
+    """The event log has the state of the job and its tasks."""
     env = Environment(spark, config=CONFIG | {"jobmanager.archive.fs.dir": str(folder / "logs")}, progress=False)
     env.count(joined.groupBy("n").count())
     record = History(LocalFolder(folder / "logs")).record(env.last_job.id)
@@ -259,7 +256,7 @@ def watched():
 
 
 def served():
-    """The session's own queries, as any program has them: an action, a cached table, a write."""
+    """Delegate queries of the session: an action, a cached table, a write."""
 
     def grouped():
         return joined.groupBy("n").agg(F.sum("v").alias("v"))
@@ -278,7 +275,7 @@ def served():
 
 
 def failing_in_python():
-    """The error of a Python function is the query's: Spark does not run it once more."""
+    """Report the error of a Python function without a fallback to Spark."""
     before = len(RECENT)
     with penstock.enabled(spark, config=CONFIG):
         try:
@@ -288,30 +285,30 @@ def failing_in_python():
         else:
             raise AssertionError("no error")
     (job,) = list(RECENT)[before:]
-    assert HANDED_BACK not in {one.chosen for one in job.decisions}, decisions(job)
+    assert RUN_BY_SPARK not in {decision.chosen for decision in job.decisions}, decisions(job)
 
 
 def rescaled(name):
-    """A streaming query with another number of key groups goes on as its twin that was left alone."""
-    place = folder / name.replace(" ", "-")
-    (place / "in").mkdir(parents=True)
-    write_input(spark, place / "in", 0)
-    run(spark, BY_NAME[name], place / "in", place / "rescaled")
-    shutil.copytree(place / "rescaled", place / "twin")
-    report = penstock.state.rescale(str(place / "rescaled"), 6, spark=spark)
+    """A rescaled streaming query continues with the same rows as a copy that was not rescaled."""
+    location = folder / name.replace(" ", "-")
+    (location / "in").mkdir(parents=True)
+    write_input(spark, location / "in", 0)
+    run(spark, BY_NAME[name], location / "in", location / "rescaled")
+    shutil.copytree(location / "rescaled", location / "twin")
+    report = penstock.state.rescale(str(location / "rescaled"), 6, spark=spark)
     assert [store.rows for store in report.stores] == [200]
-    write_input(spark, place / "in", 1)
-    later = run(spark, BY_NAME[name], place / "in", place / "twin")
+    write_input(spark, location / "in", 1)
+    later = run(spark, BY_NAME[name], location / "in", location / "twin")
     assert later
-    assert run(spark, BY_NAME[name], place / "in", place / "rescaled") == later
+    assert run(spark, BY_NAME[name], location / "in", location / "rescaled") == later
 
 
-CASES = {name: lambda rest=rest: same_rows(*rest) for name, *rest in PIPELINES} | {
+CASES = {name: lambda arguments=arguments: check_pipeline(*arguments) for name, *arguments in PIPELINES} | {
     "files of two sinks": several_files,
     "explain": explained,
-    "default options": as_they_come,
-    "a query in one task of DuckDB": in_one_task,
-    "an event log": watched,
+    "default options": default_options,
+    "a query in a single DuckDB task": single_task,
+    "an event log": event_log,
     "a served session": served,
     "an error of a Python function": failing_in_python,
     "more key groups in RocksDB": lambda: rescaled("counts updated"),

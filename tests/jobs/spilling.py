@@ -1,4 +1,4 @@
-"""Queries for which DuckDB spills, in a session whose local directories are given; prints what came of each, as JSON.
+"""Queries for which DuckDB spills; prints their results as JSON.
 
 Arguments: a folder for the table, the local directories of Spark, and the names of cases.
 """
@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-folder, local_dirs, *wanted = sys.argv[1:]
+folder, local_dirs, *names = sys.argv[1:]
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 from pyspark.sql import SparkSession
@@ -50,20 +50,20 @@ def spill_directories():
 
 
 def spilled_bytes():
-    files = (path for one in spill_directories() for path in Path(one).rglob("*"))
+    files = (path for directory in spill_directories() for path in Path(directory).rglob("*"))
     return sum(path.stat().st_size for path in files if path.is_file())
 
 
 def wait_until_it_spills():
-    until = time.monotonic() + 120
+    deadline = time.monotonic() + 120
     while spilled_bytes() < 1 << 20:
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise TimeoutError("DuckDB did not spill")
         time.sleep(0.01)
 
 
 def workers_that_spill():
-    """Return the processes that have a file of a spill directory open."""
+    """Yield the processes that have a file of a spill directory open."""
     for links in glob.glob("/proc/[0-9]*/fd/*"):
         try:
             if "/penstock-duckdb-" in os.readlink(links) and ".ledger" not in os.readlink(links):
@@ -73,15 +73,15 @@ def workers_that_spill():
 
 
 def outcome():
-    """Return who was to compute the last job, and what came instead."""
-    decisions = [one for one in env.last_job.decisions if one.kind == "native"]
-    return [[str(one.chosen), str(one.outcome.get("instead", ""))] for one in decisions]
+    """Return the chosen engines of the last job, and the fallbacks."""
+    decisions = [decision for decision in env.last_job.decisions if decision.kind == "native"]
+    return [[str(decision.chosen), str(decision.outcome.get("instead", ""))] for decision in decisions]
 
 
-def after():
-    """Run another query by DuckDB; return what it gives, who computed it, and what is left of both."""
+def run_next_query():
+    """Run another query in DuckDB; return its rows, its engines, and the remaining spill directories."""
     rows = [tuple(row) for row in env.collect(spark.sql(FEW_GROUPS))]
-    names = [os.path.basename(one) for one in spill_directories()]
+    names = [os.path.basename(directory) for directory in spill_directories()]
     return {"next": rows, "next by": outcome(), "left": [name for name in names if not name.endswith(".ledger")]}
 
 
@@ -94,7 +94,11 @@ def cancelled():
     with contextlib.suppress(JobCancelledError):
         job.wait(30)
     seconds = time.monotonic() - started
-    return {"state": str(job.state), "seconds": seconds, "written": os.path.exists(f"{folder}/cancelled")} | after()
+    return {
+        "state": str(job.state),
+        "seconds": seconds,
+        "written": os.path.exists(f"{folder}/cancelled"),
+    } | run_next_query()
 
 
 def killed():
@@ -102,21 +106,21 @@ def killed():
         wait_until_it_spills()
         for worker in set(workers_that_spill()):
             os.kill(worker, signal.SIGKILL)
-            done.append(worker)
+            killed_workers.append(worker)
 
-    done = []
+    killed_workers = []
     thread = threading.Thread(target=kill)
     thread.start()
     rows = [tuple(row) for row in env.collect(spark.sql(GROUPS))]
     thread.join()
-    return {"killed": len(done), "rows": rows, "by": outcome()} | after()
+    return {"killed": len(killed_workers), "rows": rows, "by": outcome()} | run_next_query()
 
 
 def full():
     rows = [tuple(row) for row in env.collect(spark.sql(GROUPS))]
-    return {"rows": rows, "by": outcome()} | after()
+    return {"rows": rows, "by": outcome()} | run_next_query()
 
 
 CASES = {"cancelled": cancelled, "killed": killed, "full": full}
-print("RESULT", json.dumps({name: CASES[name]() for name in wanted}, default=str), flush=True)
+print("RESULT", json.dumps({name: CASES[name]() for name in names}, default=str), flush=True)
 spark.stop()

@@ -1,7 +1,7 @@
-"""Runs a streaming query with `start_query` until a file named "end" is beside its output; run as a program of its own.
+"""Runs a streaming query with `start_query` until there is a file named "end" in its output folder.
 
-Arguments: folder of input, checkpoint, folder of output, the name of the query in tests.state.queries, seconds that each
-batch takes longer, and n: it dies by SIGKILL at the n-th change to files after a rescale began; with n = 0 it lives.
+Arguments: folder of input, checkpoint, folder of output, the name of the query in tests.state.queries, additional seconds per
+batch, and n: it dies by SIGKILL at the n-th change to files after the start of a rescale; with n = 0 it does not die.
 """
 
 import os
@@ -16,8 +16,8 @@ from penstock.spark.session import embedded_session
 from penstock.state import start_query
 from tests.state.queries import BASE, BY_NAME, SCHEMA
 
-given, checkpoint, output = (Path(argument) for argument in sys.argv[1:4])
-query, slowly, deadly = BY_NAME[sys.argv[4]], float(sys.argv[5]), int(sys.argv[6])
+input_folder, checkpoint, output = (Path(argument) for argument in sys.argv[1:4])
+query, batch_delay, deadly = BY_NAME[sys.argv[4]], float(sys.argv[5]), int(sys.argv[6])
 changes = 0
 
 
@@ -26,7 +26,7 @@ def die_at(name):
 
     def change(self, *arguments, **options):
         global changes
-        started = (output / "started").exists()  # a start takes its turn in a checkpoint, too
+        started = (output / "started").exists()  # a start also locks the checkpoint
         if (started and "_penstock_rescale" in str(self)) or (changes and "_penstock_requests" not in str(self)):
             changes += 1
         if changes == deadly:
@@ -43,17 +43,17 @@ if deadly:
 
 def keep(df, batch):
     rows = sorted((tuple(row) for row in df.collect()), key=str)
-    time.sleep(slowly)
-    with (output / "batches.txt").open("a") as file:  # not idempotent: a batch that is repeated shows
+    time.sleep(batch_delay)
+    with (output / "batches.txt").open("a") as file:  # not idempotent, so that repeated batches are visible
         file.write("".join(f"{batch}\t{row}\n" for row in rows))
 
 
 spark = embedded_session("local[2]", {"spark.ui.enabled": "false", "spark.log.level": "OFF"})
 with with_settings(spark, BASE | query.settings):
-    source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(given / "*.parquet"))
+    source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(input_folder / "*.parquet"))
     writer = query.build(source).writeStream.outputMode(query.mode).trigger(processingTime="200 milliseconds")
-    first = {} if checkpoint.exists() else {"pipeline.max-parallelism": 4}
-    stream = start_query(writer.foreachBatch(keep), str(checkpoint), config=first)
+    config = {} if checkpoint.exists() else {"pipeline.max-parallelism": 4}
+    stream = start_query(writer.foreachBatch(keep), str(checkpoint), config=config)
 (output / "started").touch()
 while not (output / "end").exists() and stream.isActive:
     time.sleep(0.05)

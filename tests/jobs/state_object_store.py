@@ -1,8 +1,8 @@
-"""Rescales a checkpoint on an object store; run as a program of its own, with the folder of tests/java's classes.
+"""Rescales a checkpoint on an object store. CLASSES is the folder of the classes of tests/java.
 
-CLASSES ENDPOINT kill LOCAL STORE N    copies a checkpoint there, rescales it, and the JVM ends before the N-th change
-                                       of an object; with N = 0 it lives, and the changes are printed
-CLASSES ENDPOINT go-on NAME INPUT STORE...    resumes, aborts or restarts each copy, and prints what the query gives
+CLASSES ENDPOINT kill LOCAL STORE N    copies a checkpoint to the store and rescales it; the JVM exits before the N-th change
+                                       of an object; with N = 0 it does not exit, and prints the number of changes
+CLASSES ENDPOINT go-on NAME INPUT STORE...    resumes, aborts or restarts each copy, and prints the rows of the query
 """
 
 import json
@@ -38,7 +38,7 @@ def kill(local, store, change):
 
 
 def later(query, folder, checkpoint):
-    """Start the query over what it has not seen; return the rows of each batch that gave any."""
+    """Run the query over new input, and return the rows of each non-empty batch."""
     batches = []
 
     def keep(df, _):
@@ -55,15 +55,15 @@ def later(query, folder, checkpoint):
 
 def go_on(name, folder, *stores):
     for store in stores:
-        for what in ("resume", "abort", "restart"):
-            checkpoint = f"{store}-{what}"
+        for action in ("resume", "abort", "restart"):
+            checkpoint = f"{store}-{action}"
             Folder(bridge, store).copy_to(Folder(bridge, checkpoint))
-            here = Folder(bridge, checkpoint)
-            journal = Journal.load(here)
-            committed = here.child("commits/2").exists()
-            if what == "resume" and not (committed and journal is None):
+            location = Folder(bridge, checkpoint)
+            journal = Journal.load(location)
+            committed = location.child("commits/2").exists()
+            if action == "resume" and not (committed and journal is None):
                 rescale(checkpoint, 8, spark=spark)
-            if what == "abort":
+            if action == "abort":
                 try:
                     abort(checkpoint, spark=spark)
                 except StateError as error:
@@ -76,12 +76,12 @@ def go_on(name, folder, *stores):
                 json.dumps(
                     {
                         "store": store,
-                        "what": what,
+                        "what": action,
                         "phase": None if journal is None else str(journal.phase),
                         "committed": committed,
                         "number": number,
                         "after": after.max_parallelism,
-                        "left": here.child(FOLDER).exists(),
+                        "left": location.child(FOLDER).exists(),
                         "batches": str(batches),
                     }
                 ),

@@ -1,7 +1,7 @@
-"""Rescales a checkpoint and dies by SIGKILL at the n-th change to its files; run as a program of its own.
+"""Rescales a checkpoint and dies by SIGKILL at the n-th change to its files.
 
-Arguments: checkpoint, max parallelism, n, and where Spark runs (this machine). With n = 0 it lives, and prints how many changes there were.
-With -n it stops there by SIGSTOP, and lives.
+Arguments: checkpoint, max parallelism, n, and the master (default: local[2]). With n = 0 it does not die, and prints the
+number of changes. With -n it is stopped by SIGSTOP instead.
 """
 
 import os
@@ -16,7 +16,7 @@ location, number, deadly = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 changes = 0
 
 
-def counted(name):
+def count_changes(name):
     original = getattr(Folder, name)
 
     def change(self, *arguments, **options):
@@ -30,7 +30,7 @@ def counted(name):
 
 
 for method in ("make", "write", "copy_to", "move_to", "delete"):
-    counted(method)
+    count_changes(method)
 master = sys.argv[4] if len(sys.argv) > 4 else "local[2]"
 spark = embedded_session(master, {"spark.ui.enabled": "false", "spark.log.level": "OFF"})
 rescale(location, number, spark=spark)

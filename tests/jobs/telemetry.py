@@ -1,4 +1,4 @@
-"""Runs a job in a process that has set up OpenTelemetry's SDK; prints what the SDK has collected, as JSON."""
+"""Runs a job in a process with OpenTelemetry's SDK; prints the collected metrics as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold
 env.collect(spark.range(0, 1000, 1, 4).groupBy((F.col("id") % 7).alias("k")).count())
 data = reader.get_metrics_data()
 assert data is not None
-found = {
+collected = {
     metric.name: {
         "unit": metric.unit,
         "points": {
@@ -35,4 +35,4 @@ found = {
     for scope in resource.scope_metrics
     for metric in scope.metrics
 }
-print(json.dumps(found))
+print(json.dumps(collected))

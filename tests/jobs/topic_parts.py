@@ -1,4 +1,4 @@
-"""A job that writes records to a topic by four parts, and dies with its JVM when two of them are there, or does not.
+"""A job that writes records to a topic in four parts; with "die" it is killed after two parts.
 
 Arguments: the brokers, the topic, an empty folder for the warehouse, and die or live.
 """
@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-servers, topic, folder, what = sys.argv[1:]
+servers, topic, folder, action = sys.argv[1:]
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 from pyspark.sql import SparkSession
@@ -25,18 +25,18 @@ spark = (
     .config("spark.sql.warehouse.dir", folder)
     .getOrCreate()
 )
-plainly = parts.write_parts
+original = parts.write_parts
 
 
-def some(bridge, place, staging, files):
+def write_two_parts(bridge, destination, staging, files):
     """Write two parts, and die."""
     assert len(files) == 4
-    plainly(bridge, place, staging, files[:2])
+    original(bridge, destination, staging, files[:2])
     os.killpg(0, signal.SIGKILL)
 
 
-if what == "die":
-    parts.write_parts = some
+if action == "die":
+    parts.write_parts = write_two_parts
 env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": 0}, progress=False)
 rows = spark.range(0, 1000, 1, 4).selectExpr("cast(id as string) as value")
 env.write(rows, KafkaSink(servers, topic, token="day", transactions=4))

@@ -1,4 +1,4 @@
-"""Figures as the libraries of Prometheus and OpenTelemetry read them."""
+"""The metrics as the libraries of Prometheus and OpenTelemetry read them."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def samples(text: str) -> dict[str, float]:
-    """Return what Prometheus keeps of an answer: names with labels, and values."""
+    """Return the samples in a response: values by names with labels."""
     return {
-        one.name + "".join(f"{{{key}={value}}}" for key, value in sorted(one.labels.items())): one.value
+        sample.name + "".join(f"{{{key}={value}}}" for key, value in sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
-        for one in family.samples
+        for sample in family.samples
     }
 
 
-def test_what_prometheus_reads() -> None:
+def test_prometheus_metrics() -> None:
     meter = PrometheusMeter()
     meter.add(i.JOBS, 1, "finished")
     meter.add(i.JOBS, 1, "failed")
@@ -48,27 +48,27 @@ def test_what_prometheus_reads() -> None:
     client = TestClient(create_app(JobStore(), "a token", metrics=meter), base_url="http://127.0.0.1")
     answer = client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
-    found = samples(answer.text)
-    assert found["penstock_jobs_total{state=finished}"] == found["penstock_jobs_total{state=failed}"] == 1
-    assert found["penstock_jobs_running"] == 1
-    assert found["penstock_written_bytes_total"] == 4096
-    assert found["penstock_vertex_wait_seconds_bucket{le=1.0}"] == 0
-    assert found["penstock_vertex_wait_seconds_bucket{le=3.0}"] == found["penstock_vertex_wait_seconds_count"] == 1
-    wanted = {"accept": "application/openmetrics-text; version=1.0.0"}
-    assert client.get("/metrics", headers=wanted).text.endswith("# EOF\n")
+    values = samples(answer.text)
+    assert values["penstock_jobs_total{state=finished}"] == values["penstock_jobs_total{state=failed}"] == 1
+    assert values["penstock_jobs_running"] == 1
+    assert values["penstock_written_bytes_total"] == 4096
+    assert values["penstock_vertex_wait_seconds_bucket{le=1.0}"] == 0
+    assert values["penstock_vertex_wait_seconds_bucket{le=3.0}"] == values["penstock_vertex_wait_seconds_count"] == 1
+    headers = {"accept": "application/openmetrics-text; version=1.0.0"}
+    assert client.get("/metrics", headers=headers).text.endswith("# EOF\n")
 
 
-def test_every_instrument_is_scraped_and_told() -> None:
+def test_every_instrument_is_exported_and_documented() -> None:
     page = (DOCS / "reference" / "metrics.md").read_text()
     text = PrometheusMeter().scraped("")[0].decode()
-    for one in i.INSTRUMENTS:
-        assert f"# HELP {one.prometheus_name} {one.doc}" in text
-        assert f"`{one.prometheus_name}`" in page
-        assert f"`{one.name}`" in page
+    for instrument in i.INSTRUMENTS:
+        assert f"# HELP {instrument.prometheus_name} {instrument.doc}" in text
+        assert f"`{instrument.prometheus_name}`" in page
+        assert f"`{instrument.name}`" in page
 
 
 @pytest.mark.parametrize(("bearer", "code"), [("a token", 200), ("another", 401)])
-def test_on_an_address_that_others_reach(bearer: str, code: int) -> None:
+def test_public_address_requires_the_token(bearer: str, code: int) -> None:
     app = create_app(JobStore(), "a token", address="192.0.2.1", metrics=PrometheusMeter())
     answer = TestClient(app).get("/metrics", headers={"Authorization": f"Bearer {bearer}"})
     assert answer.status_code == code
@@ -78,7 +78,7 @@ def test_without_a_driver() -> None:
     client = TestClient(create_app(JobStore(), "a token"), base_url="http://127.0.0.1")
     answer = client.get("/metrics")
     assert answer.status_code == 404
-    assert "no driver runs here" in answer.json()["detail"]
+    assert "there is no driver in this process" in answer.json()["detail"]
 
 
 def test_a_job_on_spark_is_counted(spark: SparkSession) -> None:
@@ -102,8 +102,8 @@ def test_a_job_on_spark_is_counted(spark: SparkSession) -> None:
     assert grown("penstock_jobs_total{state=finished}") == 1
     assert after["penstock_jobs_running"] == before.get("penstock_jobs_running", 0)
     assert grown("penstock_vertices_total{state=finished}") == len(job.vertices)
-    assert grown("penstock_tasks_total") == sum(one.tasks or 0 for one in job.vertices)
-    assert grown("penstock_written_bytes_total") == sum(one.bytes_out or 0 for one in job.vertices) > 0
+    assert grown("penstock_tasks_total") == sum(vertex.tasks or 0 for vertex in job.vertices)
+    assert grown("penstock_written_bytes_total") == sum(vertex.bytes_out or 0 for vertex in job.vertices) > 0
     decisions = [key for key in after if key.startswith("penstock_decisions_total")]
     assert sum(map(grown, decisions)) == len(list(job.decisions))
 
@@ -123,10 +123,10 @@ def test_a_job_without_a_page_is_counted_too(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("fails", ["get_meter", "create_histogram"])
-def test_an_opentelemetry_that_does_not_take_the_instruments(
+def test_incompatible_opentelemetry(
     fails: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Before 1.30, histograms take no boundaries; no job fails for that, and it is told once."""
+    """Histograms before release 1.30 do not accept boundaries: this is reported once, and jobs do not fail."""
 
     def refuse(*_: object, **__: object) -> None:
         raise TypeError("got an unexpected keyword argument 'explicit_bucket_boundaries_advisory'")
@@ -139,18 +139,18 @@ def test_an_opentelemetry_that_does_not_take_the_instruments(
             assert [observer._open_telemetry() for _ in range(3)] == [None] * 3
     finally:
         observer._open_telemetry_meter.cache_clear()
-    (told,) = [one for one in messages(caplog) if "OpenTelemetry" in one]
-    assert "explicit_bucket_boundaries_advisory" in told
+    (report,) = [message for message in messages(caplog) if "OpenTelemetry" in message]
+    assert "explicit_bucket_boundaries_advisory" in report
 
 
 @pytest.mark.alone
-def test_opentelemetry_s_own_sdk() -> None:
-    """A process sets up the SDK before its first job, as its guide says."""
+def test_opentelemetry_sdk() -> None:
+    """A process sets up the SDK before its first job."""
     job = Path(__file__).parents[1] / "jobs" / "telemetry.py"
     done = subprocess.run([sys.executable, str(job)], capture_output=True, text=True, timeout=180, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["penstock.jobs"] == {"unit": "{job}", "points": {"finished": 1}}
-    assert found["penstock.job.duration"]["unit"] == "s"
-    assert found["penstock.vertices"]["points"]["finished"] >= 2
-    assert found["penstock.written"]["unit"] == "By"
-    assert found["penstock.jobs.running"]["points"] == {"": 0}
+    exported = json.loads(done.stdout.splitlines()[-1])
+    assert exported["penstock.jobs"] == {"unit": "{job}", "points": {"finished": 1}}
+    assert exported["penstock.job.duration"]["unit"] == "s"
+    assert exported["penstock.vertices"]["points"]["finished"] >= 2
+    assert exported["penstock.written"]["unit"] == "By"
+    assert exported["penstock.jobs.running"]["points"] == {"": 0}

@@ -1,12 +1,12 @@
-"""What the events of a job add up to."""
+"""The conversion of job events into metrics."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from penstock.decisions import Decision, DecisionKind, NodeRef, Told
+from penstock.decisions import Decision, DecisionKind, Explanation, NodeRef
 from penstock.events import (
-    DecisionMade,
+    DecisionRecorded,
     DecisionSettled,
     ExecutionState,
     JobStateChanged,
@@ -20,7 +20,7 @@ NODE = NodeRef(1, "Join")
 
 
 class Figures:
-    """Adds figures up, by instrument and label."""
+    """A meter that collects values by instrument and label."""
 
     def __init__(self) -> None:
         self.all: dict[tuple[str, str], list[float]] = {}
@@ -35,23 +35,23 @@ def figures(*events: Any) -> dict[tuple[str, str], list[float]]:
     return meter.all
 
 
-def vertex(state: ExecutionState, **known: Any) -> VertexChanged:
-    made = JobVertex("v1", "Scan -> Calc", (1, 2), (), None, None)
-    return VertexChanged(VertexSnapshot(made, state, 4, **known))
+def vertex(state: ExecutionState, **details: Any) -> VertexChanged:
+    job_vertex = JobVertex("v1", "Scan -> Calc", (1, 2), (), None, None)
+    return VertexChanged(VertexSnapshot(job_vertex, state, 4, **details))
 
 
 def decision(number: int, saved: int | None = None, **outcome: str) -> Decision:
-    told = Told("users is broadcast", "an option", not_shuffled=saved)
-    return Decision(DecisionKind.BROADCAST, NODE, "left", "it is small", {}, told, id=number, outcome=outcome)
+    explanation = Explanation("users is broadcast", "an option", not_shuffled=saved)
+    return Decision(DecisionKind.BROADCAST, NODE, "left", "it is small", {}, explanation, id=number, outcome=outcome)
 
 
 def test_a_job() -> None:
-    found = figures(
+    values = figures(
         JobStateChanged(ExecutionState.RUNNING, at=101.0),
-        JobStateChanged(ExecutionState.RUNNING, at=102.0),  # it is told again
+        JobStateChanged(ExecutionState.RUNNING, at=102.0),  # reported again
         JobStateChanged(ExecutionState.FINISHED, at=107.5),
     )
-    assert found == {
+    assert values == {
         ("jobs.running", ""): [1, -1],
         ("jobs", "finished"): [1],
         ("job.duration", "finished"): [7.5],
@@ -60,20 +60,20 @@ def test_a_job() -> None:
 
 
 def test_a_job_that_never_ran() -> None:
-    found = figures(JobStateChanged(ExecutionState.CANCELED, at=100.5))
-    assert ("jobs.running", "") not in found
-    assert found["jobs", "canceled"] == [1]
+    values = figures(JobStateChanged(ExecutionState.CANCELED, at=100.5))
+    assert ("jobs.running", "") not in values
+    assert values["jobs", "canceled"] == [1]
 
 
 def test_vertices() -> None:
     times = {ExecutionState.CREATED: 10.0, ExecutionState.RUNNING: 12.0, ExecutionState.FINISHED: 15.0}
-    known = {"tasks": 4, "bytes_in": 1000, "bytes_out": 0, "rows_out": 7}
-    found = figures(
-        vertex(ExecutionState.RUNNING, timestamps={**times}, **known),  # it has not ended
-        vertex(ExecutionState.FINISHED, timestamps=times, **known),
+    metrics = {"tasks": 4, "bytes_in": 1000, "bytes_out": 0, "rows_out": 7}
+    values = figures(
+        vertex(ExecutionState.RUNNING, timestamps={**times}, **metrics),  # it has not ended
+        vertex(ExecutionState.FINISHED, timestamps=times, **metrics),
         vertex(ExecutionState.CANCELED, timestamps={ExecutionState.CREATED: 10.0, ExecutionState.CANCELED: 11.0}),
     )
-    assert found == {
+    assert values == {
         ("vertices", "finished"): [1],
         ("vertices", "canceled"): [1],
         ("vertex.duration", ""): [3.0],
@@ -86,14 +86,14 @@ def test_vertices() -> None:
 
 
 def test_decisions() -> None:
-    found = figures(
-        DecisionMade(decision(0, saved=500)),
-        DecisionMade(decision(1, saved=300)),
+    values = figures(
+        DecisionRecorded(decision(0, saved=500)),
+        DecisionRecorded(decision(1, saved=300)),
         DecisionSettled(decision(0, saved=500, tasks="4")),
         DecisionSettled(decision(1, saved=300, instead="it is shuffled")),
-        DecisionSettled(decision(1, saved=300, instead="it is shuffled")),  # more is known of it
+        DecisionSettled(decision(1, saved=300, instead="it is shuffled")),  # settled again with more figures
         JobStateChanged(ExecutionState.FINISHED, at=107.5),
     )
-    assert found["decisions", "broadcast"] == [1, 1]
-    assert found["decisions.came_otherwise", "broadcast"] == [1]
-    assert found["not_shuffled", ""] == [500]
+    assert values["decisions", "broadcast"] == [1, 1]
+    assert values["decisions.came_otherwise", "broadcast"] == [1]
+    assert values["not_shuffled", ""] == [500]

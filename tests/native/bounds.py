@@ -1,4 +1,4 @@
-"""Lets DuckDB compute what would not pay, so that tests of a few rows see it."""
+"""Patches of the cost bounds, so that DuckDB computes small tables in tests."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     import pytest
 
 
-def small_tables_too(patch: pytest.MonkeyPatch) -> None:
+def include_small_tables(patch: pytest.MonkeyPatch) -> None:
     """Let DuckDB read small tables."""
-    patch.setattr(native_part_facts, "LEAST_VALUES", 0)
-    patch.setattr(native_part_facts, "LEAST_ROWS", 0)
-    patch.setattr(native_part_facts, "LEAST_OF_INPUTS", 0)
-    patch.setattr(native_part_facts, "MOST_JOINED", float("inf"))
+    patch.setattr(native_part_facts, "MIN_VALUES", 0)
+    patch.setattr(native_part_facts, "MIN_ROWS", 0)
+    patch.setattr(native_part_facts, "MIN_INPUT_ROWS", 0)
+    patch.setattr(native_part_facts, "MAX_JOINED_RATIO", float("inf"))
 
 
-def all_that_can_be(patch: pytest.MonkeyPatch) -> None:
-    """Let DuckDB compute all that it can, and rows leave as columns wherever they can."""
-    small_tables_too(patch)
-    patch.setattr(native_part_facts, "LEAST_OF_A_BATCH", 0)
-    patch.setattr(native_part_facts, "MOST_LEFT", float("inf"))
+def compute_all_natively(patch: pytest.MonkeyPatch) -> None:
+    """Let DuckDB compute everything that it can, and exchange columns wherever possible."""
+    include_small_tables(patch)
+    patch.setattr(native_part_facts, "MIN_BATCH_ROWS", 0)
+    patch.setattr(native_part_facts, "MAX_OUTPUT_RATIO", float("inf"))

@@ -8,7 +8,7 @@ from penstock.spark import native_parts, native_query
 
 
 @pytest.fixture(autouse=True)
-def forgotten_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each test try its queries anew: all share a JVM, which remembers what failed (`tests.spark`)."""
+def without_recorded_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record no failures, as all tests share a JVM; `tests.spark` tests the record."""
     for module in (native_parts, native_query):
-        monkeypatch.setattr(module, "remember", lambda *_: None)
+        monkeypatch.setattr(module, "record_failure", lambda *_: None)

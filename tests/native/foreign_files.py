@@ -1,4 +1,4 @@
-"""Parquet files of several writers, and of what a table of Spark's may expect of them: a writer for each case."""
+"""Parquet files of several writers, and table schemas that Spark may read them with."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ DECIMALS = [Decimal("-9.99"), Decimal("0.01"), None, Decimal("9.99")]
 
 @dataclass(frozen=True)
 class Case:
-    """Files, and how they are read.
+    """Files and how they are read.
 
     Parameters
     ----------
     write
         Writes the files into a folder.
     native
-        Whether DuckDB reads them; if not, Spark does, and a decision says why.
+        Whether DuckDB reads them; otherwise Spark does, and a decision has the reason.
     schema
-        The table's columns; the files' own if it is None.
+        The table's columns; None means the files' own.
     where
-        Conditions, of which each is a query.
+        Conditions, each for a query.
     """
 
     write: Callable[[SparkSession, Path], None]
@@ -67,12 +67,12 @@ def spark_sql(expression: str, **settings: str) -> Callable[[SparkSession, Path]
     return write
 
 
-def both(*writers: Callable[[SparkSession, Path], None]) -> Callable[[SparkSession, Path], None]:
-    """Write files one after the other."""
+def in_sequence(*writers: Callable[[SparkSession, Path], None]) -> Callable[[SparkSession, Path], None]:
+    """Run writers in sequence."""
 
     def write(spark: SparkSession, folder: Path) -> None:
-        for number, each in enumerate(writers):
-            each(spark, folder)
+        for number, write_file in enumerate(writers):
+            write_file(spark, folder)
             for file in [*folder.glob("a.parquet")]:
                 file.rename(folder / f"part-{number}.parquet")
 
@@ -80,7 +80,7 @@ def both(*writers: Callable[[SparkSession, Path], None]) -> Callable[[SparkSessi
 
 
 def with_metadata(values: Any, kind: pa.DataType, metadata: Mapping[str, str]) -> Callable[[SparkSession, Path], None]:
-    """Write a column with Arrow, and entries of the file's metadata."""
+    """Write a column with Arrow and metadata of the file."""
 
     def write(_: SparkSession, folder: Path) -> None:
         table = pa.table({"n": pa.array(range(len(values)), pa.int32()), "x": pa.array(values, kind)})
@@ -109,7 +109,7 @@ def in_folder(name: str) -> Callable[[SparkSession, Path], None]:
 
 
 def beside_hidden(_: SparkSession, folder: Path) -> None:
-    """Write a file, and others of which Spark reads none."""
+    """Write a file, and hidden files that Spark ignores."""
     for name in ("a", "_b", ".c"):
         pq.write_table(pa.table({"n": pa.array([1], pa.int32()), "x": [name]}), folder / f"{name}.parquet")
 
@@ -132,7 +132,7 @@ CASES = {
     "times of a zone, read as of none": Case(
         arrow([MOMENT], pa.timestamp("us", "UTC")), False, "n int, x timestamp_ntz"
     ),
-    "times of no zone, read as of one": Case(
+    "times of no zone, read as of a zone": Case(
         arrow([MOMENT.replace(tzinfo=None)], pa.timestamp("us")), False, "n int, x timestamp"
     ),
     "milliseconds": Case(arrow([MOMENT], pa.timestamp("ms", "UTC")), False),
@@ -204,7 +204,7 @@ CASES = {
     "float, read as double": Case(arrow([0.1, None, NAN], pa.float32()), False, "n int, x double"),
     "int, read as a text": Case(arrow([1, None], pa.int32()), False, "n int, x string"),
     "files of two widths": Case(
-        both(arrow([1, 2], pa.int32()), arrow([3, 1 << 40], pa.int64())), False, "n int, x bigint"
+        in_sequence(arrow([1, 2], pa.int32()), arrow([3, 1 << 40], pa.int64())), False, "n int, x bigint"
     ),
     # texts
     "texts": Case(arrow(["b", "", None, "é"]), True, where=("true", "x > 'a'", "x = ''")),

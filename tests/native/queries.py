@@ -1,4 +1,4 @@
-"""Generated queries of several operators: what one task of DuckDB computes, and Spark in between."""
+"""Generated queries of several operators, which DuckDB computes in a single task, or Spark in part."""
 
 from __future__ import annotations
 
@@ -48,32 +48,32 @@ _OUTER = [
 ]
 
 
-def whole(seed: int) -> str:
-    """Return a query over a join, an aggregate, and what is made of its result."""
-    chosen = random.Random(seed)
-    key = chosen.choice(_KEYS)
-    kind = chosen.choice(_JOINS)
-    also = f" AND i16 <> {OTHER}i16" if chosen.random() < 0.3 else ""
-    tables = f"t {kind} u ON {key} = {OTHER}{key}{also}" if chosen.random() < 0.7 else "t"
-    if chosen.random() < 0.2:
+def query_with_join(seed: int) -> str:
+    """Return a query with a join, an aggregate, and operators over its result."""
+    rng = random.Random(seed)
+    key = rng.choice(_KEYS)
+    kind = rng.choice(_JOINS)
+    extra_condition = f" AND i16 <> {OTHER}i16" if rng.random() < 0.3 else ""
+    tables = f"t {kind} u ON {key} = {OTHER}{key}{extra_condition}" if rng.random() < 0.7 else "t"
+    if rng.random() < 0.2:
         tables += f" JOIN (SELECT {OTHER}s AS y FROM u WHERE {OTHER}i8 > 0) v ON s = y" if "FULL" not in tables else ""
-    where = f" WHERE {Generator(chosen, COLUMNS).of('boolean', 2)}" if chosen.random() < 0.5 else ""
-    functions = [f"{one} AS a{n + 2}" for n, one in enumerate(chosen.sample(_FUNCTIONS, 3))]
+    where = f" WHERE {Generator(rng, COLUMNS).of('boolean', 2)}" if rng.random() < 0.5 else ""
+    functions = [f"{function} AS a{n + 2}" for n, function in enumerate(rng.sample(_FUNCTIONS, 3))]
     sums = ", ".join(["count(*) AS a0", "max(i16) AS a1", *functions])
-    grouped = "ROLLUP (i8, s)" if chosen.random() < 0.2 else "i8, s"
+    grouped = "ROLLUP (i8, s)" if rng.random() < 0.2 else "i8, s"
     inner = f"SELECT i8, s, {sums} FROM {tables}{where} GROUP BY {grouped}"
-    if chosen.random() < 0.2:
+    if rng.random() < 0.2:
         inner = f"SELECT * FROM ({inner}) UNION ALL SELECT * FROM ({inner})"
-    shape = chosen.choice(["plain", "plain", "filtered", "windows", "first", "again", "value"])
+    shape = rng.choice(["plain", "plain", "filtered", "windows", "first", "again", "value"])
     if shape == "filtered":
-        return f"SELECT * FROM ({inner}) WHERE {' AND '.join(chosen.sample(_OUTER, 2))}"
+        return f"SELECT * FROM ({inner}) WHERE {' AND '.join(rng.sample(_OUTER, 2))}"
     if shape == "windows":
-        picked = ", ".join(f"{one} AS w{n}" for n, one in enumerate(chosen.sample(_WINDOWS, 2)))
-        return f"SELECT a0, a1, i8, s, {picked.replace('row_number()', 'rank()')} FROM ({inner})"
-    if shape == "first":  # all columns are in the order, so it does not matter which of equal rows are the first
+        window_columns = ", ".join(f"{window} AS w{n}" for n, window in enumerate(rng.sample(_WINDOWS, 2)))
+        return f"SELECT a0, a1, i8, s, {window_columns.replace('row_number()', 'rank()')} FROM ({inner})"
+    if shape == "first":  # sorted by all columns, so that the first rows are unique up to equality
         names = ["i8", "s", "a0", "a1", "a2", "a3", "a4"]
-        order = ", ".join(f"{one} {chosen.choice(['', 'DESC', 'NULLS LAST', 'DESC NULLS FIRST'])}" for one in names)
-        return f"SELECT * FROM ({inner}) ORDER BY {order} LIMIT {chosen.choice([1, 5, 40])}"
+        order = ", ".join(f"{name} {rng.choice(['', 'DESC', 'NULLS LAST', 'DESC NULLS FIRST'])}" for name in names)
+        return f"SELECT * FROM ({inner}) ORDER BY {order} LIMIT {rng.choice([1, 5, 40])}"
     if shape == "again":
         return f"WITH x AS ({inner}) SELECT a.i8, a.a0, a.a2, b.a3 FROM x a JOIN x b ON a.i8 = b.i8 AND a.s = b.s"
     if shape == "value":

@@ -1,4 +1,4 @@
-"""How values travel between DuckDB, Arrow and Spark."""
+"""The transfer of values between DuckDB, Arrow and Spark."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.native.columns import Column, sent_schema
+from penstock.native.columns import Column, wire_schema
 
 DECIMALS = st.lists(st.none() | st.decimals(-(10**16) + 1, 10**16 - 1, places=2), max_size=40)
 
 
 @settings(deadline=None)  # numpy is imported first
 @given(values=DECIMALS, skipped=st.integers(0, 3))
-def test_short_decimals_travel_as_whole_numbers(values: list[Decimal | None], skipped: int) -> None:
+def test_short_decimals_are_sent_as_integers(values: list[Decimal | None], skipped: int) -> None:
     column = Column("c", "decimal(18,2)")
-    there = pa.array(values, pa.decimal128(18, 2))[skipped:]
-    sent = column.to_sent(there)
+    array = pa.array(values, pa.decimal128(18, 2))[skipped:]
+    sent = column.to_wire(array)
     assert sent.type == pa.int64()
-    assert sent.to_pylist() == [None if one is None else int(one * 100) for one in values[skipped:]]
-    assert column.from_sent(sent).to_pylist() == there.to_pylist()
+    assert sent.to_pylist() == [None if value is None else int(value * 100) for value in values[skipped:]]
+    assert column.from_wire(sent).to_pylist() == array.to_pylist()
 
 
 @pytest.mark.parametrize(
     ("type_name", "values"),
     [("decimal(19,2)", [Decimal("1.25"), None]), ("string", ["a", None]), ("date", [None]), ("boolean", [True, None])],
 )
-def test_other_values_travel_as_they_are(type_name: str, values: list[object]) -> None:
+def test_other_values_are_sent_unchanged(type_name: str, values: list[object]) -> None:
     column = Column("c", type_name)
-    there = pa.array(values, column.arrow_type())
-    assert column.to_sent(there).equals(there)
-    assert column.from_sent(there).equals(there)
+    array = pa.array(values, column.arrow_type())
+    assert column.to_wire(array).equals(array)
+    assert column.from_wire(array).equals(array)
 
 
-def test_the_schema_of_what_travels() -> None:
+def test_wire_schema() -> None:
     columns = [Column("a", "decimal(7,2)"), Column("b", "decimal(38,2)"), Column("c", "date")]
-    assert sent_schema(columns) == pa.schema([("a", pa.int64()), ("b", pa.decimal128(38, 2)), ("c", pa.date32())])
+    assert wire_schema(columns) == pa.schema([("a", pa.int64()), ("b", pa.decimal128(38, 2)), ("c", pa.date32())])

@@ -1,7 +1,7 @@
-"""Rows and errors equal plain Spark's where the readers, the types or the texts of expressions of the two engines differ.
+"""Rows and errors equal those of plain Spark if the engines differ in readers, types or texts of expressions.
 
-Each query runs in one native task and in many, in both ANSI modes. `Computed` says what must run natively, so that a query
-that Spark computes does not count as equal by accident.
+Each query runs in a single native task and in many, in both ANSI modes. `Case.native` names the ways that must run
+natively, so that a query that Spark computes does not pass by accident.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 from penstock import Environment
 from penstock.spark.dataframes import with_settings
-from tests.native.bounds import all_that_can_be
+from tests.native.bounds import compute_all_natively
 from tests.native.expressions import outcome
 from tests.stages import computed_by_duckdb
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-ONE, MANY = "one task", "many tasks"
-THRESHOLDS = {ONE: 1, MANY: 0}
+SINGLE, MANY = "single task", "many tasks"
+THRESHOLDS = {SINGLE: 1, MANY: 0}
 LARGEST, SMALLEST = 2147483647, -2147483647
 IN_NO_CALENDAR = -141430  # 12 October 1582
 
@@ -69,7 +69,7 @@ TABLES: dict[str, tuple[pa.Table, dict[str, Any]]] = {
         {},
     ),
     "three": (pa.table({"w": pa.array([3], INTS)}), {}),
-    "one": (pa.table({"z": pa.array([1], INTS)}), {}),
+    "single": (pa.table({"z": pa.array([1], INTS)}), {}),
     "zero": (pa.table({"a": pa.array([1], INTS), "b": pa.array([0], INTS)}), {}),
     "extreme_days": (pa.table({"k": KEYS, "d": days(LARGEST, SMALLEST, 0, None)}), {}),
     "skipped_days": (pa.table({"k": KEYS, "d": days(*[IN_NO_CALENDAR] * 4)}), {}),
@@ -88,7 +88,7 @@ LONG = ", ".join(["s"] * 30)
 
 @dataclass(frozen=True)
 class Case:
-    """A query, the ways in which it must be computed natively, and settings of the session."""
+    """A query, the ways that must run natively, and settings of the session."""
 
     sql: str
     native: tuple[str, ...] = ()
@@ -98,17 +98,17 @@ class Case:
 CASES = (
     {
         "sums that differ in a subquery": Case(
-            "SELECT sum(if(v > (SELECT max(w) FROM three), 1, 0)) a, sum(if(v > (SELECT max(z) FROM one), 1, 0)) b, "
+            "SELECT sum(if(v > (SELECT max(w) FROM three), 1, 0)) a, sum(if(v > (SELECT max(z) FROM single), 1, 0)) b, "
             "count(*) + 1 c FROM t",
-            (ONE,),
+            (SINGLE,),
         ),
         "texts that differ in a separator": Case(
             "SELECT k, max(concat(s, 'x, y')) a, max(concat(s, 'x', 'y')) b, count(*) + 1 c FROM t GROUP BY k",
-            (ONE, MANY),
+            (SINGLE, MANY),
         ),
         "long lists that differ at their end": Case(
             f"SELECT k, max(concat({LONG}, 'q')) a, max(concat({LONG}, 'r')) b, count(*) + 1 c FROM t GROUP BY k",
-            (ONE, MANY),
+            (SINGLE, MANY),
         ),
         "groups by a constant": Case("SELECT 'x' c, count(*), sum(v) + 1 n FROM t GROUP BY 'x'"),
         "parts of the first and last day": Case(
@@ -118,7 +118,7 @@ CASES = (
         "days before the first": Case("SELECT k, year(min(date_sub(d, 2))) y FROM extreme_days GROUP BY k"),
         "order of the first and last day": Case(
             "SELECT k, max(d) > date'2000-01-01' a, min(d) < date'2000-01-01' b, count(d) n FROM extreme_days GROUP BY k",
-            (ONE, MANY),
+            (SINGLE, MANY),
         ),
         "names that differ in case": Case(
             "SELECT sum(a_1), count(*) FROM cases", settings=(("spark.sql.caseSensitive", "true"),)
@@ -129,15 +129,17 @@ CASES = (
         "an average of numbers that cancel out": Case("SELECT k, avg(mixed) FROM t GROUP BY k"),
         "an average of different numbers that cancel out": Case("SELECT avg(DISTINCT mixed) FROM t"),
         "an average of decimals that a double rounds": Case("SELECT k, avg(long) FROM cents GROUP BY k"),
-        "averages of decimals": Case("SELECT k, avg(short), avg(long) FROM cents WHERE n < 30 GROUP BY k", (ONE, MANY)),
-        "averages of short decimals": Case("SELECT k, avg(short) FROM cents GROUP BY k", (ONE, MANY)),
-        "averages of decimals without a whole part": Case(
-            "SELECT k, avg(fine) FROM cents WHERE n < 30 GROUP BY k", (ONE, MANY)
+        "averages of decimals": Case(
+            "SELECT k, avg(short), avg(long) FROM cents WHERE n < 30 GROUP BY k", (SINGLE, MANY)
         ),
-        "averages of numbers of either sign": Case("SELECT k, avg(v - 3) FROM t GROUP BY k", (ONE, MANY)),
+        "averages of short decimals": Case("SELECT k, avg(short) FROM cents GROUP BY k", (SINGLE, MANY)),
+        "averages of decimals without a whole part": Case(
+            "SELECT k, avg(fine) FROM cents WHERE n < 30 GROUP BY k", (SINGLE, MANY)
+        ),
+        "averages of numbers of either sign": Case("SELECT k, avg(v - 3) FROM t GROUP BY k", (SINGLE, MANY)),
         "an average as a whole number": Case("SELECT k, cast(avg(moment) AS bigint) FROM cents GROUP BY k"),
         "an average in a condition": Case("SELECT k FROM cents GROUP BY k HAVING avg(moment) >= max(moment)"),
-        "an average of small moments": Case("SELECT k, avg(moment) FROM cents WHERE n < 5 GROUP BY k", (ONE, MANY)),
+        "an average of small moments": Case("SELECT k, avg(moment) FROM cents WHERE n < 5 GROUP BY k", (SINGLE, MANY)),
         "a column with a name that DuckDB adds": Case("SELECT k, sum(file_row_number) FROM row_numbers GROUP BY k"),
         "a codec that Spark lacks": Case("SELECT k, sum(v) FROM brotli GROUP BY k"),
         "a codec that Spark lacks, ignored": Case(
@@ -147,9 +149,9 @@ CASES = (
         "decimal folder names": Case("SELECT p, sum(v) FROM folders GROUP BY p"),
         "an error in a subquery": Case("SELECT count(*) FROM t WHERE v > (SELECT max(a / b) FROM zero)"),
         "a large average": Case("SELECT k, avg(big) FROM t GROUP BY k"),
-        "an average of all rows": Case("SELECT avg(v), avg(DISTINCT v) FROM t", (ONE,)),
+        "an average of all rows": Case("SELECT avg(v), avg(DISTINCT v) FROM t", (SINGLE,)),
         "a sum that wraps around, or fails": Case("SELECT k, sum(big) FROM t GROUP BY k"),
-        "a sum of the largest numbers of either sign": Case("SELECT k, sum(mixed) FROM t GROUP BY k", (ONE, MANY)),
+        "a sum of the largest numbers of either sign": Case("SELECT k, sum(mixed) FROM t GROUP BY k", (SINGLE, MANY)),
     }
     | {
         f"days {operator} a day of no calendar": Case(
@@ -192,11 +194,11 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.mark.parametrize("way", THRESHOLDS)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.usefixtures("interpreted", "tables")
-def test_rows_are_spark_s(
+def test_rows_are_those_of_spark(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str, way: str, *, ansi: bool
 ) -> None:
     case = CASES[name]
-    all_that_can_be(monkeypatch)
+    compute_all_natively(monkeypatch)
     options = {"execution.native": True, "execution.batch.adaptive.whole-query-threshold": THRESHOLDS[way]}
     env = Environment(spark, config=options, progress=False)
     with with_settings(spark, {"spark.sql.ansi.enabled": str(ansi).lower(), **dict(case.settings)}):
@@ -211,9 +213,11 @@ def test_halves_of_decimals_are_rounded_away_from_zero(spark: SparkSession, tmp_
     cents = pa.array([Decimal(number) / 100 for number in range(-25, 26)], pa.decimal128(5, 2))
     pq.write_table(pa.table({"k": range(51), "d": cents}), tmp_path / "decimals.parquet")
     spark.read.parquet(str(tmp_path / "decimals.parquet")).createOrReplaceTempView("decimals")
-    options = {"execution.native": True, "execution.batch.adaptive.whole-query-threshold": THRESHOLDS[ONE]}
+    options = {"execution.native": True, "execution.batch.adaptive.whole-query-threshold": THRESHOLDS[SINGLE]}
     env = Environment(spark, config=options, progress=False)
-    df = spark.sql("SELECT k, max(d / 64BD) AS q FROM decimals GROUP BY k")  # of six digits: 0.02 / 64 is 0.0003125
+    df = spark.sql(
+        "SELECT k, max(d / 64BD) AS q FROM decimals GROUP BY k"
+    )  # rounded to six digits: 0.02 / 64 is 0.0003125
     expected = {row.k: row.q for row in df.collect()}
     assert expected[27] == Decimal("0.000313")
     assert {row.k: row.q for row in env.collect(df)} == expected

@@ -1,4 +1,4 @@
-"""What files tell of themselves: it is read once for each file."""
+"""Footers of Parquet files, which are read once per file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from penstock.native.errors import NotNativeError
 from penstock.native.files import FileRange
-from penstock.native.footers import Footer, RowGroup, footer_of
+from penstock.native.footers import Footer, RowGroup, read_footer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 def test_a_footer(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"id": pa.array(range(25), pa.int64())}), path, row_group_size=10)
-    footer = footer_of(str(path), 1, 2)
+    footer = read_footer(str(path), 1, 2)
     assert [(column.name, column.type, column.annotation) for column in footer.columns] == [("id", "int64", "NONE")]
     assert footer.columns[0].formats >= {"SNAPPY", "PLAIN"}
-    assert [(one.first, one.rows) for one in footer.groups] == [(0, 10), (10, 10), (20, 5)]
+    assert [(group.first, group.rows) for group in footer.groups] == [(0, 10), (10, 10), (20, 5)]
     assert footer.rows == 25
     path.unlink()
-    assert footer_of(str(path), 1, 2) is footer  # as it was when it was read
+    assert read_footer(str(path), 1, 2) is footer  # the cached footer
     with pytest.raises(NotNativeError):
-        footer_of(str(path), 2, 2)
+        read_footer(str(path), 2, 2)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Parquet files of several writers: DuckDB gives the rows that Spark reads, or declines and says why."""
+"""Parquet files of several writers: DuckDB returns the rows of Spark, or declines with a reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from penstock import Environment
 from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
-from tests.native.bounds import all_that_can_be
+from tests.native.bounds import compute_all_natively
 from tests.native.foreign_files import CASES
 from tests.native.traps import exact
 from tests.outcomes import outcome
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 WAYS = {
-    "one task": {"execution.batch.adaptive.whole-query-threshold": 1},
+    "single task": {"execution.batch.adaptive.whole-query-threshold": 1},
     "many tasks": OFF | {"execution.native": True, "execution.verify": False},
 }
 
 
 RUNS = [
-    pytest.param(name, way, id=f"{name}, {way}", marks=() if case.native or way == "one task" else pytest.mark.slow)
+    pytest.param(name, way, id=f"{name}, {way}", marks=() if case.native or way == "single task" else pytest.mark.slow)
     for name, case in CASES.items()
     for way in WAYS
 ]
-"""What DuckDB declines in one task it declines in many, for the same reasons."""
+"""Files that DuckDB declines in a single task are also declined in many, so that these runs are slow tests."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_files(
     name: str,
     way: str,
 ) -> None:
-    all_that_can_be(monkeypatch)
+    compute_all_natively(monkeypatch)
     env, case = Environment(spark, config=WAYS[way], progress=False), CASES[name]
     with with_settings(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
         case.write(spark, tmp_path)
@@ -68,16 +68,20 @@ def test_files(
             return
         for condition in case.where:
             df = spark.sql(f"select n, x from t join keys on n = m where {condition}")
-            assert_read(env, df if way == "one task" else df.repartition(3, "n"), case.native)
+            assert_read(env, df if way == "single task" else df.repartition(3, "n"), case.native)
 
 
 def assert_read(env: Environment, df: DataFrame, native: bool) -> None:
-    """Check the rows of a query, or its error; and that DuckDB has read the table, or a decision says why not."""
+    """Check the rows or error of a query, and that DuckDB has read the table or a decision has a reason."""
     assert exact(outcome(lambda: env.collect(df))) == exact(outcome(df.collect))
     assert env.last_job is not None
     decisions = [
-        each for each in env.last_job.decisions if each.kind == "native" and "keys is read" not in str(each.told)
+        decision
+        for decision in env.last_job.decisions
+        if decision.kind == "native" and "keys is read" not in str(decision.explanation)
     ]
-    computed = [str(each.chosen).startswith("DuckDB") and "instead" not in each.outcome for each in decisions]
-    assert any(computed) == native, [(each.chosen, each.reason, each.outcome) for each in decisions]
-    assert all(each.reason for each in decisions)
+    computed = [
+        str(decision.chosen).startswith("DuckDB") and "instead" not in decision.outcome for decision in decisions
+    ]
+    assert any(computed) == native, [(decision.chosen, decision.reason, decision.outcome) for decision in decisions]
+    assert all(decision.reason for decision in decisions)

@@ -1,4 +1,4 @@
-"""How much memory this machine has, and how much of it is free."""
+"""The total and free memory of this machine."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ALL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 def test_limit_of_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_GROUP", tmp_path)
     assert memory.machine_memory() == ALL
-    for text, found in {"max\n": ALL, "1000\n": 1000, f"{2 * ALL}\n": ALL}.items():
+    for text, expected in {"max\n": ALL, "1000\n": 1000, f"{2 * ALL}\n": ALL}.items():
         (tmp_path / "memory.max").write_text(text)
-        assert memory.machine_memory() == found
+        assert memory.machine_memory() == expected
 
 
-# What files of the machine and of its container say, and what is free.
+# Contents of the files of the machine and its container, and the free memory.
 FREE: dict[str, tuple[dict[str, str], int]] = {
-    "nobody tells": ({}, ALL),
+    "no files": ({}, ALL),
     "a machine": ({"meminfo": "MemTotal: 9 kB\nMemAvailable:   3 kB\n"}, 3072),
     "a container without a limit": (
         {"meminfo": "MemAvailable: 3 kB", "memory.max": "max", "memory.current": "99"},

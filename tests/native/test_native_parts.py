@@ -1,4 +1,4 @@
-"""Leaves that DuckDB computes: rows as plain Spark's, and Spark's own plan wherever it cannot."""
+"""Leaves that DuckDB computes return the rows of plain Spark; Spark's own plan runs otherwise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.spark import exchange, filters, native_failures, native_parts
 from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
-from tests.native.bounds import all_that_can_be, small_tables_too
+from tests.native.bounds import compute_all_natively, include_small_tables
 from tests.native.expressions import OTHER, OTHER_ROWS, outcome, query, write_rows
 from tests.stages import computed_by_duckdb
 
@@ -32,7 +32,7 @@ NATIVE = {"execution.native": True}
 @pytest.fixture(scope="module")
 def native(spark: SparkSession) -> Iterator[Environment]:
     with pytest.MonkeyPatch.context() as patch:
-        small_tables_too(patch)
+        include_small_tables(patch)
         yield Environment(spark, config=OFF | NATIVE, progress=False)
 
 
@@ -49,9 +49,9 @@ def rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def reasons(env: Environment) -> list[tuple[str, str]]:
-    """Return what was chosen for the leaves of the last job, and why."""
+    """Return the choice and the reason for each leaf of the last job."""
     assert env.last_job is not None
-    return [(str(one.chosen), one.reason) for one in env.last_job.decisions if one.kind == "native"]
+    return [(str(decision.chosen), decision.reason) for decision in env.last_job.decisions if decision.kind == "native"]
 
 
 def tpch(spark: SparkSession, data: Path, number: int) -> DataFrame:
@@ -72,8 +72,8 @@ def test_tpch(spark: SparkSession, native: Environment, data: Path, number: int)
 def test_leaves_that_would_not_pay(
     spark: SparkSession, native: Environment, data: Path, monkeypatch: pytest.MonkeyPatch, benchmark: str
 ) -> None:
-    """All queries, with every leaf in DuckDB that it can compute at all."""
-    all_that_can_be(monkeypatch)
+    """All queries, with every leaf that DuckDB supports."""
+    compute_all_natively(monkeypatch)
     for file in sorted((data / f"{benchmark}-0.1").glob("*.parquet")):
         spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
     by_duckdb = 0
@@ -88,7 +88,7 @@ def test_leaves_that_would_not_pay(
 @pytest.mark.parametrize("ansi", [True, False])
 @pytest.mark.usefixtures("interpreted", "rows")
 def test_generated_expressions(spark: SparkSession, native: Environment, ansi: bool) -> None:
-    """More of them: ``python -m tests.native.expressions --queries 1000``."""
+    """For more, run ``python -m tests.native.expressions --queries 1000``."""
     before = spark.conf.get("spark.sql.ansi.enabled")
     spark.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
     try:
@@ -106,19 +106,19 @@ def test_generated_expressions(spark: SparkSession, native: Environment, ansi: b
 DECLINED = {
     "floating-point sums": ("SELECT sum(f) FROM t", "aggregate Sum of DOUBLE"),
     "groups by floating-point numbers": ("SELECT f, count(*) FROM t GROUP BY f", "groups by floating-point numbers"),
-    "arithmetic that is not known": ("SELECT max(i8 % 3Y) FROM t", "expression Remainder"),
-    "an unknown expression": ("SELECT max(soundex(s)) FROM t", "expression SoundEx"),
+    "unsupported arithmetic": ("SELECT max(i8 % 3Y) FROM t", "expression Remainder"),
+    "an unsupported expression": ("SELECT max(soundex(s)) FROM t", "expression SoundEx"),
     "another collation": ("SELECT max(s COLLATE UTF8_LCASE) FROM t", "type string collate UTF8_LCASE"),
     "a distinct count of two": ("SELECT count(distinct s), count(distinct i32) FROM t", "operator ExpandExec"),
     "a pattern that is escaped": (r"SELECT count(*) FROM t WHERE s LIKE '%\\_%'", "a condition that may fail"),
     "a cast to text": ("SELECT max(CAST(small15 AS string)) FROM t", "a cast of decimal(15,2) to string"),
-    "what may fail, of which only nulls count": (
+    "a failing value of which only nulls count": (
         "SELECT count(CASE WHEN CAST(small15 AS decimal(38,2)) + CAST(small15 AS decimal(38,2)) > 0 THEN b END) FROM t",
         "a condition that may fail",
     ),
     "a day that no calendar had": (
         "SELECT count(i8) FROM t WHERE day <=> date'1582-10-10'",
-        "a day that the Julian and the Gregorian calendar left out",
+        "a day between the Julian and the Gregorian calendar",
     ),
     "many rows that stay": ("SELECT s FROM t WHERE i32 > 0 ORDER BY s", "operator"),
 }
@@ -126,36 +126,36 @@ DECLINED = {
 
 @pytest.mark.parametrize("case", DECLINED, ids=str)
 @pytest.mark.usefixtures("interpreted", "rows")
-def test_what_is_not_known_to_be_equal_is_left_to_spark(spark: SparkSession, native: Environment, case: str) -> None:
-    text, why = DECLINED[case]
+def test_unsupported_expressions_are_declined(spark: SparkSession, native: Environment, case: str) -> None:
+    text, expected = DECLINED[case]
     df = spark.sql(text)
     assert_same_rows(native.collect(df), df.collect())
     assert reasons(native)
-    assert all(chosen == "Spark" and reason.startswith(why) for chosen, reason in reasons(native))
+    assert all(chosen == "Spark" and reason.startswith(expected) for chosen, reason in reasons(native))
 
 
 @pytest.mark.usefixtures("interpreted", "rows")
-def test_a_value_that_may_fail_of_rows_that_are_dropped(spark: SparkSession, native: Environment) -> None:
+def test_a_failing_value_of_dropped_rows_is_declined(spark: SparkSession, native: Environment) -> None:
     df = spark.sql("SELECT max(n) FROM (SELECT CAST(i8 AS int) * i16 AS n, s FROM t) JOIN u ON s = u_s")
     assert_same_rows(native.collect(df), df.collect())
-    why = "a value that may fail, of a row that may be dropped"
-    assert any(chosen == "Spark" and reason.startswith(why) for chosen, reason in reasons(native))
+    expected = "a value that may fail, of a row that may be dropped"
+    assert any(chosen == "Spark" and reason.startswith(expected) for chosen, reason in reasons(native))
 
 
 @pytest.mark.usefixtures("interpreted", "rows")
-def test_a_scan_whose_filter_is_sparks(
+def test_a_scan_with_an_unsupported_filter_is_declined(
     spark: SparkSession, native: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's filter of Parquet finds no row of that day, so DuckDB must not read what Spark filters once more."""
-    all_that_can_be(monkeypatch)
+    """Spark's Parquet filter matches no row of that day, so DuckDB must not read the file."""
+    compute_all_natively(monkeypatch)
     df = spark.sql("SELECT i8, max(s) FROM t WHERE day = date'1582-10-10' GROUP BY i8")
     assert_same_rows(native.collect(df), df.collect())
-    why = "a day that the Julian and the Gregorian calendar left out"
-    assert all(chosen == "Spark" and reason.startswith(why) for chosen, reason in reasons(native))
+    expected = "a day between the Julian and the Gregorian calendar"
+    assert all(chosen == "Spark" and reason.startswith(expected) for chosen, reason in reasons(native))
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_a_sum_that_may_not_fit_is_sparks(spark: SparkSession, native: Environment, rows: str) -> None:
+def test_a_sum_that_may_overflow_falls_back(spark: SparkSession, native: Environment, rows: str) -> None:
     for ansi in ("true", "false"):
         spark.conf.set("spark.sql.ansi.enabled", ansi)
         try:
@@ -167,7 +167,7 @@ def test_a_sum_that_may_not_fit_is_sparks(spark: SparkSession, native: Environme
     assert rows
 
 
-# What is aggregated, of which join, and why Spark does it.
+# The aggregates, the join, and the reason why Spark computes it, if it does.
 JOINED = {
     "inner": ("count(*), max(u_day)", "t JOIN u ON i8 = u_i8", None),
     "outer": ("count(*), count(u_s)", "t LEFT JOIN u ON s = u_s AND i8 > u_i8", None),
@@ -195,53 +195,55 @@ JOINED = {
 @pytest.mark.parametrize("case", JOINED, ids=str)
 @pytest.mark.usefixtures("interpreted", "rows")
 def test_joins_with_broadcast_sides(spark: SparkSession, native: Environment, case: str) -> None:
-    aggregates, tables, why_not = JOINED[case]
+    aggregates, tables, expected_reason = JOINED[case]
     df = spark.sql(f"SELECT b, {aggregates} FROM {tables} GROUP BY b")
     assert_same_rows(native.collect(df), df.collect())
-    of_t = [one for one in reasons(native) if why_not is None or one[1].startswith(why_not)]
-    assert {chosen for chosen, _ in of_t} == {"DuckDB" if why_not is None else "Spark"}, reasons(native)
+    choices = [choice for choice in reasons(native) if expected_reason is None or choice[1].startswith(expected_reason)]
+    assert {chosen for chosen, _ in choices} == {"DuckDB" if expected_reason is None else "Spark"}, reasons(native)
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_columns_that_tell_of_files(spark: SparkSession, native: Environment, rows: str) -> None:
+def test_metadata_columns_of_files_are_declined(spark: SparkSession, native: Environment, rows: str) -> None:
     df = spark.read.parquet(rows).groupBy("b").agg({"_metadata.file_size": "max"})
     assert_same_rows(native.collect(df), df.collect())
-    assert reasons(native) == [("Spark", "columns that tell of files")]
+    assert reasons(native) == [("Spark", "metadata columns of files")]
 
 
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("value", ["true", " TRUE"])
-def test_columns_that_are_found_by_their_ids(spark: SparkSession, native: Environment, rows: str, value: str) -> None:
+def test_columns_matched_by_field_ids_are_declined(
+    spark: SparkSession, native: Environment, rows: str, value: str
+) -> None:
     with with_settings(spark, {"spark.sql.parquet.fieldId.read.enabled": value}):
         df = counted(spark, rows)
         assert_same_rows(native.collect(df), df.collect())
-        assert reasons(native) == [("Spark", "columns that are found by their ids")]
+        assert reasons(native) == [("Spark", "columns that are matched by their field ids")]
 
 
 @pytest.mark.thorough
 def test_a_filter_of_many_keys_of_another_table(spark: SparkSession, data: Path) -> None:
-    """DuckDB has no Bloom filter: it joins the keys."""
+    """DuckDB has no Bloom filter, and joins the keys instead."""
     config = OFF | NATIVE | {"table.optimizer.dynamic-filtering.exact-keys": 1}
     env = Environment(spark, config=config, progress=False)
     df = tpch(spark, data, 17)
     assert_same_rows(env.collect(df), df.collect())
     assert [chosen for chosen, _ in reasons(env)].count("DuckDB") >= 1
-    assert not any(why.startswith("a Bloom filter") for _, why in reasons(env))
+    assert not any(reason.startswith("a Bloom filter") for _, reason in reasons(env))
 
 
 @pytest.mark.thorough
-def test_too_many_keys_of_another_table_are_sparks(
+def test_too_many_keys_of_another_table_are_declined(
     spark: SparkSession, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filters, "MOST_ROWS", 0)
+    monkeypatch.setattr(filters, "MAX_ROWS", 0)
     config = OFF | NATIVE | {"table.optimizer.dynamic-filtering.exact-keys": 1}
     env = Environment(spark, config=config, progress=False)
     df = tpch(spark, data, 17)
     assert_same_rows(env.collect(df), df.collect())
-    assert any(why.startswith("a Bloom filter of the keys of another table") for _, why in reasons(env))
+    assert any(reason.startswith("a Bloom filter of the keys of another table") for _, reason in reasons(env))
 
 
-# What is computed of columns that were exchanged, and whether DuckDB can.
+# Queries over exchanged columns, and whether DuckDB computes them.
 EXCHANGED = {
     "inner": ("SELECT i8, u_s, s FROM t JOIN u ON i8 = u_i8", True),
     "left outer": ("SELECT i64, u_s, s FROM t LEFT JOIN u ON i64 = u_i64 AND u_s > s", True),
@@ -255,11 +257,11 @@ EXCHANGED = {
         "WITH x AS (SELECT i64, max(small15) m FROM t GROUP BY i64) SELECT a.i64, a.m, b.m n FROM x a JOIN x b ON a.i64 = b.i64",
         True,
     ),
-    "an outer join that one side decides on": (
+    "an outer join with a condition on a single side": (
         "SELECT i64, u_s, s FROM t LEFT JOIN u ON i64 = u_i64 AND s IN ('a', 'b')",
         False,
     ),
-    "an inner join that one side decides on": (
+    "an inner join with a condition on a single side": (
         "SELECT i64, u_s, s FROM t JOIN u ON i64 = u_i64 AND (s < u_s OR i8 = 1)",
         True,
     ),
@@ -271,7 +273,7 @@ EXCHANGED = {
     "sums by day, of which some are left": ("SELECT day, count(s) AS n FROM t GROUP BY day HAVING n > 1", True),
     "distinct rows": ("SELECT DISTINCT i32, b FROM t", True),
     "sums over a join": ("SELECT i64, count(u_s), sum(small15) FROM t JOIN u ON i64 = u_i64 GROUP BY i64", True),
-    "sums over a join, by others, in one task": (
+    "sums over a join by another column, in a single task": (
         "SELECT i16, count(u_s) FROM t JOIN u ON i64 = u_i64 GROUP BY i16",
         False,
     ),
@@ -283,12 +285,12 @@ EXCHANGED = {
 @pytest.mark.parametrize("ansi", [True, False])
 @pytest.mark.parametrize("case", EXCHANGED, ids=str)
 @pytest.mark.usefixtures("interpreted", "rows")
-def test_what_was_exchanged_as_columns(
+def test_operators_over_exchanged_columns(
     spark: SparkSession, native: Environment, monkeypatch: pytest.MonkeyPatch, case: str, ansi: bool
 ) -> None:
-    """Sorted behind it, so that the step ends with an exchange."""
-    all_that_can_be(monkeypatch)
-    text, can_be = EXCHANGED[case]
+    """With another exchange, so that the vertex does not end the job."""
+    compute_all_natively(monkeypatch)
+    text, is_native = EXCHANGED[case]
     settings = {"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.ansi.enabled": str(ansi).lower()}
     with with_settings(spark, settings):
         df = spark.sql(text)
@@ -296,17 +298,19 @@ def test_what_was_exchanged_as_columns(
         assert_same_rows(native.collect(df), df.collect())
     assert native.last_job is not None
     by_duckdb = [
-        one.told.sentence
-        for one in native.last_job.decisions
-        if one.kind == "native" and one.chosen == "DuckDB" and one.told
+        decision.explanation.sentence
+        for decision in native.last_job.decisions
+        if decision.kind == "native" and decision.chosen == "DuckDB" and decision.explanation
     ]
-    assert any(told.startswith("what was exchanged") for told in by_duckdb) == can_be, by_duckdb
+    assert any(sentence.startswith("what was exchanged") for sentence in by_duckdb) == is_native, by_duckdb
 
 
 @pytest.mark.thorough
-def test_columns_lie_where_they_are_said_to(spark: SparkSession, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every row of what was exchanged is looked at; a side of columns meets one of rows, too."""
-    all_that_can_be(monkeypatch)
+def test_exchanged_columns_have_the_declared_partitioning(
+    spark: SparkSession, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every exchanged row is verified, including joins of a columnar side with a row side."""
+    compute_all_natively(monkeypatch)
     env = Environment(spark, config=OFF | NATIVE, progress=False)
     for number in (3, 9, 13, 18, 21):
         df = tpch(spark, data, number)
@@ -314,19 +318,19 @@ def test_columns_lie_where_they_are_said_to(spark: SparkSession, data: Path, mon
         assert computed_by_duckdb(env.last_job)
 
 
-def test_exchanged_columns_that_are_not_read_are_noticed(
+def test_unread_exchanged_columns_are_detected(
     spark: SparkSession, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DuckDB reads the exchange itself, so its rows are counted before."""
-    all_that_can_be(monkeypatch)
+    compute_all_natively(monkeypatch)
     env = Environment(spark, config=OFF | NATIVE, progress=False)
-    as_cut = exchange.as_cut
+    read_ranges = exchange.read_ranges
 
     def without_the_last(result: exchange.StagedResult, ranges: Any) -> Any:
-        return as_cut(result, ranges and [*ranges[:-1], (ranges[-1][0], max(ranges[-1][1] - 1, ranges[-1][0]))])
+        return read_ranges(result, ranges and [*ranges[:-1], (ranges[-1][0], max(ranges[-1][1] - 1, ranges[-1][0]))])
 
     df = tpch(spark, data, 3)
-    monkeypatch.setattr(exchange, "as_cut", without_the_last)
+    monkeypatch.setattr(exchange, "read_ranges", without_the_last)
     with pytest.raises(JobError, match=r"VerificationError: the input .* must have"):
         env.collect(df)
 
@@ -344,16 +348,14 @@ def test_a_file_that_changes_after_planning(spark: SparkSession, native: Environ
     for file in (tmp_path / "t").glob("*.parquet"):
         os.utime(file, (1, 1))
     assert_same_rows(native.collect(df), expected)
-    ((chosen, why),) = reasons(native)
+    ((chosen, reason),) = reasons(native)
     assert chosen == "Spark"
-    assert "has changed since the query was planned" in why
+    assert "has changed since the query was planned" in reason
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_a_column_of_the_files_that_their_folder_names_too(
-    spark: SparkSession, native: Environment, tmp_path: Path
-) -> None:
-    """The folder's value counts in Spark."""
+def test_a_column_in_both_files_and_folder_names(spark: SparkSession, native: Environment, tmp_path: Path) -> None:
+    """Spark uses the folder's value."""
     for key in (1, 2):
         spark.range(100).selectExpr("id", "9 AS k").write.parquet(str(tmp_path / "t" / f"k={key}"))
     df = spark.read.parquet(str(tmp_path / "t")).groupBy("k").count()
@@ -364,13 +366,13 @@ def test_a_column_of_the_files_that_their_folder_names_too(
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_a_defect_of_the_rewriting_leaves_a_record(
+def test_a_failed_rewrite_is_recorded(
     spark: SparkSession, native: Environment, rows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> Any:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(native_parts.NativeParts, "_rewritten", fail)
+    monkeypatch.setattr(native_parts.NativeParts, "_rewrite", fail)
     df = counted(spark, rows)
     assert_same_rows(native.collect(df), df.collect())
     assert reasons(native) == [("Spark", "a defect")]
@@ -387,7 +389,7 @@ def test_without_the_package(
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_an_executor_without_a_package_is_asked_once(
+def test_an_executor_without_a_package_is_used_only_once(
     spark: SparkSession, native: Environment, rows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Without(NativeStep):
@@ -396,25 +398,27 @@ def test_an_executor_without_a_package_is_asked_once(
 
             return iter([a_package_that_is_not_there])
 
-    made = []
-    monkeypatch.setattr(native_failures, "_WITHOUT", {})
+    steps = []
+    monkeypatch.setattr(native_failures, "_UNAVAILABLE", {})
     monkeypatch.setattr(native_failures, "_PACKAGES", ("a_package_that_is_not_there",))
-    monkeypatch.setattr(native_parts, "NativeStep", lambda *given, **more: made.append(1) or Without(*given, **more))
+    monkeypatch.setattr(
+        native_parts, "NativeStep", lambda *arguments, **keywords: steps.append(1) or Without(*arguments, **keywords)
+    )
     df = counted(spark, rows)
     for _ in range(2):
         assert_same_rows(native.collect(df), df.collect())
-        ((who, why),) = reasons(native)
-        assert who == "Spark"
-        assert why.startswith("No module named 'a_package_that_is_not_there' on an executor, whose Python is ")
-        assert "PYSPARK_PYTHON" in why
-    assert len(made) == 1
+        ((chosen, reason),) = reasons(native)
+        assert chosen == "Spark"
+        assert reason.startswith("No module named 'a_package_that_is_not_there' on an executor, whose Python is ")
+        assert "PYSPARK_PYTHON" in reason
+    assert len(steps) == 1
 
 
 @pytest.mark.usefixtures("interpreted")
 def test_a_worker_that_dies(
     spark: SparkSession, native: Environment, rows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A real process that is gone: the leaf's function ends it as the kernel would for want of memory."""
+    """The leaf's function kills its process, like the kernel when out of memory."""
 
     class Dying(NativeStep):
         def __call__(self, _: Any) -> Any:
@@ -430,7 +434,7 @@ def test_a_worker_that_dies(
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_little_memory_is_no_error(spark: SparkSession, rows: str) -> None:
+def test_little_memory_suffices(spark: SparkSession, rows: str) -> None:
     config = OFF | {"execution.native": True, "execution.native.memory": "16m"}
     env = Environment(spark, config=config, progress=False)
     df = spark.read.parquet(rows).groupBy("s", "i64", "day").count()
@@ -441,13 +445,13 @@ def test_little_memory_is_no_error(spark: SparkSession, rows: str) -> None:
 def test_the_rows_in_batches_are_counted(
     spark: SparkSession, native: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Decisions ask how many rows an exchange has, and how many a scan has read: not how many batches."""
-    all_that_can_be(monkeypatch)
+    """Decisions use the number of rows of an exchange and of a scan, not the number of batches."""
+    compute_all_natively(monkeypatch)
     written: list[int | None] = []
     write = exchange.write
 
-    def recorded(*given: Any, **more: Any) -> Any:
-        result = write(*given, **more)
+    def recorded(*arguments: Any, **keywords: Any) -> Any:
+        result = write(*arguments, **keywords)
         written.append(result.rows)
         return result
 

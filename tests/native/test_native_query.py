@@ -1,4 +1,4 @@
-"""Queries that one task of DuckDB computes: rows as plain Spark's, and Spark wherever it cannot."""
+"""Queries that DuckDB computes in a single task return the rows of plain Spark; Spark runs the others."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from penstock.errors import JobError, RowsDifferError
 from penstock.native import query as query_module
 from penstock.native.query import NativeQueryStep
 from penstock.optimizer import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
+from penstock.planner.native_query import SINGLE_DUCKDB_TASK
 from penstock.scheduler.job import RECENT
 from penstock.shadow.comparison import Engine, Verdict
 from penstock.spark import native_query
 from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
-from tests.native.bounds import small_tables_too
+from tests.native.bounds import include_small_tables
 from tests.native.expressions import OTHER, OTHER_ROWS, outcome, query, write_rows
-from tests.native.queries import whole
+from tests.native.queries import query_with_join
 from tests.stages import computed_by_duckdb
 
 if TYPE_CHECKING:
@@ -38,13 +39,13 @@ if TYPE_CHECKING:
     from penstock.spark.exchange import StagedResult
     from penstock.spark.handles import PhysicalPlan
 
-ONE_TASK = {"execution.batch.adaptive.whole-query-threshold": 1, "execution.verify": True}
-"""Every query is large enough; that DuckDB computes it in local mode is the default. Every job checks itself."""
+SINGLE_TASK = {"execution.batch.adaptive.whole-query-threshold": 1, "execution.verify": True}
+"""Every query is above the threshold; DuckDB is on by default in local mode. Every job verifies itself."""
 
 
 @pytest.fixture
 def env(spark: SparkSession) -> Environment:
-    return Environment(spark, config=ONE_TASK, progress=False)
+    return Environment(spark, config=SINGLE_TASK, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +61,10 @@ def rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def choices(env: Environment) -> list[tuple[str, str]]:
-    """Return what the last job's decisions say of DuckDB: what was chosen, and what came instead."""
+    """Return the choice of each native decision of the last job, and the fallback."""
     assert env.last_job is not None
-    found = [one for one in env.last_job.decisions if one.kind == "native"]
-    return [(str(one.chosen), str(one.outcome.get("instead", ""))) for one in found]
+    decisions = [decision for decision in env.last_job.decisions if decision.kind == "native"]
+    return [(str(decision.chosen), str(decision.outcome.get("instead", ""))) for decision in decisions]
 
 
 @pytest.mark.thorough
@@ -77,16 +78,16 @@ def test_benchmarks(spark: SparkSession, env: Environment, data: Path, benchmark
     for text in json.loads((data / "queries" / f"{benchmark}.json").read_text()).values():
         df = spark.sql(text)
         assert_same_rows(env.collect(df), df.collect())
-        by_duckdb += choices(env) == [("DuckDB, in one task", "")]
+        by_duckdb += choices(env) == [(SINGLE_DUCKDB_TASK, "")]
     assert by_duckdb >= least
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("ansi", [True, False])
-@pytest.mark.parametrize("make", [query, whole], ids=["expressions", "queries"])
+@pytest.mark.parametrize("make", [query, query_with_join], ids=["expressions", "queries"])
 @pytest.mark.usefixtures("interpreted", "rows")
 def test_generated(spark: SparkSession, env: Environment, ansi: bool, make: object) -> None:
-    """More of them: ``python -m tests.native.expressions --one-task --queries 1000``."""
+    """For more, run ``python -m tests.native.expressions --one-task --queries 1000``."""
     assert callable(make)
     by_duckdb = 0
     with with_settings(spark, {"spark.sql.ansi.enabled": str(ansi).lower()}):
@@ -98,7 +99,7 @@ def test_generated(spark: SparkSession, env: Environment, ansi: bool, make: obje
     assert by_duckdb >= 10
 
 
-# A query, and whether one task computes it; None if that depends on the mode.
+# A query, and whether DuckDB computes it in a single task; None if that depends on the mode.
 QUERIES: dict[str, tuple[str, bool | None]] = {
     "an average that is a tie": ("SELECT b, avg(d5), avg(small15) FROM t GROUP BY b", True),
     "a quotient": ("SELECT b, sum(small15) / count(*), sum(small15) / 3 FROM t GROUP BY b", True),
@@ -170,21 +171,21 @@ SPARK_AGAIN = {
     ("a sum that is compared with a constant", True),
     ("a sum that is compared with a constant", False),
 }
-"""Queries that DuckDB takes, and in which ANSI mode it fails, so that Spark computes them."""
+"""Queries on which DuckDB fails in an ANSI mode, so that Spark computes them."""
 
 
 @pytest.mark.parametrize("ansi", [True, False])
 @pytest.mark.parametrize("case", QUERIES, ids=str)
 @pytest.mark.usefixtures("interpreted", "rows")
 def test_queries(spark: SparkSession, env: Environment, case: str, ansi: bool) -> None:
-    text, can_be = QUERIES[case]
+    text, is_native = QUERIES[case]
     with with_settings(spark, {"spark.sql.ansi.enabled": str(ansi).lower()}):
         expected = outcome(spark.sql(text).collect)
         assert outcome(lambda: env.collect(spark.sql(text))) == expected
-    assert can_be in {None, computed_by_duckdb(env.last_job) or (case, ansi) in SPARK_AGAIN}
+    assert is_native in {None, computed_by_duckdb(env.last_job) or (case, ansi) in SPARK_AGAIN}
 
 
-# Queries over rows without nulls, of which files know the largest values; some fail, in one ANSI mode or in both.
+# Queries over rows without nulls, with maxima in the files' statistics; some fail in an ANSI mode or in both.
 ERRORS = {
     "a sum of a group that a small table leaves out": (
         "SELECT n FROM p JOIN (SELECT k, sum(v) n FROM w GROUP BY k) USING (k) WHERE colour = 'red'"
@@ -238,19 +239,19 @@ def test_errors_are_seen(spark: SparkSession, env: Environment, case: str, ansi:
 
 
 @pytest.mark.usefixtures("no_nulls")
-def test_the_decision_says_so_where_spark_fails_too(spark: SparkSession, env: Environment) -> None:
+def test_the_decision_has_the_fallback_if_spark_fails_too(spark: SparkSession, env: Environment) -> None:
     with with_settings(spark, {"spark.sql.ansi.enabled": "true"}), pytest.raises(JobError) as error:
         env.collect(spark.sql("SELECT k, sum(v) FROM w GROUP BY k"))
     assert isinstance(error.value.__cause__, ArithmeticException)
     assert env.last_job is not None
-    (decision,) = [each for each in env.last_job.decisions if each.kind is DecisionKind.NATIVE]
-    assert decision.outcome["instead"] == "Spark computes it"
-    assert "a sum that may not fit" in str(decision.outcome["because"])
+    (native_decision,) = [decision for decision in env.last_job.decisions if decision.kind is DecisionKind.NATIVE]
+    assert native_decision.outcome["instead"] == "Spark computes it"
+    assert "a sum that may not fit" in str(native_decision.outcome["because"])
 
 
 @pytest.mark.thorough
 def test_letters(spark: SparkSession, env: Environment, tmp_path: Path) -> None:
-    """Each letter that is brought into upper and lower case, in a word; and one that Spark must bring there."""
+    """Each portable letter inside a word; and words whose case Spark must map."""
     ranges = [
         (0x1, 0xDE),
         (0xE0, 0x12F),
@@ -260,51 +261,51 @@ def test_letters(spark: SparkSession, env: Environment, tmp_path: Path) -> None:
         (0x620, 0x64A),
         (0x4E00, 0x4FFF),
     ]
-    words = [(f"aB{chr(one)}Ab",) for first, last in ranges for one in range(first, last + 1)]
+    words = [(f"aB{chr(code)}Ab",) for first, last in ranges for code in range(first, last + 1)]
     text = "SELECT upper(x), lower(x), count(*) FROM words GROUP BY x"
     for more, instead in (("", ""), ("Straße", "Spark computes it"), ("ΛΟΓΟΣ", "Spark computes it")):
-        given = spark.createDataFrame([*words, (more,)], "x string").coalesce(1)
-        given.write.mode("overwrite").parquet(str(tmp_path))
+        df = spark.createDataFrame([*words, (more,)], "x string").coalesce(1)
+        df.write.mode("overwrite").parquet(str(tmp_path))
         spark.read.parquet(str(tmp_path)).createOrReplaceTempView("words")
         assert_same_rows(env.collect(spark.sql(text)), spark.sql(text).collect())
-        assert choices(env) == [("DuckDB, in one task", instead)]
+        assert choices(env) == [(SINGLE_DUCKDB_TASK, instead)]
     spark.catalog.dropTempView("words")
 
 
-def test_means_that_are_ties(spark: SparkSession, env: Environment, tmp_path: Path) -> None:
-    """Many means of 32 or 160 prices lie in the middle of two that a decimal can hold."""
-    given = spark.range(0, 320_000, 1, 2).selectExpr(
+def test_averages_that_are_ties(spark: SparkSession, env: Environment, tmp_path: Path) -> None:
+    """Many averages of 32 or 160 prices are ties between two decimals."""
+    prices = spark.range(0, 320_000, 1, 2).selectExpr(
         "id DIV if(id % 2 = 0, 64, 320) AS k",
         "id % 2 AS p",
         "CAST(pmod(hash(id), 2000000) / 100 AS decimal(7,2)) AS price",
     )
-    given.write.parquet(str(tmp_path / "prices"))
+    prices.write.parquet(str(tmp_path / "prices"))
     df = spark.read.parquet(str(tmp_path / "prices")).groupBy("k", "p").agg({"price": "avg"})
     assert_same_rows(env.collect(df), df.collect())
-    assert choices(env) == [("DuckDB, in one task", "")]
+    assert choices(env) == [(SINGLE_DUCKDB_TASK, "")]
 
 
 @pytest.mark.usefixtures("rows")
-def test_one_task_runs_it(spark: SparkSession, env: Environment) -> None:
-    """Measured on Spark: a task computes the query, another reads its result."""
+def test_a_single_task_computes_the_query(spark: SparkSession, env: Environment) -> None:
+    """A task computes the query, another task reads its result."""
     env.collect(spark.sql("SELECT i8, count(u_s) FROM t JOIN u ON s = u_s GROUP BY i8 ORDER BY 1"))
     assert env.last_job is not None
-    assert choices(env) == [("DuckDB, in one task", "")]
+    assert choices(env) == [(SINGLE_DUCKDB_TASK, "")]
     (vertex,) = env.last_job.vertices
     assert vertex.tasks == 1
     assert "t, u" in vertex.vertex.name
 
 
-# Queries of small tables, and whether DuckDB computes them: two exchanges cost Spark more than a task of DuckDB does.
+# Queries of small tables, and whether DuckDB computes them: two exchanges cost more than a DuckDB task.
 SMALL = {
     "SELECT b, count(*) FROM t GROUP BY b ORDER BY b": True,
     "SELECT b, count(*) FROM t JOIN (SELECT i8, max(i16) FROM t GROUP BY i8) USING (i8) GROUP BY b": True,
     "SELECT b, count(*) FROM t GROUP BY b ORDER BY b LIMIT 3": False,  # Spark exchanges rows once
-    "SELECT b, count(*) FROM t JOIN u ON i8 = u_i8 GROUP BY b": False,  # it broadcasts u
+    "SELECT b, count(*) FROM t JOIN u ON i8 = u_i8 GROUP BY b": False,  # Spark broadcasts u
     "SELECT i8 FROM t ORDER BY i8": False,
     "SELECT /*+ MERGE(u) */ b, count(*) FROM t JOIN u ON i8 = u_i8 GROUP BY b ORDER BY b": False,
-    "SELECT b, stddev(i8) FROM t GROUP BY b ORDER BY b": False,  # Spark computes it
-    "SELECT b, id, count(*) FROM t JOIN range(9) ON i8 = id GROUP BY b, id ORDER BY b, id": False,  # it has other leaves
+    "SELECT b, stddev(i8) FROM t GROUP BY b ORDER BY b": False,  # an unsupported function
+    "SELECT b, id, count(*) FROM t JOIN range(9) ON i8 = id GROUP BY b, id ORDER BY b, id": False,  # it reads a leaf that DuckDB cannot read
 }
 
 
@@ -315,13 +316,13 @@ def test_small_queries(spark: SparkSession, text: str) -> None:
     assert_same_rows(env.collect(spark.sql(text)), spark.sql(text).collect())
     assert env.last_job is not None
     decision, *_ = env.last_job.decisions
-    assert decision.chosen == ("DuckDB, in one task" if SMALL[text] else "handed to Spark whole")
+    assert decision.chosen == (SINGLE_DUCKDB_TASK if SMALL[text] else "handed to Spark whole")
     assert len(env.last_job.vertices) == int(SMALL[text])
     assert ("one task of DuckDB computes" in str(env.explain(spark.sql(text)))) is SMALL[text]
 
 
 @pytest.mark.usefixtures("rows")
-def test_a_small_query_where_duckdb_is_off(spark: SparkSession) -> None:
+def test_a_small_query_with_duckdb_disabled(spark: SparkSession) -> None:
     env = Environment(spark, config={"execution.native": False}, progress=False)
     df = spark.sql("SELECT b, count(*) FROM t GROUP BY b ORDER BY b")
     assert_same_rows(env.collect(df), df.collect())
@@ -333,25 +334,31 @@ def test_a_small_query_where_duckdb_is_off(spark: SparkSession) -> None:
 )
 @pytest.mark.parametrize("threshold", [None, 1], ids=["small", "large"])
 @pytest.mark.usefixtures("rows")
-def test_what_is_verified_is_what_runs(spark: SparkSession, config: dict[str, object], threshold: int | None) -> None:
+def test_verification_does_not_change_the_engine(
+    spark: SparkSession, config: dict[str, object], threshold: int | None
+) -> None:
     size = {} if threshold is None else {"execution.batch.adaptive.whole-query-threshold": threshold}
     df = spark.sql("SELECT b, count(*) FROM t GROUP BY b ORDER BY b")
     expected = df.collect()
     plain, verified = (Environment(spark, config=size | more, progress=False) for more in ({}, config))
     for env in (plain, verified):
         assert_same_rows(env.collect(df), expected)
-        assert choices(env) == [("DuckDB, in one task", "")]
-    told = [str(one.told) for one in verified.last_job.decisions if one.kind == "native" and one.told]
-    assert ("does not check what DuckDB computes" in told[0]) is ("execution.verify" in config)
+        assert choices(env) == [(SINGLE_DUCKDB_TASK, "")]
+    explanations = [
+        str(decision.explanation)
+        for decision in verified.last_job.decisions
+        if decision.kind == "native" and decision.explanation
+    ]
+    assert ("does not check what DuckDB computes" in explanations[0]) is ("execution.verify" in config)
     if "execution.shadow" in config:
         (comparison,) = verified.last_job.report.comparisons
         assert (comparison.verdict, comparison.engine) == (Verdict.EQUAL, Engine.NATIVE)
 
 
 @pytest.mark.usefixtures("rows")
-def test_a_row_that_duckdb_loses_is_different(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    computed = query_module.computed
-    monkeypatch.setattr(query_module, "computed", lambda *given: (batch.slice(1) for batch in computed(*given)))
+def test_a_lost_row_of_duckdb_is_detected(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    query_batches = query_module.query_batches
+    monkeypatch.setattr(query_module, "query_batches", lambda *args: (batch.slice(1) for batch in query_batches(*args)))
     env = Environment(spark, progress=False, verify="rows")
     df = spark.sql("SELECT b, count(*) FROM t GROUP BY b ORDER BY b")
     with pytest.raises(RowsDifferError, match=f"{df.count() - 1} rows, plain Spark gives {df.count()}"):
@@ -359,22 +366,22 @@ def test_a_row_that_duckdb_loses_is_different(spark: SparkSession, monkeypatch: 
 
 
 @pytest.mark.usefixtures("rows")
-def test_a_part_of_its_result_that_is_not_read_is_noticed(
+def test_an_unread_part_of_the_result_is_detected(
     spark: SparkSession, env: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    as_cut = native_query.exchange.as_cut
+    read_ranges = native_query.exchange.read_ranges
 
     def without_the_last(result: StagedResult, ranges: Sequence[tuple[int, int]] | None) -> PhysicalPlan:
-        return as_cut(result, [(0, result.subpartitions - 1)] if ranges else ranges)
+        return read_ranges(result, [(0, result.subpartitions - 1)] if ranges else ranges)
 
-    monkeypatch.setattr(native_query.exchange, "as_cut", without_the_last)
+    monkeypatch.setattr(native_query.exchange, "read_ranges", without_the_last)
     with pytest.raises(JobError, match="VerificationError: the result of DuckDB for t must have"):
         env.collect(spark.sql("SELECT i32, i8, count(*) FROM t GROUP BY i32, i8"))
 
 
-# Queries that one task of DuckDB does not compute, and what is told of that.
+# Queries that DuckDB does not compute in a single task, and the reason.
 DECLINED = {
-    "SELECT i8, count(*) FROM t GROUP BY i8 UNION ALL SELECT id, count(*) FROM huge GROUP BY id": "to read besides",
+    "SELECT i8, count(*) FROM t GROUP BY i8 UNION ALL SELECT id, count(*) FROM huge GROUP BY id": "also have to read",
     "SELECT id, count(*) FROM huge GROUP BY id": "it has operator Range",
     "SELECT b, stddev(i8) FROM t GROUP BY b": "it has aggregate StddevSamp",
     "SELECT b, stddev(i8) FROM t GROUP BY b ORDER BY b LIMIT 2": "it has aggregate StddevSamp",
@@ -385,18 +392,18 @@ DECLINED = {
 
 @pytest.mark.parametrize("text", DECLINED)
 @pytest.mark.usefixtures("rows")
-def test_why_not(spark: SparkSession, env: Environment, text: str) -> None:
+def test_reasons_of_declined_queries(spark: SparkSession, env: Environment, text: str) -> None:
     spark.range(100_000).createOrReplaceTempView("huge")
     assert_same_rows(env.collect(spark.sql(text)), spark.sql(text).collect())
     assert env.last_job is not None
-    (decision,) = [one for one in env.last_job.decisions if one.kind == "native"]
+    (decision,) = [record for record in env.last_job.decisions if record.kind == "native"]
     assert decision.chosen == "not in one task of DuckDB"
     assert DECLINED[text] in decision.reason
-    assert "the query is not computed by one task of DuckDB" in str(decision.told)
+    assert "the query is not computed by one task of DuckDB" in str(decision.explanation)
 
 
 class Nothing(StreamGraphOptimizationStrategy):
-    """A strategy of the user's, which wants to see steps."""
+    """A user's strategy, which needs several vertices."""
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         del finished, context
@@ -404,26 +411,26 @@ class Nothing(StreamGraphOptimizationStrategy):
 
 
 @pytest.mark.usefixtures("rows")
-def test_own_strategies_see_steps(spark: SparkSession) -> None:
+def test_user_strategies_disable_the_single_task(spark: SparkSession) -> None:
     df = spark.sql("SELECT i8, count(*) FROM t GROUP BY i8")
     for strategies, by_duckdb in (([], True), ([Nothing], False)):
-        env = Environment(spark, config=ONE_TASK, strategies=strategies, progress=False)
+        env = Environment(spark, config=SINGLE_TASK, strategies=strategies, progress=False)
         assert_same_rows(env.collect(df), df.collect())
         assert computed_by_duckdb(env.last_job) is by_duckdb
 
 
 def test_the_files_that_spark_reads(spark: SparkSession, env: Environment, tmp_path: Path) -> None:
-    """No empty ones, no hidden ones, and any characters in their names."""
+    """Empty and hidden files are skipped, and names may have any characters."""
     folder = tmp_path / "a table, 100% full"
     spark.range(100).selectExpr("id", "id % 7 AS k").write.parquet(str(folder))
     for name in ("empty.parquet", "_hidden.parquet", ".other.parquet"):
         (folder / name).touch()
     df = spark.read.schema("id long, k long").parquet(str(folder)).groupBy("k").agg({"id": "max"})
     assert_same_rows(env.collect(df), df.collect())
-    assert choices(env) == [("DuckDB, in one task", "")]
+    assert choices(env) == [(SINGLE_DUCKDB_TASK, "")]
 
 
-# Types of columns whose values are names of folders, and such values.
+# Types and values of partition columns.
 FOLDERS = {
     "int": "1, -7, null",
     "bigint": "9223372036854775807L, 0L",
@@ -440,13 +447,13 @@ OF_FOLDERS = [
 ]
 
 
-@pytest.mark.parametrize("config", [ONE_TASK, OFF | {"execution.native": True}], ids=["one task", "many tasks"])
+@pytest.mark.parametrize("config", [SINGLE_TASK, OFF | {"execution.native": True}], ids=["single task", "many tasks"])
 @pytest.mark.parametrize("kind", FOLDERS)
 @pytest.mark.usefixtures("interpreted")
 def test_columns_of_folders(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, config: dict[str, object]
 ) -> None:
-    small_tables_too(monkeypatch)
+    include_small_tables(monkeypatch)
     values = f"SELECT posexplode(array({FOLDERS[kind]})) AS (n, p)"
     rows = spark.sql(f"SELECT id, id % 5 AS k, CAST(p AS {kind}) AS p FROM range(1000) JOIN ({values}) ON id % 7 >= n")
     rows.write.partitionBy("p").parquet(str(tmp_path / "t"))
@@ -466,7 +473,7 @@ def test_columns_of_many_folders(spark: SparkSession, env: Environment, tmp_path
     df = spark.read.parquet(str(tmp_path / "t")).groupBy("p").count()
     assert_same_rows(env.collect(df), df.collect())
     assert env.last_job is not None
-    assert "more than 100 folders of a table" in env.last_job.decisions.told[0].text
+    assert "more than 100 folders of a table" in env.last_job.decisions.records[0].text
 
 
 def test_a_file_that_is_read_twice(spark: SparkSession, env: Environment, tmp_path: Path) -> None:
@@ -475,7 +482,7 @@ def test_a_file_that_is_read_twice(spark: SparkSession, env: Environment, tmp_pa
     for paths in ((folder, folder), (folder, str(first))):
         df = spark.read.parquet(*paths).groupBy("k").count().orderBy("k")
         assert_same_rows(env.collect(df), df.collect())
-        assert choices(env) == [("DuckDB, in one task", "")]
+        assert choices(env) == [(SINGLE_DUCKDB_TASK, "")]
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -494,11 +501,11 @@ def test_a_folder_of_two_partitions(spark: SparkSession, env: Environment, tmp_p
         spark.sql("DROP TABLE twice")
 
 
-@pytest.mark.parametrize("config", [ONE_TASK, OFF | {"execution.native": True}], ids=["one task", "many tasks"])
+@pytest.mark.parametrize("config", [SINGLE_TASK, OFF | {"execution.native": True}], ids=["single task", "many tasks"])
 def test_columns_whose_names_differ_in_case(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, object]
 ) -> None:
-    small_tables_too(monkeypatch)
+    include_small_tables(monkeypatch)
     env = Environment(spark, config=config, progress=False)
     spark.range(0, 900, 1, 3).selectExpr("id", "id % 7 AS K").write.parquet(str(tmp_path / "t" / "k=7"))
     with with_settings(spark, {"spark.sql.caseSensitive": "true"}):
@@ -507,7 +514,7 @@ def test_columns_whose_names_differ_in_case(
 
 
 @pytest.mark.usefixtures("rows")
-def test_looking_for_it_fails(
+def test_a_failed_search_is_recorded(
     spark: SparkSession, env: Environment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(facts: object) -> object:
@@ -517,9 +524,9 @@ def test_looking_for_it_fails(
     df = spark.sql("SELECT i8, count(*) FROM t GROUP BY i8")
     assert_same_rows(env.collect(df), df.collect())
     assert env.last_job is not None
-    (decision,) = [one for one in env.last_job.decisions if one.kind == "native"]
+    (decision,) = [record for record in env.last_job.decisions if record.kind == "native"]
     assert decision.reason == "looking for what it can compute failed: no such column"
-    assert "Spark computes it" in caplog.text
+    assert "Spark computes the query" in caplog.text
 
 
 @pytest.mark.usefixtures("rows")
@@ -532,22 +539,22 @@ def test_looking_for_it_fails(
     ],
     ids=str,
 )
-def test_what_the_user_says_comes_first(spark: SparkSession, config: dict[str, object]) -> None:
-    env = Environment(spark, config=ONE_TASK | config, progress=False)
+def test_user_options_override_the_single_task(spark: SparkSession, config: dict[str, object]) -> None:
+    env = Environment(spark, config=SINGLE_TASK | config, progress=False)
     df = spark.sql("SELECT i8, count(*) FROM t GROUP BY i8")
     assert_same_rows(env.collect(df), df.collect())
-    assert all(chosen != "DuckDB, in one task" for chosen, _ in choices(env))
+    assert all(chosen != SINGLE_DUCKDB_TASK for chosen, _ in choices(env))
 
 
-def test_a_session_that_is_served(spark: SparkSession, rows: Path) -> None:
+def test_a_delegated_query(spark: SparkSession, rows: Path) -> None:
     served = spark.newSession()
     for name in ("t", "u"):
         served.read.parquet(str(rows / name)).createOrReplaceTempView(name)
     text = "SELECT b, count(u_s), sum(small15) FROM t JOIN u ON i8 = u_i8 GROUP BY b"
     expected = served.sql(text).collect()
-    with penstock.enabled(served, config=ONE_TASK):
+    with penstock.enabled(served, config=SINGLE_TASK):
         assert_same_rows(served.sql(text).collect(), expected)
-    assert any(one.chosen == "DuckDB, in one task" for one in RECENT[-1].decisions)
+    assert any(decision.chosen == SINGLE_DUCKDB_TASK for decision in RECENT[-1].decisions)
 
 
 @pytest.mark.usefixtures("rows")
@@ -559,21 +566,21 @@ def test_a_worker_that_dies(spark: SparkSession, env: Environment, monkeypatch: 
     monkeypatch.setattr(native_query, "NativeQueryStep", Dying)
     df = spark.sql("SELECT i8, count(*) FROM t GROUP BY i8")
     assert_same_rows(env.collect(df), df.collect())
-    assert choices(env) == [("DuckDB, in one task", "Spark computes it")]
+    assert choices(env) == [(SINGLE_DUCKDB_TASK, "Spark computes it")]
 
 
 @pytest.mark.usefixtures("rows")
 @pytest.mark.parametrize("adaptive", ["true", "false", "FALSE"])
 def test_no_memory(spark: SparkSession, env: Environment, monkeypatch: pytest.MonkeyPatch, adaptive: str) -> None:
-    def tiny(*given: object) -> NativeQueryStep:
-        sql, results, columns, tables, _, threads = given
+    def tiny(*arguments: object) -> NativeQueryStep:
+        sql, results, columns, tables, _, threads = arguments
         return NativeQueryStep(sql, results, columns, tables, 1, threads)  # type: ignore[arg-type]
 
     monkeypatch.setattr(native_query, "NativeQueryStep", tiny)
     with with_settings(spark, {"spark.sql.adaptive.enabled": adaptive}):
         df = spark.sql("SELECT i8, s, count(*) FROM t GROUP BY i8, s")
         assert_same_rows(env.collect(df), df.collect())
-    assert choices(env) == [("DuckDB, in one task", "Spark computes it")]
+    assert choices(env) == [(SINGLE_DUCKDB_TASK, "Spark computes it")]
 
 
 def test_a_file_that_changes_after_planning(spark: SparkSession, env: Environment, tmp_path: Path) -> None:
@@ -583,7 +590,7 @@ def test_a_file_that_changes_after_planning(spark: SparkSession, env: Environmen
     for file in (tmp_path / "t").glob("*.parquet"):
         os.utime(file, (1, 1))
     assert_same_rows(env.collect(df), expected)
-    assert all(chosen != "DuckDB, in one task" for chosen, _ in choices(env))
+    assert all(chosen != SINGLE_DUCKDB_TASK for chosen, _ in choices(env))
 
 
 @pytest.mark.thorough
@@ -591,18 +598,18 @@ def test_a_file_that_changes_after_planning(spark: SparkSession, env: Environmen
 def test_a_function_of_the_user_has_several_tasks(spark: SparkSession, env: Environment) -> None:
     task = F.udf(lambda _: TaskContext.get().partitionId(), "int")  # type: ignore[union-attr]
     sums = spark.sql("SELECT i32, count(*) AS n FROM t GROUP BY i32")
-    found = {row["task"] for row in env.collect(sums.select(task("n").alias("task")))}
-    assert choices(env) == [("DuckDB, in one task", "")]
-    assert len(found) > 1
+    tasks = {row["task"] for row in env.collect(sums.select(task("n").alias("task")))}
+    assert choices(env) == [(SINGLE_DUCKDB_TASK, "")]
+    assert len(tasks) > 1
 
 
 @pytest.mark.usefixtures("rows")
 def test_a_large_result_has_several_tasks(
     spark: SparkSession, env: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native_query, "_OF_ONE_TASK", 0)
+    monkeypatch.setattr(native_query, "_SINGLE_TASK_BYTES", 0)
     df = spark.sql(
         "SELECT soundex(s), n, count(*) FROM (SELECT s, i32, count(*) n FROM t GROUP BY s, i32) GROUP BY 1, 2"
     )
     assert_same_rows(env.collect(df), df.collect())
-    assert choices(env) == [("DuckDB, in one task", "")]
+    assert choices(env) == [(SINGLE_DUCKDB_TASK, "")]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock import Environment
-from penstock.planner.native_query import IN_ONE_TASK
+from penstock.planner.native_query import SINGLE_DUCKDB_TASK
 from tests.equality import assert_same_rows
-from tests.native.bounds import all_that_can_be
+from tests.native.bounds import compute_all_natively
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ TABLES = {
         date_add(date'2026-01-30', CAST(id % 40 AS int)) day FROM range(60)""",
     "u": "SELECT CAST(id % 8 AS int) uk, CAST(id AS int) uv, concat('s', id % 4) us FROM range(2, 14)",
 }
-ONE_TASK = {"execution.native": True, "execution.batch.adaptive.whole-query-threshold": 1}
+SINGLE_TASK = {"execution.native": True, "execution.batch.adaptive.whole-query-threshold": 1}
 OVER = "PARTITION BY k ORDER BY v"
 FRAMES = [
     f"{function} OVER ({frame})"
@@ -89,7 +89,7 @@ QUERIES = {
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder: Path = tmp_path_factory.mktemp("tables")
     with pytest.MonkeyPatch.context() as patch:
-        all_that_can_be(patch)
+        compute_all_natively(patch)
         for name, query in TABLES.items():
             spark.sql(query).coalesce(1).write.parquet(str(folder / name))
             spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
@@ -101,7 +101,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.mark.parametrize("name", QUERIES)
 def test_rows(spark: SparkSession, name: str) -> None:
     df = spark.sql(QUERIES[name])
-    env = Environment(spark, config=ONE_TASK, progress=False)
+    env = Environment(spark, config=SINGLE_TASK, progress=False)
     assert_same_rows(env.collect(df), df.collect())
     assert env.last_job is not None
-    assert [decision.chosen for decision in env.last_job.decisions if decision.kind == "native"] == [IN_ONE_TASK]
+    assert [decision.chosen for decision in env.last_job.decisions if decision.kind == "native"] == [SINGLE_DUCKDB_TASK]

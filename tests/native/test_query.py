@@ -1,4 +1,4 @@
-"""Whole queries in a worker: several tables, and what is computed before."""
+"""Whole queries in a worker: several tables, and intermediate results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ID = (Column("id", "bigint"),)
-ONE_ROW = pa.RecordBatch.from_pydict({"id": [0]})
+SINGLE_ROW = pa.RecordBatch.from_pydict({"id": [0]})
 MEMORY = 64 << 20
 
 
@@ -26,16 +26,16 @@ def table(folder: Path, name: str, files: int, rows: int = 10) -> Table:
     for number in range(files):
         path = folder / f"{name}-{number}.parquet"
         pq.write_table(pa.table({"id": pa.array(range(number * rows, (number + 1) * rows), pa.int64())}), path)
-        found = path.stat()
-        half = found.st_size // 2
-        for start, length in ((0, half), (half, found.st_size - half)):  # in ranges, as Spark cuts it
-            ranges.append(FileRange(f"file:{path}", start, length, found.st_mtime_ns // 1_000_000, found.st_size))
+        status = path.stat()
+        half = status.st_size // 2
+        for start, length in ((0, half), (half, status.st_size - half)):  # in ranges, like Spark's splits
+            ranges.append(FileRange(f"file:{path}", start, length, status.st_mtime_ns // 1_000_000, status.st_size))
     return Table(name, Files(ID), tuple(ranges))
 
 
 def rows(sql: str, tables: tuple[Table, ...], *results: NamedResult) -> list[dict[str, Any]]:
     step = NativeQueryStep(sql, results, (Column("n", "bigint"),), tables, MEMORY, 2)
-    return [row for batch in step(iter([ONE_ROW])) for row in batch.to_pylist()]
+    return [row for batch in step(iter([SINGLE_ROW])) for row in batch.to_pylist()]
 
 
 def test_several_tables(tmp_path: Path) -> None:
@@ -52,15 +52,15 @@ def test_results_that_later_queries_read(tmp_path: Path) -> None:
 
 
 def test_a_subquery_of_several_rows(tmp_path: Path) -> None:
-    """Spark says so of it, even if no row asks for its value."""
+    """It fails as in Spark, even if no row uses its value."""
     value = NamedResult("result_0", "SELECT id FROM scan_0", is_value=True)
     with pytest.raises(NotNativeError, match="more than one row"):
         rows("SELECT id AS n FROM scan_0 WHERE id = -1", (table(tmp_path, "t", 1),), value)
 
 
 def test_a_file_that_was_replaced(tmp_path: Path) -> None:
-    one = table(tmp_path, "t", 1)
-    one.check()
+    replaced = table(tmp_path, "t", 1)
+    replaced.check()
     pq.write_table(pa.table({"id": pa.array(range(3), pa.int64())}), tmp_path / "t-0.parquet")
     with pytest.raises(NotNativeError, match="has changed"):
-        one.check()
+        replaced.check()

@@ -1,4 +1,4 @@
-"""Dealing out rows of columns: each where Spark's own exchange would put it."""
+"""Hash partitioning of columnar rows, which agrees with Spark's own exchange."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.hashing import hash_int, hash_row
 from penstock.native import scatter
 from penstock.native.columns import Column
-from penstock.native.scatter import Scatter, numbers_of
+from penstock.native.scatter import Scatter, routing_numbers
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "boolean": st.booleans(),
@@ -27,48 +27,50 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def sent(columns: list[Column], rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+def wire_batch(columns: list[Column], rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     arrays = [
-        column.to_sent(pa.array([row[place] for row in rows], column.arrow_type()))
-        for place, column in enumerate(columns)
+        column.to_wire(pa.array([row[index] for row in rows], column.arrow_type()))
+        for index, column in enumerate(columns)
     ]
     return pa.RecordBatch.from_arrays(arrays, [column.name for column in columns])
 
 
 @settings(deadline=None)  # numpy is imported first
 @given(data=st.data(), subpartitions=st.sampled_from([1, 2, 7, 200, 70_000]))
-def test_rows_go_where_spark_puts_them(data: st.DataObject, subpartitions: int) -> None:
+def test_subpartitions_are_those_of_spark(data: st.DataObject, subpartitions: int) -> None:
     types = data.draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=4))
-    columns = [Column(f"c{place}", name) for place, name in enumerate(types)]
+    columns = [Column(f"c{index}", name) for index, name in enumerate(types)]
     rows = data.draw(st.lists(st.tuples(*(st.none() | VALUES[name] for name in types)), min_size=1, max_size=20))
-    dealer = Scatter(tuple(range(len(columns))), tuple(range(subpartitions)))
-    found = dealer.subpartitions(sent(columns, rows), columns).tolist()
-    assert found == [hash_row(row, types) % subpartitions for row in rows]
+    scatterer = Scatter(tuple(range(len(columns))), tuple(range(subpartitions)))
+    subpartitions_of_rows = scatterer.subpartitions(wire_batch(columns, rows), columns).tolist()
+    assert subpartitions_of_rows == [hash_row(row, types) % subpartitions for row in rows]
 
 
 @pytest.mark.parametrize("subpartitions", [1, 3, 128, 1000])
-def test_a_number_of_each_subpartition(subpartitions: int) -> None:
-    assert [hash_int(number) % subpartitions for number in numbers_of(subpartitions)] == list(range(subpartitions))
+def test_routing_numbers_hash_to_each_subpartition(subpartitions: int) -> None:
+    assert [hash_int(number) % subpartitions for number in routing_numbers(subpartitions)] == list(range(subpartitions))
 
 
 @pytest.mark.parametrize("at_a_time", [1 << 20, 1])
 def test_all_rows_arrive(monkeypatch: pytest.MonkeyPatch, at_a_time: int) -> None:
-    """In one go, and batch by batch."""
+    """In a single message per subpartition, and in many."""
     monkeypatch.setattr(scatter, "_MOST_BYTES", at_a_time)
     columns = [Column("k", "bigint"), Column("s", "string"), Column("d", "decimal(5,2)")]
     rows = [(key, f"row {key}", Decimal(key)) for key in range(300)]
-    dealer = Scatter((0,), numbers_of(8))
-    batches = [sent(columns, rows[:100]), sent(columns, []), sent(columns, rows[100:])]
-    found = []
-    for dealt in dealer.dealt(iter(batches), columns):
-        for number, message in zip(dealt.column("place").to_pylist(), dealt.column("batch"), strict=True):
+    scatterer = Scatter((0,), routing_numbers(8))
+    batches = [wire_batch(columns, rows[:100]), wire_batch(columns, []), wire_batch(columns, rows[100:])]
+    received = []
+    for routed in scatterer.scatter(iter(batches), columns):
+        for number, message in zip(routed.column("subpartition").to_pylist(), routed.column("batch"), strict=True):
             part = pa.ipc.read_record_batch(message.as_buffer(), batches[0].schema)
-            assert {dealer.numbers[hash_row([key], ["bigint"]) % 8] for key in part.column("k").to_pylist()} == {number}
-            found += part.to_pylist()
-    assert sorted(row["k"] for row in found) == list(range(300))
-    assert all(row["s"] == f"row {row['k']}" and row["d"] == row["k"] * 100 for row in found)
+            assert {scatterer.numbers[hash_row([key], ["bigint"]) % 8] for key in part.column("k").to_pylist()} == {
+                number
+            }
+            received += part.to_pylist()
+    assert sorted(row["k"] for row in received) == list(range(300))
+    assert all(row["s"] == f"row {row['k']}" and row["d"] == row["k"] * 100 for row in received)
 
 
-def test_no_rows_are_no_batches() -> None:
+def test_no_batches_without_rows() -> None:
     columns = [Column("k", "bigint")]
-    assert list(Scatter((0,), numbers_of(8)).dealt(iter([sent(columns, [])]), columns)) == []
+    assert list(Scatter((0,), routing_numbers(8)).scatter(iter([wire_batch(columns, [])]), columns)) == []

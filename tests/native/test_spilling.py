@@ -1,4 +1,4 @@
-"""Queries that end while DuckDB spills: cancelled, killed, or on a disk that is too small, in sessions of their own."""
+"""Queries that end while DuckDB spills: cancelled, killed, or on a full disk, in separate sessions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from penstock.planner.native_query import SINGLE_DUCKDB_TASK
 from tests.disks import small_file_system
 
 JOB = Path(__file__).parent.parent / "jobs" / "spilling.py"
-BY_DUCKDB = [["DuckDB, in one task", ""]]
-BY_SPARK_THEN = [["DuckDB, in one task", "Spark computes it"]]
+BY_DUCKDB = [[SINGLE_DUCKDB_TASK, ""]]
+FALLBACK = [[SINGLE_DUCKDB_TASK, "Spark computes it"]]
 ROWS = [[2_000_000, 2_000_000]]
 NEXT = {"next": [[1000, 1000]], "next by": BY_DUCKDB, "left": []}
 
@@ -29,17 +30,17 @@ def run(folder: Path, local_dirs: str, *cases: str) -> Any:
 
 @pytest.mark.thorough
 def test_a_query_that_is_stopped_while_it_spills_leaves_nothing(tmp_path: Path) -> None:
-    """Nothing stays of a query that was cancelled, or whose worker was killed, once DuckDB has computed the next."""
+    """The files of a cancelled query, or of a killed worker, are removed by DuckDB's next query."""
     local = tmp_path / "local"
     local.mkdir()
     stopped = run(tmp_path, str(local), "cancelled", "killed")
     assert stopped["cancelled"].pop("seconds") < 3
     assert stopped["cancelled"] == {"state": "CANCELED", "written": False} | NEXT
-    assert stopped["killed"] == {"killed": 1, "rows": ROWS, "by": BY_SPARK_THEN} | NEXT
+    assert stopped["killed"] == {"killed": 1, "rows": ROWS, "by": FALLBACK} | NEXT
 
 
 @pytest.mark.slow
 def test_a_query_that_has_no_room_to_spill_is_computed_by_spark(tmp_path: Path) -> None:
     with small_file_system(tmp_path / "small", 96) as small:
         done = run(tmp_path, f"{small},{tmp_path}", "full")
-    assert done["full"] == {"rows": ROWS, "by": BY_SPARK_THEN} | NEXT
+    assert done["full"] == {"rows": ROWS, "by": FALLBACK} | NEXT

@@ -1,4 +1,4 @@
-"""Spill directories and memory of tasks that run at a time, and what DuckDB may reach."""
+"""Spill directories and memory of concurrent tasks, and the files that DuckDB may access."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.native.engine import connected
+from penstock.native.engine import open_connection
 from penstock.native.errors import NotNativeError
-from penstock.native.workspace import granted, workspace
+from penstock.native.workspace import granted_memory, workspace
 from tests.disks import small_file_system
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ def local_dirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def task(wanted: int, budget: int, seconds: float) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", TASK, str(wanted), str(budget), str(seconds)]
+def task(requested: int, budget: int, seconds: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", TASK, str(requested), str(budget), str(seconds)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "budget", "reserved", "free", "expected"),
+    ("requested", "budget", "reserved", "free", "expected"),
     [
         (100, 300, 0, 1000, 100),
         (100, 300, 200, 1000, 100),
@@ -61,24 +61,24 @@ def task(wanted: int, budget: int, seconds: float) -> subprocess.Popen[str]:
         (500, 300, 0, 1000, 300),
         (100, 300, 0, 120, 60),
         (100, 300, 100, 120, None),
-        (100, 300, 0, 0, 100),  # alone, a task begins with little memory
+        (100, 300, 0, 0, 100),  # a single task starts with little memory
     ],
 )
-def test_granted(wanted: int, budget: int, reserved: int, free: int, expected: int | None) -> None:
-    assert granted(wanted, budget, reserved, free) == expected
+def test_granted(requested: int, budget: int, reserved: int, free: int, expected: int | None) -> None:
+    assert granted_memory(requested, budget, reserved, free) == expected
 
 
-def test_what_a_killed_task_leaves_is_removed_by_the_next(local_dirs: Path) -> None:
+def test_files_of_a_killed_task_are_removed_by_the_next(local_dirs: Path) -> None:
     killed = task(MIB, 10 * MIB, 60)
     assert killed.stdout is not None
-    left = killed.stdout.readline().strip()
+    spill_directory = killed.stdout.readline().strip()
     killed.kill()
     killed.wait()
     killed.stdout.close()
-    assert left in {str(path) for path in local_dirs.iterdir()}
+    assert spill_directory in {str(path) for path in local_dirs.iterdir()}
     with workspace(MIB, MIB) as space:
         assert space.directory.startswith(str(local_dirs))
-        assert left not in {str(path) for path in local_dirs.iterdir()}
+        assert spill_directory not in {str(path) for path in local_dirs.iterdir()}
     assert [path.name for path in local_dirs.iterdir()] == ["penstock-duckdb.ledger"]
 
 
@@ -86,14 +86,14 @@ def test_what_a_killed_task_leaves_is_removed_by_the_next(local_dirs: Path) -> N
 def test_eight_tasks_stay_within_the_budget() -> None:
     budget = 300 * MIB
     tasks = [task(100 * MIB, budget, 0.3) for _ in range(8)]
-    spans = [json.loads(one.communicate()[0].splitlines()[1]) for one in tasks]
+    spans = [json.loads(process.communicate()[0].splitlines()[1]) for process in tasks]
     changes = sorted(change for begin, end, memory in spans for change in ((begin, memory), (end, -memory)))
-    used, most = 0, 0
+    used, peak = 0, 0
     for (_, memory), _ in pairwise([*changes, (time.time(), 0)]):
         used += memory
-        most = max(most, used)
+        peak = max(peak, used)
     assert len(spans) == 8
-    assert 200 * MIB <= most <= budget
+    assert 200 * MIB <= peak <= budget
 
 
 STATEMENTS = {
@@ -114,17 +114,17 @@ def test_duckdb_reaches_the_files_of_its_query_only(tmp_path: Path, name: str) -
         pq.write_table(pa.table({"a": [1, 2]}), tmp_path / f"{file}.parquet")
     mine = str(tmp_path / "it's mine.parquet")
     quoted = mine.replace("'", "''")
-    with connected(64 * MIB, files=[mine]) as connection:
+    with open_connection(64 * MIB, files=[mine]) as connection:
         assert connection.execute(f"SELECT sum(a) FROM read_parquet('{quoted}')").fetchone() == (3,)
     statement = STATEMENTS[name].format(other=tmp_path / "other.parquet", folder=tmp_path)
-    with pytest.raises(NotNativeError), connected(64 * MIB, files=[mine]) as connection:
+    with pytest.raises(NotNativeError), open_connection(64 * MIB, files=[mine]) as connection:
         connection.execute(statement)
 
 
 @pytest.mark.usefixtures("local_dirs")
 def test_pyarrow_of_the_process_keeps_its_threads() -> None:
     before = pa.cpu_count()
-    with connected(64 * MIB, 1):
+    with open_connection(64 * MIB, 1):
         assert pa.cpu_count() == before
 
 
@@ -136,7 +136,10 @@ def test_a_spill_that_is_larger_than_its_share_of_the_disk_fails(
 ) -> None:
     with small_file_system(tmp_path / "small", 24) as folder:
         monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
-        with pytest.raises(NotNativeError, match="max_temp_directory_size") as error, connected(32 * MIB) as connection:
+        with (
+            pytest.raises(NotNativeError, match="max_temp_directory_size") as error,
+            open_connection(32 * MIB) as connection,
+        ):
             connection.execute(SPILLING)
         used = re.search(r"\(([\d.]+) MiB/([\d.]+) MiB used\)", str(error.value))
         assert used is not None, error.value
@@ -157,13 +160,13 @@ def test_a_spill_on_a_disk_that_others_fill_up_fails(tmp_path: Path, monkeypatch
 
         other = threading.Thread(target=fill, daemon=True)
         other.start()
-        with pytest.raises(NotNativeError, match="No space left"), connected(32 * MIB) as connection:
+        with pytest.raises(NotNativeError, match="No space left"), open_connection(32 * MIB) as connection:
             connection.execute(SPILLING)
         other.join()
         assert sorted(path.name for path in folder.iterdir()) == ["filler", "penstock-duckdb.ledger"]
 
 
 @pytest.mark.usefixtures("local_dirs")
-def test_the_same_spill_has_room_elsewhere() -> None:
-    with connected(32 * MIB) as connection:
+def test_the_spill_fits_on_a_larger_disk() -> None:
+    with open_connection(32 * MIB) as connection:
         assert connection.execute(SPILLING).fetchone() == (1_000_000,)

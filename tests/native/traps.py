@@ -1,7 +1,7 @@
-"""Expressions in which Spark and DuckDB differ, over columns: their operands and values beside these, in Parquet files.
+"""Expressions in which Spark and DuckDB differ, over columns of Parquet files.
 
-Spark computes an expression of constants before DuckDB could, so each operand is a column. The first row has the operands
-of `engine_traps.json`, the others also nulls, NaN, negative zeros, empty texts and the extremes of the types.
+Spark folds constants before DuckDB sees them, so each operand is a column. The first row has the operands of
+`engine_traps.json`; the others also have nulls, NaN, negative zeros, empty texts and the extremes of the types.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 TRAPS: dict[str, Any] = json.loads((Path(__file__).parent / "engine_traps.json").read_text())
 _OPERAND = re.compile(r"""'(?:[^'\\]|\\.)*'|\{((?:'(?:[^'\\]|\\.)*'|"[^"]*"|[^{}'"])+)\}""")
-"""A text, which is left as it is, or an operand in braces."""
+"""A text literal, which stays unchanged, or an operand in braces."""
 ROWS = 16
-"""So many rows have the operands and their neighbours."""
+"""Rows with the operands and their neighbours."""
 _MEMORY = 1 << 28
 _EXTREMES = {
     "float": ["cast(0 as float)", "float('NaN')", "float('-Infinity')", "cast(-1.5 as float)", "float('3.4e38')"],
@@ -57,7 +57,7 @@ _EXTREMES = {
 
 @dataclass(frozen=True)
 class Trap:
-    """An expression over columns, and the operands that are their values."""
+    """An expression over columns, and the operands for these columns."""
 
     name: str
     sql: str
@@ -102,20 +102,22 @@ def operand_rows(spark: SparkSession, all_traps: Sequence[Trap]) -> pa.Table:
     first = df.toArrow()
     kinds = {field.name: field.dataType.simpleString() for field in df.schema}
     others = {kind: neighbours(kind) for kind in set(kinds.values())}
-    shown = [f"{sql} as `{kind} {number}`" for kind, values in others.items() for number, sql in enumerate(values)]
-    extremes = spark.sql("select " + ", ".join(shown)).toArrow()
+    extreme_columns = [
+        f"{sql} as `{kind} {number}`" for kind, values in others.items() for number, sql in enumerate(values)
+    ]
+    extremes = spark.sql("select " + ", ".join(extreme_columns)).toArrow()
     columns = {"n": pa.array(range(ROWS), pa.int32())}
     for trap in all_traps:
         for position, name in enumerate(trap.columns):
             kind = kinds[name]
             values = [first[name], *(extremes[f"{kind} {number}"] for number in range(len(others[kind])))]
-            if kind.startswith("struct"):  # Arrow has no null of one whose fields are not null
+            if kind.startswith("struct"):  # Arrow has no null of a struct with non-null fields
                 del values[1:]
             parts = [values[_choice(trap, position, row, len(values))] for row in range(ROWS)]
-            kind_of_all = first[name].type
+            arrow_type = first[name].type
             columns[name] = pa.concat_arrays(
                 [
-                    part.combine_chunks().cast(kind_of_all) if part.null_count == 0 else pa.nulls(1, kind_of_all)
+                    part.combine_chunks().cast(arrow_type) if part.null_count == 0 else pa.nulls(1, arrow_type)
                     for part in parts
                 ]
             )
@@ -124,16 +126,14 @@ def operand_rows(spark: SparkSession, all_traps: Sequence[Trap]) -> pa.Table:
 
 def _choice(trap: Trap, position: int, row: int, count: int) -> int:
     """Return the number of an operand's value: zero is the operand itself, the others are its neighbours."""
-    chosen = random.Random(f"{trap.name} {position} {row}")
-    if row == 0 or count == 1 or (chosen.random() < 0.5 and position != row % len(trap.columns)):
+    rng = random.Random(f"{trap.name} {position} {row}")
+    if row == 0 or count == 1 or (rng.random() < 0.5 and position != row % len(trap.columns)):
         return 0
-    return (
-        1 + row // len(trap.columns) % (count - 1) if position == row % len(trap.columns) else chosen.randrange(count)
-    )
+    return 1 + row // len(trap.columns) % (count - 1) if position == row % len(trap.columns) else rng.randrange(count)
 
 
 def group_rows(spark: SparkSession, query: Mapping[str, str]) -> pa.Table:
-    """Return the rows of a query's table: the first group is the original, each of the others has one more row."""
+    """Return the rows of a query's table: the original group, and groups with an additional row each."""
     original = spark.sql(f"select * from values {query['rows']} as t({query['columns']})")
     kinds = [field.dataType.simpleString() for field in original.schema]
     groups = [f"select 0, * from values {query['rows']}"]
@@ -152,24 +152,24 @@ def group_rows(spark: SparkSession, query: Mapping[str, str]) -> pa.Table:
 
 
 def write_by_number(rows: pa.Table, folder: Path) -> None:
-    """Write a file for each value of the column ``n``."""
+    """Write a file per value of the column ``n``."""
     folder.mkdir(parents=True)
     for number in sorted(set(rows["n"].to_pylist())):
         pq.write_table(rows.filter(pc.equal(rows["n"], number)), folder / f"{number:03}.parquet")
 
 
-def spelled(spark: SparkSession, df: DataFrame) -> NativePlan | str:
-    """Return a query of DuckDB's that computes all of a query, or why there is none."""
+def whole_query_plan(spark: SparkSession, df: DataFrame) -> NativePlan | str:
+    """Return the DuckDB query that computes a whole query, or the reason why there is none."""
     plan = native_plan(LogicalPlan(Bridge(spark), df._jdf.queryExecution().optimizedPlan()))
     if isinstance(plan, str):
         return plan
-    return "; ".join(plan.why) if plan.why or len(plan.parts) != 1 else plan
+    return "; ".join(plan.rest_reasons) if plan.rest_reasons or len(plan.parts) != 1 else plan
 
 
 def computed_files(plan: NativePlan) -> list[int]:
     """Return the numbers of the files for which DuckDB computes a query without an error.
 
-    Each is computed by itself, unless there is no error in any: else one would hide that another is missing.
+    Files are computed separately unless all succeed, as an error of a file would hide the others.
     """
     (part,) = plan.parts
     files = sorted({Path(table.local).name for table in part.tables[0].ranges})
@@ -178,7 +178,7 @@ def computed_files(plan: NativePlan) -> list[int]:
 
 
 def _is_computed(part: NativeQueryPart, names: Sequence[str]) -> bool:
-    """Compute a query over files of its first table, in this process, as a worker would; return whether that works."""
+    """Whether a query over files of its first table succeeds, computed in this process like in a worker."""
     first, *others = part.tables
     ranges = tuple(file for file in first.ranges if Path(file.local).name in names)
     tables = (replace(first, ranges=ranges), *others)
@@ -191,7 +191,7 @@ def _is_computed(part: NativeQueryPart, names: Sequence[str]) -> bool:
 
 
 def exact(result: Any) -> Any:
-    """Return rows as texts in order, of which negative zeros and NaN are part; or the condition of an error."""
+    """Return rows as sorted texts that include negative zeros and NaN, or the condition of an error."""
     if isinstance(result, str):
         return result if re.fullmatch(r"[A-Z0-9_.]+", result) else "an error without a condition"
     return sorted(map(repr, result))

@@ -1,4 +1,4 @@
-"""Results whose subpartitions several tasks wrote."""
+"""Results whose subpartitions were written by several tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def written_by(tasks: int | None, *mib: float) -> ResultInfo:
-    """Return a result with these MiB per subpartition; each task wrote some of each. None: it is not known which."""
+    """Return a result with these MiB per subpartition, which each task wrote to; None if the tasks are unknown."""
 
     def mappers(indices: Any) -> np.ndarray:
         return np.full((tasks or 0, len(indices)), 7)

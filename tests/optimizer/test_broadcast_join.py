@@ -19,7 +19,7 @@ def case(join_type: str = "Inner", text: Any = TEXT, **facts: Any) -> Any:
 
 # join type, what finishes (node: MiB), edges after
 SWITCHES = [
-    ("Inner", {1: 3}, {"1 *> 3", "2 /> 3", "3 -> 4"}),  # both started at once, so 2 has been or is being written
+    ("Inner", {1: 3}, {"1 *> 3", "2 /> 3", "3 -> 4"}),  # both sides started together, so 2 is being written
     ("Inner", {2: 3}, {"1 /> 3", "2 *> 3", "3 -> 4"}),
     ("Inner", {1: 10}, {"1 #> 3", "2 #> 3", "3 -> 4"}),  # not less than the threshold
     ("Inner", {1: 30, 2: 3}, {"1 /> 3", "2 *> 3", "3 -> 4"}),
@@ -49,25 +49,25 @@ def test_a_pending_probe_side_is_chained() -> None:
     assert job.finish(0, measured(500)) == ["n2 -> n3 -> n4"]
 
 
-def test_a_given_parallelism_is_kept() -> None:
+def test_a_user_parallelism_is_preserved() -> None:
     job = StrategyHarness([AdaptiveBroadcastJoin], "1 #> 3\n0 #> 2\n2 #> 3", {3: INNER}, parallelism={3: 2, 2: 7})
     job.finish(1, measured(3))
     assert job.edges == {"1 *> 3", "0 #> 2", "2 /> 3"}
 
 
-def test_what_relied_on_the_hash_is_exchanged_again() -> None:
+def test_nodes_relying_on_the_hash_partitioning_get_an_exchange() -> None:
     job = case(text="1 #> 3\n0 #> 2\n2 #> 3\n3 -> 4\n4 ~> 5\n5 -> 6\n6 ~> 7")
     job.finish(1, measured(3))
     assert job.edges == {"1 *> 3", "0 #> 2", "2 -> 3", "3 -> 4", "4 #> 5", "5 -> 6", "6 #> 7"}
 
 
-def test_a_chained_probe_side_lies_hashed_still() -> None:
+def test_a_chained_probe_side_remains_hash_partitioned() -> None:
     job = case(text="1 #> 3\n0 #> 2\n2 ~> 3\n3 ~> 4")
     job.finish(1, measured(3))
     assert job.edges == {"1 *> 3", "0 #> 2", "2 -> 3", "3 ~> 4"}
 
 
-def test_a_broadcast_join_is_not_exchanged_again_when_the_one_before_it_becomes_one() -> None:
+def test_a_second_broadcast_join_of_a_chain_is_not_exchanged() -> None:
     job = StrategyHarness(
         [AdaptiveBroadcastJoin], "8 #> 1\n1 #> 3\n9 #> 2\n2 #> 3\n3 ~> 5\n4 #> 5\n5 ~> 6", {3: INNER, 5: INNER}
     )
@@ -78,7 +78,7 @@ def test_a_broadcast_join_is_not_exchanged_again_when_the_one_before_it_becomes_
     assert job.edges == {"8 #> 1", "1 -> 3", "9 #> 2", "2 *> 3", "3 -> 5", "4 *> 5", "5 #> 6"}
 
 
-def test_the_table_must_fit_the_memory() -> None:
+def test_the_hash_table_must_fit_in_memory() -> None:
     job = case()
     job.finish(1, measured(3, memory=500 << 20))
     assert job.edges == {"1 #> 3", "2 #> 3", "3 -> 4"}
@@ -92,19 +92,19 @@ def test_the_table_must_fit_the_memory() -> None:
         {"table.optimizer.adaptive-broadcast-join.strategy": "RUNTIME_ONLY"},
     ],
 )
-def test_the_option(config: dict[str, Any]) -> None:
+def test_strategy_option(config: dict[str, Any]) -> None:
     job = case(config=config)
     job.finish(1, measured(3))
     assert ("1 *> 3" in job.edges) is ("RUNTIME_ONLY" in config.values())
 
 
-def test_a_hint_of_the_user_is_kept() -> None:
+def test_a_join_hint_takes_precedence() -> None:
     job = StrategyHarness([AdaptiveBroadcastJoin], TEXT, {3: JoinOperator(JoinType.INNER, left=JoinSide(hint="merge"))})
     job.finish(1, measured(3))
     assert job.edges == {"1 #> 3", "2 #> 3", "3 -> 4"}
 
 
-def test_a_broadcast_join_is_left_alone() -> None:
+def test_a_planned_broadcast_join_is_unchanged() -> None:
     job = StrategyHarness([AdaptiveBroadcastJoin], "1 *> 3\n2 -> 3\n3 #> 4", {3: INNER})
     job.finish(1, measured(3))
     assert job.edges == {"1 *> 3", "2 -> 3", "3 #> 4"}
@@ -118,7 +118,7 @@ def test_a_broadcast_join_is_left_alone() -> None:
         (MIB, {}, "it has 3.0 MiB, not below the limit of 1.0 MiB (table.optimizer.join.broadcast-threshold)"),
     ],
 )
-def test_why_nothing_is_broadcast(limit: int, option: Any, reason: str) -> None:
+def test_reason_for_no_broadcast(limit: int, option: Any, reason: str) -> None:
     job = case(resources=replace(RESOURCES, broadcast_threshold=limit, **option))
     job.finish(1, measured(3))
-    assert [(one.chosen, one.reason) for one in job.decisions] == [("not the left side", reason)]
+    assert [(decision.chosen, decision.reason) for decision in job.decisions] == [("not the left side", reason)]

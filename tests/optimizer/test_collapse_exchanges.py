@@ -1,4 +1,4 @@
-"""Exchanges behind what one task reads are dropped: graphs before, what finished, graphs after."""
+"""Exchanges after operators that run in a single task are removed: graphs before and after."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def case(text: str, operators: Any, parallelism: Any = None) -> Any:
             1,
             {"1 #> 2", "2 -> 3", "3 -> 4", "4 -> 5"},
         ),
-        # a join may give more rows than it gets, and so may a narrow operator that is more than columns and filters
+        # a join may produce more rows than it reads, and so may a narrow operator other than projections and filters
         (
             "1 #> 2\n2 #> 3\n9 #> 3\n3 #> 4",
             {2: AGGREGATE, 3: INNER, 4: SORT},
@@ -38,7 +38,7 @@ def case(text: str, operators: Any, parallelism: Any = None) -> Any:
             {"1 #> 2", "2 #> 3", "9 #> 3", "3 #> 4"},
         ),
         ("1 #> 2\n2 -> 3\n3 #> 4", {2: AGGREGATE, 3: CalcOperator(), 4: SORT}, 1, {"1 #> 2", "2 -> 3", "3 #> 4"}),
-        # a join chained to what the exchange leaves meets its other side by it
+        # a chained join relies on the exchange to match its other side
         (
             "1 #> 2\n2 #> 3\n3 ~> 4\n9 #> 4",
             {2: AGGREGATE, 3: AGGREGATE, 4: INNER},
@@ -46,7 +46,7 @@ def case(text: str, operators: Any, parallelism: Any = None) -> Any:
             {"1 #> 2", "2 #> 3", "3 ~> 4", "9 #> 4"},
         ),
         ("1 #> 2\n2 #> 3\n3 ~> 4", {2: AGGREGATE, 3: AGGREGATE, 4: WINDOW}, 1, {"1 #> 2", "2 -> 3", "3 ~> 4"}),
-        # what several read, and what the user asked to be dealt out
+        # several readers, and a repartition requested by the user
         ("1 #> 2\n2 #> 3\n2 #> 4", {2: AGGREGATE, 3: SORT, 4: SORT}, 1, {"1 #> 2", "2 #> 3", "2 #> 4"}),
         ("1 #> 2\n2 => 3", {2: AGGREGATE, 3: SORT}, 1, {"1 #> 2", "2 => 3"}),
     ],
@@ -57,13 +57,13 @@ def test_graphs(text: str, operators: Any, size: int, expected: Any) -> None:
     assert job.edges == expected
 
 
-def test_a_number_that_the_user_gave_is_kept() -> None:
+def test_a_user_parallelism_is_preserved() -> None:
     job = case("1 #> 2\n2 #> 3", {2: AGGREGATE, 3: SORT}, parallelism={3: 3})
     job.finish(1, measured(1))
     assert job.edges == {"1 #> 2", "2 #> 3"}
 
 
-def test_it_is_recorded_once() -> None:
+def test_the_decision_is_recorded_once() -> None:
     job = case("1 #> 2\n2 #> 3", {2: AGGREGATE, 3: SORT})
     job.finish(1, measured(1))
     assert job.chosen(DecisionKind.EXCHANGE) == ["no HASH(k) exchange"]
@@ -76,7 +76,7 @@ def test_it_is_recorded_once() -> None:
         {"execution.batch.adaptive.auto-parallelism.min-parallelism": 2},
     ],
 )
-def test_not_where_one_task_is_not_what_is_wanted(config: dict[str, Any]) -> None:
+def test_options_that_forbid_a_single_task(config: dict[str, Any]) -> None:
     job = StrategyHarness([CollapseExchanges], "1 #> 2\n2 #> 3", {1: SOURCE, 2: AGGREGATE, 3: SORT}, config=config)
     job.finish(1, measured(1))
     assert job.edges == {"1 #> 2", "2 #> 3"}

@@ -14,20 +14,20 @@ from penstock.testing import MIB, StrategyHarness, measured
     ("rows", "groups", "copies", "expected"),
     [
         (1000, 10, 3, True),
-        (1000, 1000, 3, False),  # a group per row: nothing is saved, and everything is hashed once more
+        (1000, 1000, 3, False),  # a group per row: nothing is saved, and all rows are hashed twice
         (1000, 560, 3, True),
         (1000, 570, 3, False),
-        (1000, 780, 9, True),  # the more copies, the more is saved
+        (1000, 780, 9, True),  # more copies save more
         (1000, 10, 1, False),
         (0, 0, 3, True),
         (0, 5, 3, False),
     ],
 )
-def test_pays(rows: int, groups: int, copies: int, expected: bool) -> None:
+def test_is_worth_it(rows: int, groups: int, copies: int, expected: bool) -> None:
     assert is_worth_it(rows, groups, copies) is expected
 
 
-# sales joined with items (3) and stores (4), multiplied by node 20 and summed up by node 30
+# sales joined with items (3) and stores (4), copied by node 20 and aggregated by node 30
 TEXT = "1 -> 13\n3 *> 13\n13 -> 14\n4 *> 14\n14 -> 20\n20 #> 30\n30 -> 40"
 
 
@@ -55,13 +55,13 @@ def run(text: Any = TEXT, items: int = 1000, stores: int = 10, **changes: Any) -
     ("changes", "groups"),  # two tasks read half of the rows each
     [
         ({}, 10_000),
-        ({"origins": (ITEM, ITEM, ITEM)}, 1000),  # columns of one table
+        ({"origins": (ITEM, ITEM, ITEM)}, 1000),  # columns of the same table
         ({"origins": (ITEM, STORE, ITEM)}, 10_000),
         ({"items": 40_000, "copies": 30}, 400_000),
         ({"items": 500}, 5000),
     ],
 )
-def test_few_groups(changes: Any, groups: int) -> None:
+def test_aggregates_first_if_there_are_few_groups(changes: Any, groups: int) -> None:
     job = run(**changes)
     assert job.operator(30).aggregates_first
     (decision,) = [d for d in job.decisions if d.kind is DecisionKind.EARLY_AGGREGATION]
@@ -71,7 +71,7 @@ def test_few_groups(changes: Any, groups: int) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"origins": (ITEM, ())},  # a column of the sales themselves
+        {"origins": (ITEM, ())},  # a column of sales
         {"items": None},
         {"rows": None},
         {"rows": 10_000},
@@ -82,13 +82,13 @@ def test_few_groups(changes: Any, groups: int) -> None:
         {"14": AggregateOperator(None)},
     ],
 )
-def test_what_is_left_alone(changes: dict[str, Any]) -> None:
+def test_aggregates_that_remain_unchanged(changes: dict[str, Any]) -> None:
     job = run(**changes)
     assert job.chosen(DecisionKind.EARLY_AGGREGATION) == []
     assert not job.operator(30).aggregates_first
 
 
-def test_rows_that_were_exchanged_are_counted() -> None:
+def test_rows_of_an_exchanged_input_are_used() -> None:
     job = run(TEXT.replace("1 -> 13", "1 #> 13"), rows=None)
     job.finish(1, measured(32, rows=1_000_000))
     assert job.chosen(DecisionKind.EARLY_AGGREGATION) == ["before rows are copied for each grouping set"]

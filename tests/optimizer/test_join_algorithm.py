@@ -13,9 +13,9 @@ from penstock.testing import MIB, StrategyHarness, measured
 @pytest.mark.parametrize(
     ("sizes", "memory", "all_bytes", "volume", "expected"),
     [
-        ((10, 10, 10, 10), 400, 80, 20, 100),  # a task reads 10 MiB of this side, ten times that in memory
-        ((10, 10, 10, 70), 400, 200, 20, 280),  # its largest subpartition is more than that
-        ((10, 10, 10, 10), 400, 80, 200, 400),  # a task could read more than there is, so the table holds all of it
+        ((10, 10, 10, 10), 400, 80, 20, 100),  # a task reads 10 MiB of this side, which take ten times that in memory
+        ((10, 10, 10, 70), 400, 200, 20, 280),  # the largest subpartition has more
+        ((10, 10, 10, 10), 400, 80, 200, 400),  # a task may read the whole side
         ((0, 0), 0, 10, 16, 0),
     ],
 )
@@ -55,7 +55,7 @@ def test_smallest_table(join_type: str, left: Any, right: Any, limit: int, expec
 INNER = JoinOperator(JoinType.INNER)
 
 
-def test_the_join_is_told_once_both_sides_are_measured() -> None:
+def test_the_algorithm_is_chosen_once_both_sides_are_measured() -> None:
     job = StrategyHarness([JoinAlgorithm], "1 #> 3\n2 #> 3\n3 -> 4", {3: INNER})
     job.finish(1, measured(20, 20))
     assert job.operator(3) == INNER
@@ -64,7 +64,7 @@ def test_the_join_is_told_once_both_sides_are_measured() -> None:
     assert job.chosen(DecisionKind.JOIN_ALGORITHM) == ["shuffled hash join, build side left"]
 
 
-def test_a_table_is_never_larger_than_its_side() -> None:
+def test_a_hash_table_is_never_larger_than_its_side() -> None:
     job = StrategyHarness([JoinAlgorithm], "1 #> 3\n2 #> 3\n3 -> 4", {3: INNER})
     job.finish(1, measured(1 / 2048, memory=464, rows=10))
     job.finish(2, measured(0.25))
@@ -72,7 +72,7 @@ def test_a_table_is_never_larger_than_its_side() -> None:
     assert decision.reason == "the largest hash table of a task takes 784 B; Penstock allows 100.0 MiB"
 
 
-def test_no_hash_tables_where_tasks_may_be_merged() -> None:
+def test_no_hash_join_if_tasks_may_be_coalesced() -> None:
     facts = {3: INNER, 5: Operator(OperatorKind.OPAQUE)}
     job = StrategyHarness([JoinAlgorithm], "1 #> 3\n2 #> 3\n3 -> 4\n4 -> 5", facts)
     job.finish(1, measured(20, 20))

@@ -24,7 +24,7 @@ from penstock.testing import StrategyHarness, measured
 
 
 @pytest.mark.parametrize(
-    ("left", "needs", "order"),
+    ("fractions", "needs", "order"),
     [
         ({1: 0.9, 2: 0.6, 3: 0.1}, {}, (3, 2, 1)),
         ({1: 0.5, 2: 0.5, 3: 0.5}, {}, (1, 2, 3)),
@@ -32,8 +32,8 @@ from penstock.testing import StrategyHarness, measured
         ({1: 0.9, 2: 0.6, 3: 0.1}, {3: {2}, 2: {1}}, (1, 2, 3)),
     ],
 )
-def test_best_order(left: Any, needs: Any, order: Any) -> None:
-    assert best_order([1, 2, 3], left, {join: needs.get(join, set()) for join in left}) == order
+def test_best_order(fractions: Any, needs: Any, order: Any) -> None:
+    assert best_order([1, 2, 3], fractions, {join: needs.get(join, set()) for join in fractions}) == order
 
 
 def join(number: Any, build: Any) -> Any:
@@ -60,7 +60,7 @@ def run(changes: Any = None, filters: Any = None) -> Any:
     return job
 
 
-def test_the_most_reducing_comes_first() -> None:
+def test_the_most_selective_join_runs_first() -> None:
     job = run()
     assert job.operator(15).strategy.sequence == JoinSequence((13, 20, 14, 15), (15, 14, 13))
     assert job.chosen(DecisionKind.JOIN_ORDER) == ["15 (keeps 1.0%), 14 (keeps 50.0%), 13 (keeps 90.0%)"]
@@ -71,14 +71,14 @@ def test_the_most_reducing_comes_first() -> None:
     ("failing", "sequences"),
     [(13, {15: ((14, 15), (15, 14))}), (14, {}), (15, {14: ((13, 20, 14), (14, 13))})],
 )
-def test_what_may_fail_keeps_its_place_and_is_not_overtaken(failing: int, sequences: Any) -> None:
+def test_a_join_that_may_fail_is_not_moved_or_overtaken(failing: int, sequences: Any) -> None:
     job = run({failing: {"cannot_fail": False}})
-    found = {n: job.operator(n).strategy.sequence for n in (13, 14, 15)}
-    assert {n: one for n, one in found.items() if one} == {n: JoinSequence(*one) for n, one in sequences.items()}
+    expected = {n: JoinSequence(*sequences[n]) if n in sequences else None for n in (13, 14, 15)}
+    assert {n: job.operator(n).strategy.sequence for n in (13, 14, 15)} == expected
 
 
 @pytest.mark.parametrize("finished", list(itertools.permutations((3, 4, 5))))
-def test_a_chain_that_grows_is_put_in_order_anew(finished: Any) -> None:
+def test_a_chain_that_grows_is_reordered(finished: Any) -> None:
     text = "0 #> 1\n1 #> 13\n3 #> 13\n13 #> 14\n4 #> 14\n14 #> 15\n5 #> 15\n15 #> 99"
     job = StrategyHarness([AdaptiveBroadcastJoin, JoinOrder], text, OPERATORS)
     for source in finished:
@@ -90,21 +90,24 @@ def test_a_chain_that_grows_is_put_in_order_anew(finished: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({15: {"condition_columns": frozenset({"a", "b13"})}}, (14, 13, 15)),  # it needs a column of 13
+        (
+            {15: {"condition_columns": frozenset({"a", "b13"})}},
+            (14, 13, 15),
+        ),  # the condition of 15 needs a column of 13
         (
             {15: {"condition_columns": frozenset({"a", "b13"})}, 14: {"condition_columns": frozenset({"b13"})}},
             (13, 15, 14),
         ),
-        ({20: {"drops_columns": False}}, (15, 14)),  # something is computed in between
+        ({20: {"drops_columns": False}}, (15, 14)),  # 20 computes columns
         ({14: {"type": JoinType.LEFT_OUTER, "filters": ()}}, None),
     ],
 )
-def test_what_stays_in_place(changes: Any, expected: Any) -> None:
+def test_joins_that_cannot_be_reordered(changes: Any, expected: Any) -> None:
     sequence = run(changes).operator(15).strategy.sequence
     assert (sequence and sequence.joins) == expected
 
 
-def test_rows_that_are_filtered_between_joins_keep_them_in_place() -> None:
+def test_joins_around_a_filtered_node_are_not_reordered() -> None:
     sequence = run(filters={20: (DynamicFilterRef(15, 0),)}).operator(15).strategy.sequence
     assert sequence is not None
     assert sequence.joins == (15, 14)

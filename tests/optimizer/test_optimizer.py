@@ -10,8 +10,8 @@ from penstock.errors import ArgumentError, ConfigError, OptimizerError
 from penstock.graph import StreamEdgeUpdateRequest, StreamNodeUpdateRequest
 from penstock.graph.partitioner import REBALANCE
 from penstock.optimizer import StreamGraphOptimizationStrategy
-from penstock.optimizer.given import check_strategies
 from penstock.optimizer.optimizer import DEFAULT_STRATEGIES, strategies_of
+from penstock.optimizer.user_strategies import check_strategies
 from penstock.testing import StrategyHarness, measured
 
 KEY = "execution.batch.adaptive.stream-graph-optimization.strategies"
@@ -35,7 +35,7 @@ class Limits(StreamGraphOptimizationStrategy):
         return context.modify_stream_node([StreamNodeUpdateRequest(2, max_parallelism=3)])
 
 
-def test_a_strategy_that_raises_is_undone_recorded_and_skipped() -> None:
+def test_a_strategy_that_raises_is_rolled_back_recorded_and_skipped() -> None:
     job = StrategyHarness([Breaks, Limits], "1 #> 2\n2 #> 3", skips=True)
     job.finish(1, measured(1))
     assert job.edges == {"1 #> 2", "2 #> 3"}
@@ -46,20 +46,20 @@ def test_a_strategy_that_raises_is_undone_recorded_and_skipped() -> None:
     assert len(job.decisions) == 1
 
 
-def test_a_strategy_that_raises_at_the_start_is_skipped() -> None:
-    class Dies(StreamGraphOptimizationStrategy):
+def test_a_strategy_that_raises_when_initialized_is_skipped() -> None:
+    class FailsToInitialize(StreamGraphOptimizationStrategy):
         def initialize(self, context: Any) -> Never:
             raise ZeroDivisionError("at once")
 
         def on_operators_finished(self, finished: Any, context: Any) -> Never:
             raise AssertionError("is not called")
 
-    job = StrategyHarness([Dies], "1 #> 2", skips=True)
+    job = StrategyHarness([FailsToInitialize], "1 #> 2", skips=True)
     assert job.finish(1, measured(1)) == ["n2"]
     assert job.chosen(DecisionKind.STRATEGY) == ["skipped"]
 
 
-def test_a_test_gets_the_error_of_its_strategy() -> None:
+def test_the_harness_raises_the_error_of_a_strategy() -> None:
     job = StrategyHarness([Breaks], "1 #> 2\n2 #> 3")
     with pytest.raises(RuntimeError, match="no luck"):
         job.finish(1, measured(1))
@@ -71,62 +71,62 @@ def test_a_strategy_that_never_settles_is_named() -> None:
         job.finish(1, measured(1))
 
 
-def test_the_order() -> None:
+def test_user_strategies_come_after_the_default_ones() -> None:
     config = Configuration.load({KEY: f"{__name__}.Limits, {__name__}.Breaks"})
-    mine = Restless()
-    found = strategies_of(config, [mine, Limits])
-    assert [type(one) for one in found] == [*DEFAULT_STRATEGIES, Limits, Breaks, Restless, Limits]
-    assert found[-2] is mine
+    instance = Restless()
+    strategies = strategies_of(config, [instance, Limits])
+    assert list(map(type, strategies)) == [*DEFAULT_STRATEGIES, Limits, Breaks, Restless, Limits]
+    assert strategies[-2] is instance
 
 
 def limit_to_three(finished: Any, context: Any) -> Any:
     return Limits().on_operators_finished(finished, context)
 
 
-class AsTheDesignSpellsIt:
+class Flip469Strategy:
     def maybe_optimize_stream_graph(self, finished: Any, context: Any) -> Any:
         return limit_to_three(finished, context)
 
 
-OF_ONE_METHOD = [limit_to_three, lambda finished, context: limit_to_three(finished, context)]
-OF_ONE_METHOD += [AsTheDesignSpellsIt, AsTheDesignSpellsIt()]
+CALLABLES = [limit_to_three, lambda finished, context: limit_to_three(finished, context)]
+CALLABLES += [Flip469Strategy, Flip469Strategy()]
 
 
-@pytest.mark.parametrize("given", OF_ONE_METHOD, ids=["function", "lambda", "class", "object"])
-def test_one_method_is_a_strategy(given: Any) -> None:
-    check_strategies([given])
-    job = StrategyHarness([given], "1 #> 2\n2 #> 3")
+@pytest.mark.parametrize("strategy", CALLABLES, ids=["function", "lambda", "class", "object"])
+def test_functions_and_objects_with_the_method_of_flip_469_are_strategies(strategy: Any) -> None:
+    check_strategies([strategy])
+    job = StrategyHarness([strategy], "1 #> 2\n2 #> 3")
     job.finish(1, measured(1))
     assert job.graph.node(2).max_parallelism == 3
 
 
-@pytest.mark.parametrize("given", OF_ONE_METHOD, ids=["function", "lambda", "class", "object"])
-def test_one_method_that_raises_is_skipped_by_its_name(given: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("strategy", CALLABLES, ids=["function", "lambda", "class", "object"])
+def test_a_function_that_raises_is_skipped_under_its_name(strategy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Limits, "on_operators_finished", lambda *_: 1 / 0)
-    job = StrategyHarness([given], "1 #> 2", skips=True)
+    job = StrategyHarness([strategy], "1 #> 2", skips=True)
     job.finish(1, measured(1))
     (decision,) = job.decisions
-    name = "AsTheDesignSpellsIt" if "AsThe" in str(given) else given.__name__
+    name = "Flip469Strategy" if "Flip469" in str(strategy) else strategy.__name__
     assert str(decision) == f"{name}: skipped, as it raised ZeroDivisionError: division by zero"
 
 
 @pytest.mark.parametrize(
-    "given",
-    [int, 3, "Limits", object(), None, limit_to_three],
-    ids=["a type", "a number", "a text", "an object", "nothing", "a function of two"],
+    "invalid",
+    [[int], [3], ["Limits"], [object()], [None], limit_to_three],
+    ids=["a type", "a number", "a text", "an object", "nothing", "not in a list"],
 )
-def test_what_cannot_be_called_as_a_strategy(given: Any) -> None:
+def test_invalid_strategies_are_refused(invalid: Any) -> None:
     with pytest.raises(ArgumentError, match="strategies"):
-        check_strategies(given if given is limit_to_three else [given])
+        check_strategies(invalid)
 
 
-@pytest.mark.parametrize("name", ["limit_to_three", "AsTheDesignSpellsIt"])
-def test_the_option_may_name_what_has_one_method(name: str) -> None:
-    found = strategies_of(Configuration.load({KEY: f"{__name__}.{name}"}), [])
-    assert found[-1].name == name
+@pytest.mark.parametrize("name", ["limit_to_three", "Flip469Strategy"])
+def test_the_option_may_name_a_function_or_a_class_with_the_method_of_flip_469(name: str) -> None:
+    *_, strategy = strategies_of(Configuration.load({KEY: f"{__name__}.{name}"}), [])
+    assert strategy.name == name
 
 
 @pytest.mark.parametrize("path", ["nowhere.Strategy", f"{__name__}.Missing", f"{__name__}.KEY", "nothing"])
-def test_paths_that_lead_nowhere(path: str) -> None:
+def test_import_paths_without_a_strategy(path: str) -> None:
     with pytest.raises(ConfigError, match="strateg"):
         strategies_of(Configuration.load({KEY: path}), [])

@@ -1,4 +1,4 @@
-"""What people are told of the decisions of strategies: inputs, and the sentences."""
+"""The sentences in which users read the decisions of strategies."""
 
 from __future__ import annotations
 
@@ -85,23 +85,23 @@ CASES: dict[str, tuple[StrategyHarness, DecisionKind, str]] = {
         DecisionKind.BUILD_SIDE_FIRST,
         (
             "orders join customer on o_custkey: orders waits until customer is measured, which reads 20.0 MiB and may "
-            "leave little enough to broadcast, or to filter by"
+            "become small enough to broadcast, or to filter orders"
         ),
     ),
     "a filter": (
         decided(replace(JOIN, filters=(FILTER,)), n2=measured(30, rows=100, scanned={2: 1000})),
         DecisionKind.DYNAMIC_FILTER,
         (
-            "orders keeps only rows with a key of customer on o_custkey, as customer gives only 100 rows; that keeps "
-            "about 10.0% of orders"
+            "orders keeps only rows with a key of customer on o_custkey, as customer has only 100 rows; the "
+            "filter keeps about 10.0% of orders"
         ),
     ),
     "a filter by which data is skipped": (
         decided(replace(JOIN, filters=(replace(FILTER, prunes=True),)), n2=measured(30, rows=100)),
         DecisionKind.DYNAMIC_FILTER,
         (
-            "orders keeps only rows with a key of customer on o_custkey, as data of orders that has none of these keys can "
-            "be skipped"
+            "orders keeps only rows with a key of customer on o_custkey, as the source can skip data of "
+            "orders that has none of these keys"
         ),
     ),
     "hash tables that fit": (
@@ -117,7 +117,7 @@ CASES: dict[str, tuple[StrategyHarness, DecisionKind, str]] = {
         DecisionKind.SKEW,
         (
             "orders join customer on o_custkey: 1 of 4 partitions of orders are split among several tasks, as the largest "
-            "has 2.9 GiB, the median 30.0 MiB"
+            "has 2.9 GiB and the median is 30.0 MiB"
         ),
     ),
     "skew of a side that cannot be split": (
@@ -132,31 +132,32 @@ CASES: dict[str, tuple[StrategyHarness, DecisionKind, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_decision_is_told_in_the_words_of_the_query(case: str) -> None:
+def test_a_sentence_names_tables_and_keys_of_the_query(case: str) -> None:
     job, kind, expected = CASES[case]
-    *_, found = (decision.words.sentence for decision in job.decisions if decision.kind is kind)
-    assert found == expected
-    assert not INTERNAL.search(found)
+    *_, sentence = (decision.displayed.sentence for decision in job.decisions if decision.kind is kind)
+    assert sentence == expected
+    assert not INTERNAL.search(sentence)
 
 
-def test_no_shuffle_after_one_task() -> None:
+def test_no_shuffle_after_a_single_task() -> None:
     job = StrategyHarness(
         DEFAULT_STRATEGIES, "1 #> 2\n2 #> 3\n3 -> 4", {1: SCANS[1], 2: AggregateOperator(None), 3: SORT}
     )
     job.finish(1, measured(2))
     (decision,) = job.decisions
     assert (
-        decision.words.sentence == "n3: no shuffle before it, as one task has all the rows already (2.0 MiB before n2)"
+        decision.displayed.sentence
+        == "n3: no shuffle before it, as a single task already has all rows (the input of n2 is 2.0 MiB)"
     )
 
 
-def test_sums_before_rows_are_copied() -> None:
+def test_aggregation_before_rows_are_copied() -> None:
     sets = AggregateOperator(None, GroupingSets(2, 5, ((JoinInput(13, Side.RIGHT),),)))
     text = "1 -> 13\n9 *> 13\n13 -> 2\n2 #> 3"
     job = StrategyHarness(DEFAULT_STRATEGIES, text, {1: SCANS[1], 13: JOIN, 3: sets})
     job.finish(9, measured(1, rows=10))
-    (decision,) = (one for one in job.decisions if one.kind is DecisionKind.EARLY_AGGREGATION)
-    assert decision.words.sentence == (
+    (decision,) = (decision for decision in job.decisions if decision.kind is DecisionKind.EARLY_AGGREGATION)
+    assert decision.displayed.sentence == (
         "n3: aggregated before rows are copied for each grouping set, as 10,000,000 rows fall into at most 10 groups, "
         "and 5 grouping sets would copy every row 5 times"
     )
@@ -164,30 +165,32 @@ def test_sums_before_rows_are_copied() -> None:
 
 @pytest.mark.parametrize(
     ("size", "is_shown"),
-    [(12, True), (200, False)],  # nobody asks why a large table is not broadcast
+    [(12, True), (200, False)],  # readers do not wonder why a large table is not broadcast
 )
-def test_what_nobody_asks_is_not_shown(size: int, is_shown: bool) -> None:
-    (decision,) = (one for one in decided(n2=measured(size)).decisions if one.kind is DecisionKind.BROADCAST)
-    assert decision.words.is_shown is is_shown
+def test_an_obvious_decision_is_not_shown(size: int, is_shown: bool) -> None:
+    (decision,) = (
+        decision for decision in decided(n2=measured(size)).decisions if decision.kind is DecisionKind.BROADCAST
+    )
+    assert decision.displayed.is_shown is is_shown
 
 
-def test_a_broadcast_tells_what_changes_it_and_what_it_saves() -> None:
-    words = CASES["a broadcast of a side that was measured first"][0].decisions[-1].words
-    assert words.option == "table.optimizer.join.broadcast-threshold"
-    assert words.not_shuffled == 90 * MIB
-    assert words.tables == ("orders", "customer")
+def test_a_broadcast_names_its_option_and_the_bytes_it_saves() -> None:
+    displayed = CASES["a broadcast of a side that was measured first"][0].decisions[-1].displayed
+    assert displayed.option == "table.optimizer.join.broadcast-threshold"
+    assert displayed.not_shuffled == 90 * MIB
+    assert displayed.tables == ("orders", "customer")
 
 
-def test_a_side_that_was_shuffled_already_saves_nothing() -> None:
+def test_a_broadcast_after_the_shuffle_of_the_other_side_saves_nothing() -> None:
     both = replace(JOIN, left=replace(ORDERS, may_shrink=False), right=replace(CUSTOMER, may_shrink=False))
     job = decided(both, n2=measured(5))
-    (words,) = (one.words for one in job.decisions if one.kind is DecisionKind.BROADCAST)
-    assert words.not_shuffled is None
-    assert words.sentence.endswith("(limit 10.0 MiB); orders had been shuffled before that was known")
+    (displayed,) = (decision.displayed for decision in job.decisions if decision.kind is DecisionKind.BROADCAST)
+    assert displayed.not_shuffled is None
+    assert displayed.sentence.endswith("(limit 10.0 MiB); orders was already shuffled when that was measured")
 
 
 MANY = JoinSide(keys=("item_sk",), tables=("sales", "a", "b", "c", "d"), is_aggregated=True)
-LIKE_THEM = "groups of sales with 4 more tables join others like them on item_sk"
+SELF_JOIN = "groups of sales with 4 more tables join others like them on item_sk"
 
 
 @pytest.mark.parametrize(
@@ -197,8 +200,8 @@ LIKE_THEM = "groups of sales with 4 more tables join others like them on item_sk
             {"n2": measured(5)},
             [
                 (
-                    "one side is broadcast, as it is 5.0 MiB compressed (limit 10.0 MiB); the other side had been shuffled "
-                    "before that was known"
+                    "one side is broadcast, as it is 5.0 MiB compressed (limit 10.0 MiB); the other side was already "
+                    "shuffled when that was measured"
                 ),
             ],
         ),
@@ -208,45 +211,47 @@ LIKE_THEM = "groups of sales with 4 more tables join others like them on item_sk
                 "one side is not broadcast, as it is 12.0 MiB compressed (limit 10.0 MiB)",
                 (
                     "one side is broadcast, as it is 5.0 MiB compressed (limit 10.0 MiB); the other side is not, as it is "
-                    "12.0 MiB compressed; the other side had been shuffled before that was known"
+                    "12.0 MiB compressed; the other side was already shuffled when that was measured"
                 ),
             ],
         ),
     ],
 )
-def test_sides_that_are_called_alike_are_told_apart(sizes: Any, sentences: list[str]) -> None:
+def test_sides_with_equal_names_are_distinguished(sizes: Any, sentences: list[str]) -> None:
     job = decided(JoinOperator(JoinType.INNER, left=MANY, right=MANY), **sizes)
-    told = [one.words.sentence for one in job.decisions if one.kind is DecisionKind.BROADCAST]
-    assert told == [f"{LIKE_THEM}: {sentence}" for sentence in sentences]
+    broadcasts = [decision for decision in job.decisions if decision.kind is DecisionKind.BROADCAST]
+    assert [decision.displayed.sentence for decision in broadcasts] == [
+        f"{SELF_JOIN}: {sentence}" for sentence in sentences
+    ]
 
 
-def test_of_sides_that_are_called_alike_one_waits_for_the_other() -> None:
+def test_a_side_waits_for_a_side_with_an_equal_name() -> None:
     many = replace(MANY, source_bytes=90 * MIB, may_shrink=True)
     job = decided(JoinOperator(JoinType.INNER, left=many, right=replace(many, source_bytes=20 * MIB)))
-    (words,) = (one.words for one in job.decisions if one.kind is DecisionKind.BUILD_SIDE_FIRST)
-    assert words.sentence.startswith(
-        f"{LIKE_THEM}: one side waits until the other side is measured, which reads 20.0 MiB"
+    (displayed,) = (decision.displayed for decision in job.decisions if decision.kind is DecisionKind.BUILD_SIDE_FIRST)
+    assert displayed.sentence.startswith(
+        f"{SELF_JOIN}: one side waits until the other side is measured, which reads 20.0 MiB"
     )
 
 
 @pytest.mark.parametrize(
-    ("refused", "told"),
+    ("refused", "refusal"),
     [
         (measured(12), "; orders is not, as it is 12.0 MiB compressed"),
         (
             measured(3, memory=500 * MIB),
             "; orders is not, as its 3.0 MiB compressed would take 500.0 MiB in memory (limit 400.0 MiB)",
         ),
-        (measured(200), ""),  # nobody asks why a large table is not broadcast
+        (measured(200), ""),  # readers do not wonder why a large table is not broadcast
     ],
 )
-def test_a_broadcast_tells_why_the_other_side_is_not(refused: Any, told: str) -> None:
+def test_a_broadcast_says_why_the_other_side_is_not_broadcast(refused: Any, refusal: str) -> None:
     both = replace(JOIN, left=replace(ORDERS, may_shrink=False), right=replace(CUSTOMER, may_shrink=False))
     job = decided(both, n1=refused, n2=measured(5))
-    *_, words = (one.words for one in job.decisions if one.kind is DecisionKind.BROADCAST)
-    assert words.sentence == (
-        f"orders join customer on o_custkey: customer is broadcast, as it is 5.0 MiB compressed (limit 10.0 MiB){told}; "
-        "orders had been shuffled before that was known"
+    *_, displayed = (decision.displayed for decision in job.decisions if decision.kind is DecisionKind.BROADCAST)
+    assert displayed.sentence == (
+        f"orders join customer on o_custkey: customer is broadcast, as it is 5.0 MiB compressed (limit 10.0 MiB){refusal}; "
+        "orders was already shuffled when that was measured"
     )
 
 
@@ -255,43 +260,47 @@ def test_a_broadcast_tells_why_the_other_side_is_not(refused: Any, told: str) ->
     [
         (
             "1 #> 3\n2 #> 3\n3 -> 4\n1 #> 5",
-            "(limit 10.0 MiB); orders is written all the same, as several steps read it",
+            "(limit 10.0 MiB); orders is still written, because several steps read it",
         ),
-        ("7 #> 1\n1 #> 3\n2 #> 3\n3 -> 4", "(limit 10.0 MiB)"),  # how many rows come to it is not known
+        ("7 #> 1\n1 #> 3\n2 #> 3\n3 -> 4", "(limit 10.0 MiB)"),  # the rows after an aggregate are unknown
     ],
 )
-def test_what_a_broadcast_saves_is_told_where_it_is_known(text: str, end: str) -> None:
+def test_saved_bytes_are_shown_only_if_they_can_be_estimated(text: str, end: str) -> None:
     nodes = {**SCANS, 3: JOIN, 5: SORT}
     if "7" in text:
         nodes = {2: SCANS[2], 7: SCANS[1], 1: AggregateOperator(not_mergeable=None), 3: JOIN}
     job = StrategyHarness(DEFAULT_STRATEGIES, text, nodes)
     job.finish(2, measured(5))
-    (words,) = (one.words for one in job.decisions if one.kind is DecisionKind.BROADCAST)
-    assert words.not_shuffled is None
-    assert words.sentence.endswith(end)
+    (displayed,) = (decision.displayed for decision in job.decisions if decision.kind is DecisionKind.BROADCAST)
+    assert displayed.not_shuffled is None
+    assert displayed.sentence.endswith(end)
 
 
-def test_the_part_that_a_filter_keeps_is_an_estimate() -> None:
-    (words,) = (one.words for one in CASES["a filter"][0].decisions if one.kind is DecisionKind.DYNAMIC_FILTER)
-    assert words.estimate is not None
-    assert str(words.estimate.settled(0.4)) == "10.0% foreseen, 40.0% came (missed: 4.0 times more)"
+def test_the_selectivity_of_a_filter_is_an_estimate() -> None:
+    (displayed,) = (
+        decision.displayed
+        for decision in CASES["a filter"][0].decisions
+        if decision.kind is DecisionKind.DYNAMIC_FILTER
+    )
+    assert displayed.estimate is not None
+    assert str(displayed.estimate.with_actual(0.4)) == "10.0% estimated, 40.0% actual (missed: 4.0 times more)"
 
 
 @pytest.mark.parametrize(
     ("node", "chosen", "sentence"),
     [
         (3, Side.RIGHT, "orders join customer on o_custkey: customer is broadcast, as it has few rows"),
-        (3, "as it is", "orders join customer on o_custkey: as it is, as it has few rows"),
+        (3, "unchanged", "orders join customer on o_custkey: unchanged, as it has few rows"),
         (1, "four", "orders: four, as it has few rows"),
     ],
 )
-def test_what_a_users_strategy_says_is_told_in_the_words_of_the_query(node: int, chosen: Any, sentence: str) -> None:
-    class Says(StreamGraphOptimizationStrategy):
+def test_a_decision_of_a_user_strategy_names_tables_and_keys(node: int, chosen: Any, sentence: str) -> None:
+    class Decides(StreamGraphOptimizationStrategy):
         def initialize(self, context: StrategyContext) -> None:
             context.decide(DecisionKind.BROADCAST, context.stream_graph.node(node), chosen, "it has few rows")
 
         def on_operators_finished(self, finished: Any, context: StrategyContext) -> bool:
             return False
 
-    (decision,) = StrategyHarness([Says], TEXT, {**SCANS, 3: JOIN}).decisions
-    assert decision.words.sentence == sentence
+    (decision,) = StrategyHarness([Decides], TEXT, {**SCANS, 3: JOIN}).decisions
+    assert decision.displayed.sentence == sentence

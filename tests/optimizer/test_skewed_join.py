@@ -17,6 +17,7 @@ STRATEGY = "table.optimizer.skewed-join-optimization.strategy"
 AGGREGATE, KEEPS_ALL = AggregateOperator(None), AggregateOperator("it keeps every value")
 REPARTITION, WINDOW = Operator(OperatorKind.REPARTITION), Operator(OperatorKind.WINDOW)
 INNER = JoinOperator(JoinType.INNER)
+WHOLE_KEY = "needs all rows of a key in one task"
 
 
 def case(join_type: Any, text: str = "1 #> 3\n2 #> 3\n3 #> 4", config: Any = None) -> Any:
@@ -49,14 +50,14 @@ def test_sides(join_type: str, left: Any, right: Any, cut: Any) -> None:
     assert {edge[0] for edge in job.edges if edge.endswith("cut")} == cut
 
 
-LEFT = [None, "merge", "broadcast", "shuffle_hash", "shuffle_replicate_nl", "no_broadcast_hash", "made up"]
+HINTS = [None, "merge", "broadcast", "shuffle_hash", "shuffle_replicate_nl", "no_broadcast_hash", "unknown"]
 
 
 @pytest.mark.parametrize("strategy", ["AUTO", "FORCED"])
 @pytest.mark.parametrize("join_type", ["Inner", "LeftOuter", "RightOuter", "FullOuter", "LeftSemi", "LeftAnti"])
 def test_hints(join_type: str, strategy: str) -> None:
     plain = {"Inner": {"1", "2"}, "RightOuter": {"2"}, "FullOuter": set()}.get(join_type, {"1"})
-    for left, right in itertools.product(LEFT, LEFT[:-2]):
+    for left, right in itertools.product(HINTS, HINTS[:-2]):
         join = JoinOperator(JoinType(join_type), JoinSide(left), JoinSide(right))
         job = StrategyHarness([AdaptiveSkewedJoin], "1 #> 3\n2 #> 3\n3 #> 4", {3: join}, config={STRATEGY: strategy})
         job.finish(1, measured(*HOT))
@@ -65,36 +66,36 @@ def test_hints(join_type: str, strategy: str) -> None:
         assert cut == (plain if {left, right} <= {None, "merge"} else set()), (left, right)
 
 
-def relying(node: Any, config: Any = None) -> Any:
+def with_consumer(node: Any, config: Any = None) -> Any:
     job = StrategyHarness([AdaptiveSkewedJoin], "1 #> 3\n2 #> 3\n3 -> 4\n4 ~> 5", {3: INNER, 5: node}, config=config)
     job.finish(1, measured(*HOT))
     job.finish(2, measured(*EVEN))
     return job
 
 
-def test_an_aggregate_behind_it_is_merged_after() -> None:
-    assert relying(AGGREGATE).edges == {"1 #> 3 cut", "2 #> 3", "3 -> 4", "4 #> 5"}
+def test_a_mergeable_aggregate_after_the_join_allows_a_split() -> None:
+    assert with_consumer(AGGREGATE).edges == {"1 #> 3 cut", "2 #> 3", "3 -> 4", "4 #> 5"}
 
 
-def test_what_cannot_be_merged_forbids_it() -> None:
-    job = relying(KEEPS_ALL)
+def test_an_aggregate_that_cannot_be_merged_prevents_a_split() -> None:
+    job = with_consumer(KEEPS_ALL)
     assert job.edges == {"1 #> 3", "2 #> 3", "3 -> 4", "4 ~> 5"}
     assert "it keeps every value" in str(job.decisions[-1])
 
 
-def test_forced() -> None:
-    job = relying(WINDOW, {STRATEGY: "FORCED"})
+def test_strategy_forced() -> None:
+    job = with_consumer(WINDOW, {STRATEGY: "FORCED"})
     assert job.edges == {"1 #> 3 cut", "2 #> 3", "3 -> 4", "4 #> 5"}
 
 
-def test_off() -> None:
+def test_strategy_none() -> None:
     job = case("Inner", config={STRATEGY: "NONE"})
     job.finish(1, measured(*HOT))
     job.finish(2, measured(*EVEN))
     assert job.edges == {"1 #> 3", "2 #> 3", "3 #> 4"}
 
 
-def test_a_hot_group_that_keeps_nobody_waiting_is_left_alone() -> None:
+def test_a_hot_group_near_an_even_share_is_not_split() -> None:
     cores = dataclasses.replace(RESOURCES, cores=2)
     job = StrategyHarness(
         [AdaptiveSkewedAggregation], "1 #> 2\n2 ~> 3", {2: REPARTITION, 3: AGGREGATE}, resources=cores
@@ -123,8 +124,8 @@ def test_a_repartition_before_an_aggregate(node: Any, sizes: Any, after: Any) ->
     ("target", "sizes", "expected"),
     [
         (KEEPS_ALL, HOT, ["it cannot be merged from partial results: it keeps every value"]),
-        (Operator(OperatorKind.GROUPED_MAP), HOT, ["it needs all rows of a key in one task"]),
-        (WINDOW, HOT, ["it needs all rows of a key in one task"]),
+        (Operator(OperatorKind.GROUPED_MAP), HOT, [f"it {WHOLE_KEY}"]),
+        (WINDOW, HOT, [f"it {WHOLE_KEY}"]),
         (AGGREGATE, HOT, []),
         (KEEPS_ALL, EVEN, []),
     ],

@@ -1,4 +1,4 @@
-"""Drafts written as text, for passes; Spark's plan behind them is made of plain nodes."""
+"""Drafts written as text, for tests of passes. Their Spark plans consist of plain nodes without a JVM."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from penstock.testing import ARROWS, stream_graph
 
 
 def plan(name: Any, *children: Any, ids: Any = ()) -> Any:
-    """Return an operator of Spark's plan, without anything in the JVM."""
+    """Return an operator of Spark's plan without a JVM object."""
     return LogicalNode(None, None, name, children, tuple(ids), (), (), name, is_deterministic=True)
 
 
-class Holding(Scan):
-    """A scan that only tells how much it holds."""
+class SizedScan(Scan):
+    """A scan that only has a size."""
 
     def __init__(self, size: Any) -> None:
         self.size = size
@@ -29,7 +29,7 @@ class Holding(Scan):
     def size_in_bytes(self) -> Any:
         return self.size
 
-    def cut(self, parallelism: int) -> Any:
+    def divide(self, parallelism: int) -> Any:
         return parallelism
 
     def leaf(self, session: Any = None) -> Never:
@@ -40,9 +40,9 @@ class Holding(Scan):
 
 
 def source(size: Any) -> Any:
-    """Return a source that holds so many bytes, and does not tell its rows."""
+    """Return a source with some bytes, and an unknown number of rows."""
     leaf = plan("Range")
-    return SourcePlan(leaf, SourceCoordinator("range", None), ScanOptions(), None, leaf, Holding(size))
+    return SourcePlan(leaf, SourceCoordinator("range", None), ScanOptions(), None, leaf, SizedScan(size))
 
 
 def draft(
@@ -65,11 +65,11 @@ def draft(
     tops
         The operators of Spark's plan, by node.
     signatures
-        How rows are written, by edge (``"1-2"``); edges with equal signatures read one written result.
+        The layout of written rows, by edge (``"1-2"``); edges with equal signatures share a written result.
     joins
-        What the draft knows of equi-joins, by node.
+        The facts of equi-joins, by node.
     groups
-        The exchange groups of edges; each has its own where nothing is given.
+        The exchange groups, by edge; by default each edge has its own.
     """
     graph = stream_graph(text, operators, parallelism=parallelism)
     builder = DraftBuilder()

@@ -1,4 +1,4 @@
-"""What must be true of a query before its parts may be moved or divided."""
+"""Conditions under which parts of a query may be moved or split."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.planner.conditions import why_otherwise_again
+from penstock.planner.conditions import unrepeatable_reason
 from penstock.spark.plans import SortFacts
 from tests.planner.drafts import plan
 
@@ -35,12 +35,12 @@ LOCAL_SORT = replace(plan("Sort", FILES), sort=SortFacts(is_global=False, order=
     ],
     ids=["files", "range", "narrow", "join", "aggregate", "a function over files", "a function over a local sort"],
 )
-def test_rows_that_are_the_same_again(below: Any) -> None:
-    assert why_otherwise_again(below) is None
+def test_plans_that_are_repeatable(below: Any) -> None:
+    assert unrepeatable_reason(below) is None
 
 
 @pytest.mark.parametrize(
-    ("below", "what"),
+    ("below", "cause"),
     [
         (replace(plan("BatchEvalPython", FILES), unstable=RANDOM), "PythonUDF"),
         (plan("Project", replace(plan("Project", FILES), unstable=frozenset({"Rand"}))), "Rand"),
@@ -53,7 +53,7 @@ def test_rows_that_are_the_same_again(below: Any) -> None:
         (plan("InMemoryRelation"), "InMemoryRelation"),
         (plan("LogicalRDD"), "LogicalRDD"),
     ],
-    ids=lambda one: one if isinstance(one, str) else "",
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_rows_that_may_be_others_again(below: Any, what: str) -> None:
-    assert why_otherwise_again(below) == f"{what} may give other rows if lost files of a shuffle are made again"
+def test_plans_that_are_not_repeatable(below: Any, cause: str) -> None:
+    assert unrepeatable_reason(below) == f"{cause} may return other rows if Spark recomputes lost shuffle files"

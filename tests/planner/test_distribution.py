@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.graph import JoinType, Side
-from penstock.planner.distribution import NOT_KNOWN, Distribution, static_build_side
+from penstock.planner.distribution import UNKNOWN_DISTRIBUTION, Distribution, static_build_side
 
 BY_AB = Distribution((("a", "b"),), 1)
 
@@ -13,16 +13,16 @@ BY_AB = Distribution((("a", "b"),), 1)
 @pytest.mark.parametrize(
     ("keys", "expected"), [(["a", "b"], True), (["c", "b", "a"], True), (["a"], False), (["c"], False), ([], False)]
 )
-def test_together(keys: list[str], expected: bool) -> None:
-    assert BY_AB.together(keys) is expected
+def test_colocates(keys: list[str], expected: bool) -> None:
+    assert BY_AB.colocates(keys) is expected
 
 
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [(["a", "b"], [0, 1]), (["b", "a"], [1, 0]), (["a"], None), (["a", "b", "c"], None), (["a", "a"], None)],
 )
-def test_order_like(keys: list[str], expected: list[int] | None) -> None:
-    assert BY_AB.order_like(keys) == expected
+def test_hash_order(keys: list[str], expected: list[int] | None) -> None:
+    assert BY_AB.hash_order(keys) == expected
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_order_like(keys: list[str], expected: list[int] | None) -> None:
     ],
 )
 def test_after_a_projection(renamed: Any, output: list[str], hashed_by: Any) -> None:
-    assert BY_AB.after(renamed, output).hashed_by == hashed_by
+    assert BY_AB.after_projection(renamed, output).hashed_by == hashed_by
 
 
 @pytest.mark.parametrize(
@@ -48,20 +48,23 @@ def test_after_a_projection(renamed: Any, output: list[str], hashed_by: Any) -> 
     ],
 )
 def test_equal_keys_of_the_other_side(equal: Any, hashed_by: Any) -> None:
-    assert BY_AB.equated(equal) == Distribution(hashed_by, 1)
-    assert BY_AB.equated(equal).equated(equal) == Distribution(hashed_by, 1)
+    assert BY_AB.with_equal_keys(equal) == Distribution(hashed_by, 1)
+    assert BY_AB.with_equal_keys(equal).with_equal_keys(equal) == Distribution(hashed_by, 1)
 
 
-def test_of_many_keys_spark_does_not_tell_all_names() -> None:
+def test_equal_keys_are_limited_to_three() -> None:
     four = Distribution((("a", "b", "c", "d"),), 1)
-    assert four.equated({"a": "w", "b": "x", "c": "y", "d": "z"}) is four
-    assert Distribution((("a", "b", "c"),), 1).equated({"a": "w"}).hashed_by == (("a", "b", "c"), ("w", "b", "c"))
+    assert four.with_equal_keys({"a": "w", "b": "x", "c": "y", "d": "z"}) is four
+    assert Distribution((("a", "b", "c"),), 1).with_equal_keys({"a": "w"}).hashed_by == (
+        ("a", "b", "c"),
+        ("w", "b", "c"),
+    )
 
 
-def test_nothing_is_known_of_nothing() -> None:
-    assert NOT_KNOWN.equated({"a": "x"}) is NOT_KNOWN
-    assert not NOT_KNOWN.together(["a"])
-    assert NOT_KNOWN.order_like([]) is None
+def test_unknown_distribution() -> None:
+    assert UNKNOWN_DISTRIBUTION.with_equal_keys({"a": "x"}) is UNKNOWN_DISTRIBUTION
+    assert not UNKNOWN_DISTRIBUTION.colocates(["a"])
+    assert UNKNOWN_DISTRIBUTION.hash_order([]) is None
 
 
 @pytest.mark.parametrize(

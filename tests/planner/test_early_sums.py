@@ -1,4 +1,4 @@
-"""Aggregates that sum up their rows before a join: when, and that rows are those of plain Spark."""
+"""Pre-aggregation before joins: the conditions, and rows equal to those of plain Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from penstock import Environment
 from penstock.decisions import DecisionKind
 from penstock.planner import early_sums
-from penstock.planner.early_sums import times_fewer
+from penstock.planner.early_sums import reduction_factor
 from penstock.spark.early_sums import Condition, RowsRead
 from tests.equality import assert_same_rows
 
@@ -37,7 +37,7 @@ FACTS = (
     "collate(concat('K', id % 40), 'UTF8_LCASE') as c",
 )
 NAMES = (
-    "if(id % 17 = 0, null, cast(id % 50 as int)) as k",  # some keys twice, some without facts
+    "if(id % 17 = 0, null, cast(id % 50 as int)) as k",  # some keys occur twice, some have no facts
     "concat('n', id % 6) as name",
     "cast(id % 4 as int) as kind",
     "collate(concat('k', id % 40), 'UTF8_LCASE') as c",
@@ -58,39 +58,49 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def forced(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Environment:
-    """Sums up first wherever that may be, whether it pays or not."""
-    monkeypatch.setattr(early_sums, "_FEWER", 0.0)
+    """Pre-aggregates whenever possible, even if it does not pay off."""
+    monkeypatch.setattr(early_sums, "_MIN_REDUCTION", 0.0)
     return Environment(spark, config=OPTIONS, progress=False)
 
 
-def is_early(env: Environment) -> bool:
+def pre_aggregates(env: Environment) -> bool:
     job = env.last_job
     assert job is not None
-    return any(one.kind is DecisionKind.EARLY_AGGREGATION for one in job.decisions)
+    return any(decision.kind is DecisionKind.EARLY_AGGREGATION for decision in job.decisions)
 
 
 @pytest.mark.parametrize(
     ("rows", "bounds", "read", "expected"),
     [
         (100, (), [RowsRead(1000, ())], 10),
-        (100, (5,), [RowsRead(1000, ())], 2),  # each key comes with up to five values of another column
+        (100, (5,), [RowsRead(1000, ())], 2),  # each key has up to five values of another column
         (100, (), [RowsRead(1000, (EQUAL,))], 1),
-        (100, (), [RowsRead(1000, (EQUAL, Condition("In", ("1",))))], 1),  # of one column, the stricter one counts
-        (100, (), [RowsRead(1000, (RANGE,)), RowsRead(30, (EQUAL,))], 1 / 3),  # a table beside leaves out rows too
+        (
+            100,
+            (),
+            [RowsRead(1000, (EQUAL, Condition("In", ("1",))))],
+            1,
+        ),  # only the strictest condition on a column counts
+        (
+            100,
+            (),
+            [RowsRead(1000, (RANGE,)), RowsRead(30, (EQUAL,))],
+            1 / 3,
+        ),  # a condition on another table also removes rows
         (100, (), [RowsRead(1000, (Condition("Not", ("1",)),))], 9),
         (0, (), [RowsRead(1000, ())], 1000),
     ],
 )
-def test_how_many_times_fewer_rows_become(rows: Any, bounds: Any, read: Sequence[RowsRead], expected: float) -> None:
-    assert times_fewer(rows, bounds, read) == pytest.approx(expected)
+def test_reduction_factor(rows: Any, bounds: Any, read: Sequence[RowsRead], expected: float) -> None:
+    assert reduction_factor(rows, bounds, read) == pytest.approx(expected)
 
 
 INNER = "from facts join names on facts.k = names.k"
 OUTER = "from names left join facts on facts.k = names.k"
-EARLY = {
+PRE_AGGREGATED = {
     "all functions": f"select name, count(i), count(*), sum(i), sum(d), sum(small), min(s), max(day) {INNER} group by name",
     "an expression": f"select name, sum(d * 2 - small), count(upper(s)) {INNER} group by name",
-    "what is made of sums": f"select upper(name), sum(d) / count(d) + 1 {INNER} group by upper(name) having sum(i) > 9",
+    "expressions on sums": f"select upper(name), sum(d) / count(d) + 1 {INNER} group by upper(name) having sum(i) > 9",
     "projections": "select n, sum(x) from (select name as n, d + 1 as x from facts join names using (k)) group by n",
     "a renamed column": f"select kind2, sum(i) from (select facts.kind as kind2, i {INNER} where facts.kind = 1) group by 1",
     "an expression that several functions use": (
@@ -99,7 +109,7 @@ EARLY = {
         "where a > -9999 order by n"
     ),
     "the keys are groups": f"select facts.k, names.k, count(i) {INNER} group by facts.k, names.k",
-    "a column of one value": f"select name, facts.kind, sum(i) {INNER} where facts.kind = 1 group by name, facts.kind",
+    "a column with a single value": f"select name, facts.kind, sum(i) {INNER} where facts.kind = 1 group by name, facts.kind",
     "a column of few values": f"select name, facts.kind, sum(i) {INNER} where facts.kind in (0, 2) group by 1, 2",
     "a condition that is a column": f"select name, facts.kind, sum(i) {INNER} where flag and facts.kind = 1 group by 1, 2",
     "three tables": f"select name, sum(i) {INNER} join kinds on facts.kind = kinds.kind where of = 'kind 1' group by name",
@@ -113,7 +123,7 @@ EARLY = {
     ),
 }
 QUICK = {"left outer, groups of nulls alone"}
-NOT_EARLY = {
+NOT_PRE_AGGREGATED = {
     "distinct values": f"select name, count(distinct i) {INNER} group by name",
     "only some rows": f"select name, sum(i) filter (where d > 0) {INNER} group by name",
     "a mean": f"select name, avg(i) {INNER} group by name",
@@ -123,7 +133,7 @@ NOT_EARLY = {
     "no groups": f"select sum(i) {INNER}",
     "no functions": f"select distinct name {INNER}",
     "a column of many values": f"select name, s, sum(i) {INNER} group by name, s",
-    "what may fail": f"select name, sum(i div (kind_of + 1)) from (select name, i, facts.kind as kind_of {INNER}) group by name",
+    "an expression that may fail": f"select name, sum(i div (kind_of + 1)) from (select name, i, facts.kind as kind_of {INNER}) group by name",
     "a table with a condition": f"select name, sum(i) {INNER} where names.kind = 1 group by name",
     "a hint": "select /*+ merge(names) */ name, sum(i) from facts join names on facts.k = names.k group by name",
     "another condition": "select name, sum(i) from facts join names on facts.k < names.k group by name",
@@ -145,7 +155,7 @@ NOT_EARLY = {
     "query",
     [
         pytest.param(query, id=name, marks=() if name in QUICK else pytest.mark.thorough)
-        for name, query in EARLY.items()
+        for name, query in PRE_AGGREGATED.items()
     ],
 )
 def test_rows_are_those_of_plain_spark(
@@ -154,25 +164,25 @@ def test_rows_are_those_of_plain_spark(
     del tables
     spark.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
     try:
-        found, expected = forced.collect(spark.sql(query)), spark.sql(query).collect()
-        assert_same_rows(found, expected)
-        assert found[0].__fields__ == expected[0].__fields__
-        assert is_early(forced)
+        rows, expected = forced.collect(spark.sql(query)), spark.sql(query).collect()
+        assert_same_rows(rows, expected)
+        assert rows[0].__fields__ == expected[0].__fields__
+        assert pre_aggregates(forced)
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
 
 
-@pytest.mark.parametrize("query", NOT_EARLY.values(), ids=NOT_EARLY)
-def test_what_is_not_known_to_come_out_the_same_stays(
+@pytest.mark.parametrize("query", NOT_PRE_AGGREGATED.values(), ids=NOT_PRE_AGGREGATED)
+def test_queries_that_are_not_pre_aggregated(
     spark: SparkSession, forced: Environment, tables: None, query: str
 ) -> None:
     del tables
     assert_same_rows(forced.collect(spark.sql(query)), spark.sql(query).collect())
-    assert not is_early(forced)
+    assert not pre_aggregates(forced)
 
 
 @pytest.mark.parametrize(("ansi", "early"), [(True, False), (False, True)])
-def test_long_integers_are_summed_up_first_where_they_wrap_around(
+def test_sums_of_long_integers_are_pre_aggregated_only_if_they_wrap_around(
     spark: SparkSession, forced: Environment, tables: None, ansi: bool, early: bool
 ) -> None:
     del tables
@@ -180,7 +190,7 @@ def test_long_integers_are_summed_up_first_where_they_wrap_around(
     spark.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
     try:
         assert_same_rows(forced.collect(spark.sql(query)), spark.sql(query).collect())
-        assert is_early(forced) is early
+        assert pre_aggregates(forced) is early
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
 
@@ -190,7 +200,7 @@ def test_long_integers_are_summed_up_first_where_they_wrap_around(
     [
         ({}, True),
         ({"table.optimizer.early-sums.enabled": False}, False),
-        ({"table.optimizer.join.broadcast-threshold": "1gb"}, False),  # nothing would be shuffled
+        ({"table.optimizer.join.broadcast-threshold": "1gb"}, False),  # no shuffle to avoid
     ],
 )
 def test_options(spark: SparkSession, forced: Environment, tables: None, options: Any, early: bool) -> None:
@@ -198,18 +208,20 @@ def test_options(spark: SparkSession, forced: Environment, tables: None, options
     env = Environment(spark, config=OPTIONS | options, progress=False)
     query = f"select name, sum(i) {INNER} group by name"
     assert_same_rows(env.collect(spark.sql(query)), spark.sql(query).collect())
-    assert is_early(env) is early
+    assert pre_aggregates(env) is early
 
 
-def test_people_are_told(spark: SparkSession, forced: Environment, tables: None) -> None:
+def test_the_sentence_names_the_tables(spark: SparkSession, forced: Environment, tables: None) -> None:
     del tables
     forced.collect(spark.sql(f"select name, sum(i) {INNER} group by name"))
     job = forced.last_job
     assert job is not None
-    (decision,) = (one for one in job.decisions if one.kind is DecisionKind.EARLY_AGGREGATION)
-    sentence = decision.words.sentence
-    assert sentence.startswith("facts is summed up by k before it is joined with names, as that makes its rows about ")
-    assert decision.words.option == "table.optimizer.early-sums.enabled"
+    (decision,) = (decision for decision in job.decisions if decision.kind is DecisionKind.EARLY_AGGREGATION)
+    sentence = decision.displayed.sentence
+    assert sentence.startswith(
+        "facts is pre-aggregated by k before the join with names, as this reduces its rows by a factor of about "
+    )
+    assert decision.displayed.option == "table.optimizer.early-sums.enabled"
 
 
 FUNCTIONS = ("count(i)", "count(*)", "sum(i)", "sum(d)", "sum(small)", "sum(d - small)", "min(s)", "max(day)", "min(i)")
@@ -223,7 +235,7 @@ GROUPS = ("name", "names.k", "facts.k", "upper(name)", "names.kind")
     groups=st.lists(st.sampled_from(GROUPS), min_size=1, max_size=3, unique=True),
     kind=st.sampled_from(["join", "left join", "right join"]),
     where=st.sampled_from(["", "where facts.kind = 1", "where i > 100", "where facts.kind <> 0 and d is not null"]),
-    turned=st.booleans(),
+    is_swapped=st.booleans(),
 )
 def test_generated_queries(
     spark: SparkSession,
@@ -233,10 +245,10 @@ def test_generated_queries(
     groups: list[str],
     kind: str,
     where: str,
-    turned: bool,
+    is_swapped: bool,
 ) -> None:
     del tables
-    first, second = ("names", "facts") if turned else ("facts", "names")
+    first, second = ("names", "facts") if is_swapped else ("facts", "names")
     rows = f"from {first} {kind} {second} on facts.k = names.k {where}"
     query = f"select {', '.join([*groups, *functions])} {rows} group by {', '.join(groups)}"
     assert_same_rows(forced.collect(spark.sql(query)), spark.sql(query).collect())

@@ -1,4 +1,4 @@
-"""How far down a filter on join keys may go, on Spark's own optimised plans; nothing is run."""
+"""How far a filter on join keys can be pushed down in Spark's optimised plans. No job runs."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def planned(make_env: Callable[..., Environment], spark: SparkSession, query: str) -> Any:
-    """Return the graph of a query, and its joins."""
+    """Return the job plan of a query, and its joins."""
     env = make_env(**{"table.optimizer.adaptive__broadcast__join.strategy": "RUNTIME_ONLY"})
     plan = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x")
     return plan, [node.operator for node in plan.graph if isinstance(node.operator, JoinOperator)]
 
 
 def paths(make_env: Callable[..., Environment], spark: SparkSession, query: str) -> Any:
-    """Return for the last join of a query the sides that can be filtered, with the lowest target of each path."""
+    """Return the sides of the last join of a query that can be filtered, with the lowest target of each path."""
     plan, joins = planned(make_env, spark, query)
     return {(path.side, plan.graph.node(path.targets[0]).name) for path in joins[-1].filters}
 
@@ -86,7 +86,7 @@ CASES = {
         {("left", "Calc"), ("right", B)},
     ),
     "limit": ("(select * from a limit 5) x join b on x.k = b.k", {("left", "GlobalLimit"), ("right", B)}),
-    # a side chained to the join is not measured before it, so it gives no keys
+    # a side chained to the join is not measured before the join, so it provides no keys
     "group": ("(select k, max(v) as s from a group by k) x join b on x.k = b.k", {("left", A)}),
     "result of a group": (
         "(select k, sum(v) as s from a group by k) x join b on x.s = b.k",
@@ -124,13 +124,13 @@ def test_paths(make_env: Callable[..., Environment], spark: SparkSession, tables
 
 SMALL = "(select k from c where v > 3 group by k)"
 SHARED = {
-    "once, as it is light": SMALL.replace(" group by k", ""),
-    "once, as it is heavy": SMALL,
+    "once, because it is cheap": SMALL.replace(" group by k", ""),
+    "once, because it is expensive": SMALL,
 }
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_a_side_of_several_joins_is_known_to_come_from_its_source(
+def test_the_source_of_a_side_that_several_joins_share(
     make_env: Callable[..., Environment], spark: SparkSession, tables: Any, name: str
 ) -> None:
     side = SHARED[name]
@@ -140,6 +140,6 @@ def test_a_side_of_several_joins_is_known_to_come_from_its_source(
         f"select a.id from a join {side} x on a.k = x.k union all select b.id from b join {side} x on b.k = x.k",
     )
     sources = [node.id for node in plan.graph if node.name == C]
-    found = [path.keys_from for join in joins for path in join.filters if path.side is Side.LEFT]
-    assert len(joins) == len(found) == 2
-    assert found == sources * 2
+    keys_from = [path.keys_from for join in joins for path in join.filters if path.side is Side.LEFT]
+    assert len(joins) == len(keys_from) == 2
+    assert keys_from == sources * 2

@@ -1,4 +1,4 @@
-"""Where the columns come from that rows are multiplied by: each through which joins, and through which sides."""
+"""The origins of the columns of grouping sets: the joins and sides that each column passes through."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock import Environment
 
 
-# name: query over facts f and dimensions d and e, copies of a row, for each column the tables joined from the last on
+# name: query over facts f and dimensions d and e, copies of a row, the tables of the last join side of each column
 CASES: dict[str, tuple[str, int | None, Any]] = {
     "a column of a dimension": ("select d.a, sum(f.v) from f join d on f.k = d.k group by rollup(d.a)", 2, [["d"]]),
     "two dimensions": (
@@ -35,8 +35,12 @@ CASES: dict[str, tuple[str, int | None, Any]] = {
     ),
     "computed": ("select d.a + 1, sum(f.v) from f join d on f.k = d.k group by rollup(d.a + 1)", 2, [[]]),
     "without a join": ("select k, sum(v) from f group by rollup(k, l)", 3, [[], []]),
-    "nothing multiplied": ("select k, sum(v) from f group by k", None, None),
-    "not to be made before": ("select k, count(distinct v) from f group by rollup(k)", None, None),
+    "no copies": ("select k, sum(v) from f group by k", None, None),
+    "an aggregate that cannot run before the copy": (
+        "select k, count(distinct v) from f group by rollup(k)",
+        None,
+        None,
+    ),
 }
 
 
@@ -48,8 +52,8 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
         "d": "id as k, id % 3 as a",
         "e": "id as l, id % 2 as b",
     }
-    for name, made in columns.items():
-        spark.range(500 if name == "f" else 9).selectExpr(*made.split(", ")).write.parquet(str(folder / name))
+    for name, expressions in columns.items():
+        spark.range(500 if name == "f" else 9).selectExpr(*expressions.split(", ")).write.parquet(str(folder / name))
         spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
     yield
     for name in columns:
@@ -57,7 +61,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def tables_below(graph: Any, join_id: Any, side: Any) -> Any:
-    """Return the tables that one side of a join is made of."""
+    """Return the tables below a side of a join."""
     (todo,) = [[e.source_id] for e in graph.in_edges(join_id) if e.type_number == side.input_number]
     names = set()
     while todo:
@@ -75,12 +79,14 @@ def test_where_columns_come_from(
     query, copies, origins = CASES[name]
     env = make_env()
     graph = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x").graph
-    found = [node.operator.grouping_sets for node in graph if isinstance(node.operator, AggregateOperator)]
+    grouping_sets = [node.operator.grouping_sets for node in graph if isinstance(node.operator, AggregateOperator)]
     if copies is None:
-        assert set(found) == {None}
+        assert set(grouping_sets) == {None}
         return
-    (sets,) = found
+    (sets,) = grouping_sets
     assert sets.copies == copies
     assert graph.node(sets.node_id).kind is OperatorKind.CALC
-    through = [[tables_below(graph, one.join_id, one.side) for one in inputs] for inputs in sets.origins]
-    assert sorted(one[-1] if one else [] for one in through) == sorted(origins)
+    paths = [
+        [tables_below(graph, join_input.join_id, join_input.side) for join_input in inputs] for inputs in sets.origins
+    ]
+    assert sorted(path[-1] if path else [] for path in paths) == sorted(origins)

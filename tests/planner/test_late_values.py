@@ -1,4 +1,4 @@
-"""A value that may fail is computed behind the filter or join that leaves its row out, as by Spark's generated code."""
+"""Values that may fail are computed after the filter or join that removes their row, as in generated code of Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 import penstock
 from penstock.planner.late_values import with_late_values
-from penstock.scheduler.job import HANDED_BACK, RECENT
+from penstock.scheduler.job import RECENT, RUN_BY_SPARK
 from penstock.spark import catalyst
 from penstock.spark.dataframes import with_settings
 from penstock.spark.jvm import Bridge
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 QUOTIENT = "sum(id) / (max(k) - 49) as v"
 SMALL = "(select /*+ broadcast(s) */ * from {} s)"
-LEFT_OUT = {
+REMOVED = {
     "having": f"select k, {QUOTIENT} from t group by k having max(k) <> 49",
     "a filter": f"select k, v from (select k, {QUOTIENT}, max(k) as m from t group by k) where m <> 49",
     "a filter of grouping sets": f"select k, x, {QUOTIENT} from t group by rollup (k, x) having k is not null and max(k) < 49",
-    "a filter of what else is computed": (
+    "a filter of another computed value": (
         f"select k, v + 1 from (select k, {QUOTIENT}, 2 * count(*) as n, max(k) as m from t group by k) where n + m <> 849"
     ),
     "a broadcast table": f"select k, v, w from (select k, {QUOTIENT} from t group by k) join {SMALL.format('small')} using (k)",
@@ -41,8 +41,8 @@ LEFT_OUT = {
     ),
     "a semi-join": f"select k, v from (select k, {QUOTIENT} from t group by k) left semi join {SMALL.format('small')} using (k)",
     "an anti-join": f"select k, v from (select k, {QUOTIENT} from t group by k) left anti join {SMALL.format('last')} using (k)",
-    "a join of no equal keys": f"select /*+ broadcast(s) */ v, w from (select k, {QUOTIENT} from t group by k) r join small s on s.k < r.k and r.k <> 49",
-    "two filters of one part": (
+    "a join without equal keys": f"select /*+ broadcast(s) */ v, w from (select k, {QUOTIENT} from t group by k) r join small s on s.k < r.k and r.k <> 49",
+    "two filters of the same part": (
         f"with r as (select k, {QUOTIENT}, max(k) as m from t group by k)"
         " select a.v, b.v from r a join r b on a.k = b.k + 1 where a.m <> 49 and b.m < 40"
     ),
@@ -60,7 +60,7 @@ LEFT_OUT = {
         f"select k, v, u, w from (select k, {QUOTIENT}, 1 + {QUOTIENT.replace('as v', 'as u')} from t group by k)"
         " join medium using (k)"
     ),
-    "no function": f"select k, v from (select k, 10 / (k - 49) as v from t group by k) join {SMALL.format('small')} using (k)",
+    "no aggregate function": f"select k, v from (select k, 10 / (k - 49) as v from t group by k) join {SMALL.format('small')} using (k)",
     "two levels": (
         f"select k, max(v) from (select k, x, {QUOTIENT}, max(k) as m from t group by k, x) where m <> 49"
         " group by k having min(k) < 48"
@@ -115,33 +115,33 @@ NOT_BY_DUCKDB = {
     "a function that keeps all values",
     "groups that cannot be hashed",
 }
-"""Queries that Spark computes: they have a hint, a type or a function that DuckDB does not take, or it fails."""
+"""Queries that Spark computes, because DuckDB does not support a hint, type or function, or fails."""
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
-@pytest.mark.parametrize("query", [*LEFT_OUT, *NEEDED])
-def test_a_query_fails_if_spark_s_fails(spark: SparkSession, query: str, config: dict[str, Any]) -> None:
-    expected = spark.sql(LEFT_OUT[query]).collect() if query in LEFT_OUT else None
+@pytest.mark.parametrize("query", [*REMOVED, *NEEDED])
+def test_a_query_fails_only_if_it_fails_on_spark(spark: SparkSession, query: str, config: dict[str, Any]) -> None:
+    expected = spark.sql(REMOVED[query]).collect() if query in REMOVED else None
     if expected is None:
         with pytest.raises(FAILURES, match=MATCH):
             spark.sql(NEEDED[query]).collect()
     before = list(RECENT)
     with penstock.enabled(spark, config=OFF | config):
-        df = spark.sql(LEFT_OUT[query] if query in LEFT_OUT else NEEDED[query])
+        df = spark.sql(REMOVED[query] if query in REMOVED else NEEDED[query])
         if expected is None:
             with pytest.raises(FAILURES, match=MATCH):
                 df.collect()
         else:
             assert_same_rows(df.collect(), expected)
             assert len(expected) > 0
-    (job,) = [one for one in RECENT if one not in before]
-    assert not [one for one in job.decisions if one.chosen == HANDED_BACK]
+    (job,) = [job for job in RECENT if job not in before]
+    assert not [decision for decision in job.decisions if decision.chosen == RUN_BY_SPARK]
     if config is BY_DUCKDB:
         assert computed_by_duckdb(job) == (query not in NOT_BY_DUCKDB)
 
 
 CHANGED = {
-    LEFT_OUT["having"]: ["Project", "Filter", "Project", "Aggregate"],
+    REMOVED["having"]: ["Project", "Filter", "Project", "Aggregate"],
     NEEDED["no filter"]: ["Aggregate"],
     "select k, sum(id) as s from t group by k having max(k) <> 49": [
         "Project",
@@ -159,7 +159,7 @@ CHANGED = {
 }
 
 
-def test_a_function_of_python_has_no_generated_code(spark: SparkSession) -> None:
+def test_python_aggregates_have_no_generated_code(spark: SparkSession) -> None:
     def latest(values: pd.Series) -> float:
         return float(values.max())
 
@@ -168,11 +168,11 @@ def test_a_function_of_python_has_no_generated_code(spark: SparkSession) -> None
     expected = df.collect()
     with penstock.enabled(spark, config=OFF):
         assert_same_rows(df.select("k", "v").collect(), expected)
-    assert not [one for one in RECENT[-1].decisions if one.chosen == HANDED_BACK]
+    assert not [decision for decision in RECENT[-1].decisions if decision.chosen == RUN_BY_SPARK]
 
 
 @pytest.mark.parametrize("query", CHANGED)
-def test_only_values_that_may_fail_and_be_left_out_become_a_projection(spark: SparkSession, query: str) -> None:
+def test_only_values_that_may_fail_and_be_removed_become_a_projection(spark: SparkSession, query: str) -> None:
     plan = read_plan(catalyst.optimized_plan(Bridge(spark), spark.sql(query)))
     names = [node.name for node in with_late_values(plan).walk()]
     assert names[: names.index("Aggregate") + 1] == CHANGED[query]

@@ -1,4 +1,4 @@
-"""Sinks of jobs that do not start, and jobs whose event log cannot be made."""
+"""Sinks of jobs that do not start, and jobs whose event log cannot be created."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Recorded(Sink):
-    """A sink that keeps what is called, and may fail when it is opened."""
+    """A sink that records calls, and may fail when it is opened."""
 
     def __init__(self, calls: list[str], name: str = "recorded", error: BaseException | None = None) -> None:
         self._calls, self._name, self._error = calls, name, error
@@ -50,7 +50,7 @@ class RecordedJob(SinkJob):
         self._calls.append(f"abort {self._name}")
 
 
-def test_a_sink_that_was_opened_is_aborted_if_another_cannot_be(spark: SparkSession) -> None:
+def test_an_open_sink_is_aborted_if_another_cannot_be_opened(spark: SparkSession) -> None:
     calls: list[str] = []
     env = Environment(spark, progress=False)
     env.write(spark.range(3), Recorded(calls))
@@ -60,7 +60,7 @@ def test_a_sink_that_was_opened_is_aborted_if_another_cannot_be(spark: SparkSess
     assert calls == ["open recorded", "abort recorded"]
 
 
-def test_a_sink_that_was_opened_is_aborted_if_the_user_interrupts_the_opening_of_another(spark: SparkSession) -> None:
+def test_an_open_sink_is_aborted_if_the_user_interrupts_another_open(spark: SparkSession) -> None:
     calls: list[str] = []
     env = Environment(spark, progress=False)
     env.write(spark.range(3), Recorded(calls))
@@ -71,12 +71,12 @@ def test_a_sink_that_was_opened_is_aborted_if_the_user_interrupts_the_opening_of
 
 
 @pytest.mark.parametrize("config", [{}, OFF], ids=["whole query", "vertices"])
-def test_opened_sinks_are_aborted_if_the_job_is_cancelled_before_it_starts(
+def test_open_sinks_are_aborted_if_the_job_is_cancelled_before_it_starts(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]
 ) -> None:
     calls: list[str] = []
     env = Environment(spark, config=config, progress=False)
-    monkeypatch.setattr(env._observer, "watch", Job.cancel)  # as a user of the page may, who sees the job from then on
+    monkeypatch.setattr(env._observer, "watch", Job.cancel)  # a user may cancel the job once the page shows it
     for name in ("first", "second"):
         env.write(spark.range(3).groupBy("id").count(), Recorded(calls, name))
     with pytest.raises(JobCancelledError):
@@ -87,7 +87,7 @@ def test_opened_sinks_are_aborted_if_the_job_is_cancelled_before_it_starts(
     assert sorted(calls) == ["abort first", "abort second", "open first", "open second"]
 
 
-def test_an_opened_sink_is_aborted_if_the_job_cannot_be_planned(
+def test_an_open_sink_is_aborted_if_the_job_cannot_be_planned(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
@@ -103,15 +103,15 @@ def test_an_opened_sink_is_aborted_if_the_job_cannot_be_planned(
     assert calls == ["open recorded", "abort recorded"]
 
 
-def test_a_job_whose_event_log_cannot_be_made_runs_all_the_same(
+def test_a_job_runs_without_an_event_log_that_cannot_be_created(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "logs"
     env = Environment(spark, config={"jobmanager.archive.fs.dir": str(folder)}, progress=False)
     (tmp_path / "logs").rmdir() if folder.exists() else None
-    folder.write_text("a file in the way")
+    folder.write_text("not a folder")
     calls: list[str] = []
     env.write(spark.range(3), Recorded(calls))
     env.execute()
     assert calls == ["open recorded", "write recorded 3", "commit recorded"]
-    assert "has no event log, and runs without" in caplog.text
+    assert "runs without an event log" in caplog.text

@@ -1,4 +1,4 @@
-"""What several results of a job share: it is computed once where the job then raises the errors of plain Spark."""
+"""Parts that several results of a job share are computed once if the job then raises the errors of plain Spark."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Case(NamedTuple):
-    """A part and what several results make of it.
+    """A part and several results that read it.
 
     Parameters
     ----------
     part, results
         The part as SQL over `t` and `u`, and the results as SQL over `{part}`.
     shared
-        What is run once: the names of the operators whose results several steps read.
+        The names of the operators that run once and whose results several steps read.
     """
 
     part: str
@@ -49,10 +49,12 @@ CASES = {
     "a function that a filter keeps from failing": Case(QUOTIENTS, [SOME, FEW], []),
     "a sum that overflows in groups that are left out": Case(OVERFLOW, [SOME, FEW], []),
     "a function that fails in any case": Case(QUOTIENTS, [SOME, ALL], ["Aggregate"]),
-    "one result has the whole part": Case(SUMS, [SOME, FEW, ALL], ["Aggregate"]),
-    "one result has all groups, but not what may fail": Case(QUOTIENTS, [SOME, FEW, "select k from {part}"], []),
-    "a filter of results of the groups": Case(SUMS, BIG_GROUPS, ["Aggregate"]),
-    "filters of these, and the same one of the groups": Case(
+    "a result reads the whole part": Case(SUMS, [SOME, FEW, ALL], ["Aggregate"]),
+    "a result reads all groups, but not the value that may fail": Case(
+        QUOTIENTS, [SOME, FEW, "select k from {part}"], []
+    ),
+    "a filter of aggregated values": Case(SUMS, BIG_GROUPS, ["Aggregate"]),
+    "filters of aggregated values, and the same filter of groups": Case(
         OVERFLOW, [f"{query} and k > 5" for query in BIG_GROUPS], ["Aggregate"]
     ),
     "other columns": Case(
@@ -63,24 +65,28 @@ CASES = {
     "a filter that fails below the part only": Case(
         COUNTS, ["select * from {part} where m > 1900 and 10 div k < 5", ALL], []
     ),
-    "such a filter of one of three": Case(
+    "such a filter of a single result of three": Case(
         COUNTS, ["select * from {part} where m > 1900 and 10 div k < 5", FEW, ALL], ["Aggregate"]
     ),
     "a filter that fails nowhere": Case(
         COUNTS, ["select * from {part} where m > 1900 and 10 / 3 < k", ALL], ["Aggregate"]
     ),
-    "the part below what may fail": Case(f"select k, 10 div k as q, n from ({COUNTS})", [SOME, FEW], ["Aggregate"]),
-    "a value made of a function": Case("select k, max(v) div k as q, count(*) as n from t group by k", [SOME, FEW], []),
-    "the same with other functions of its own": Case(
+    "the part below an expression that may fail": Case(
+        f"select k, 10 div k as q, n from ({COUNTS})", [SOME, FEW], ["Aggregate"]
+    ),
+    "an expression on an aggregate function": Case(
+        "select k, max(v) div k as q, count(*) as n from t group by k", [SOME, FEW], []
+    ),
+    "the same with a result of other functions": Case(
         "select k, max(v) div k as q from t where v > 3 group by k",
         [SOME, FEW, "select max(v) div 1 from t where v > 7"],
         [],
     ),
-    "a join below what may fail": Case(
+    "a join below an expression that may fail": Case(
         "select x.k, 10 div x.k as q from t x join u on x.v = u.v", [SOME, FEW], ["Project"]
     ),
     "a join": Case(JOIN, ["select max(v) from {part}", "select sum(k) from {part}"], ["Project"]),
-    "one side of a join with itself may fail": Case(
+    "a side of a self-join may fail": Case(
         "select x.k, 10 div x.k as q, 10 div y.k as r from t x join t y on x.v = y.k",
         ["select q from {part} where k <> 0", "select k from {part} where k > 3"],
         ["Project"],
@@ -100,7 +106,7 @@ CASES = {
         [SOME, FEW, "select 10 div k as q from u where k <> 0"],
         [],
     ),
-    "a choice of values": Case(
+    "a conditional value": Case(
         "select k, sum(case when k <> 0 then 10 div k end) as s from t group by k", [SOME, FEW], []
     ),
     "a limit": Case(
@@ -108,26 +114,26 @@ CASES = {
         ["select * from {part} where k > 7 limit 3", SOME],
         ["Project"],
     ),
-    "the first of all": Case(SUMS, ["select * from {part} order by s desc, k limit 3", ALL], ["Aggregate"]),
-    "parts of parts": Case(
+    "the top rows": Case(SUMS, ["select * from {part} order by s desc, k limit 3", ALL], ["Aggregate"]),
+    "nested parts": Case(
         f"select n, sum(10 div k) as s from ({COUNTS}) group by n",
         ["select * from {part} where n > 0", "select * from {part} where n > 1"],
         ["Aggregate"],
     ),
-    "a branch that leaves out rows": Case(
+    "a branch that skips rows": Case(
         f"select k, 10 div k as q, n from ({COUNTS})",
         ["select k, case when k <> 0 then q end as a from {part}", "select k, if(k > 3, q, -1) as b from {part}", SOME],
         ["Aggregate"],
     ),
-    "a field that nobody reads": Case(
+    "an unused field": Case(
         f"select k, named_struct('a', 10 div k, 'b', n) as s from ({COUNTS})",
         ["select s.b from {part}", "select k, s.b from {part}"],
         ["Aggregate"],
     ),
-    "one result reads it twice": Case(
+    "a result reads it twice": Case(
         QUOTIENTS, ["select k, 0L as s from {part} union all select * from {part} where k <> 0", SOME], ["Aggregate"]
     ),
-    "what it is joined with": Case(
+    "a join partner that may fail": Case(
         "select k, count(*) as n from t where k > 5 group by k",
         [ALL, "select x.q, p.n from (select k, 10 div k as q from u) x join {part} p on x.k = p.k"],
         ["Aggregate"],
@@ -158,24 +164,26 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def outcome(collect: Callable[[], list[Any]]) -> list[Any] | str | None:
-    """Return rows, or the condition of an error, which a job wraps."""
+    """Return rows, or the condition of an error."""
     try:
         return collect()
     except Exception as error:
         return condition_of(error)
 
 
-def together(env: Environment, results: list[DataFrame]) -> list[list[Any]] | str | None:
-    """Return the rows of all results of one job, or its error."""
+def collect_all(env: Environment, results: list[DataFrame]) -> list[list[Any]] | str | None:
+    """Return the rows of all results of a job, or its error."""
     sinks = [ResultSink(f"result {number}", lambda df: df.collect()) for number, _ in enumerate(results)]
     for df, sink in zip(results, sinks, strict=True):
         env.write(df, sink)
-    found = outcome(lambda: [env.execute()])
-    return [sink.value for sink in sinks] if isinstance(found, list) else found
+    result = outcome(lambda: [env.execute()])
+    return [sink.value for sink in sinks] if isinstance(result, list) else result
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_run_once(make_env: Callable[..., Environment], spark: SparkSession, tables: Any, name: str) -> None:
+def test_shared_parts_run_once(
+    make_env: Callable[..., Environment], spark: SparkSession, tables: Any, name: str
+) -> None:
     case, env = CASES[name], make_env()
     part = spark.sql(case.part)
     results = [spark.sql(query, part=part) for query in case.results]
@@ -184,57 +192,57 @@ def test_what_is_run_once(make_env: Callable[..., Environment], spark: SparkSess
     several = {node.name for node in plan.graph if len(plan.graph.out_edges(node.id)) > 1}
     assert sorted(several) == case.shared
 
-    plainly = [outcome(df.collect) for df in results]
-    errors = [one for one in plainly if not isinstance(one, list)]
-    found = together(env, results)
+    spark_outcomes = [outcome(df.collect) for df in results]
+    errors = [error for error in spark_outcomes if not isinstance(error, list)]
+    collected = collect_all(env, results)
     if errors:
-        assert found in errors
+        assert collected in errors
     else:
-        assert isinstance(found, list)
-        for rows, expected in zip(found, plainly, strict=True):
+        assert isinstance(collected, list)
+        for rows, expected in zip(collected, spark_outcomes, strict=True):
             assert_same_rows(rows, expected)
 
 
-def decided(env: Environment) -> str:
+def decision_texts(env: Environment) -> str:
     return "\n".join(map(str, env.last_job.decisions))
 
 
 def test_the_reason_is_recorded(make_env: Callable[..., Environment], spark: SparkSession, tables: Any) -> None:
     env = make_env()
-    reasons = {QUOTIENTS: "it may fail on rows that they leave out", COUNTS: ""}
+    reasons = {QUOTIENTS: "it may fail on rows that the filters of these results remove", COUNTS: ""}
     for query, reason in reasons.items():
         part = spark.sql(query)
-        together(env, [part.where("k <> 0"), part.where("k > 5")])
-        assert ("not all results that read a part of t share it" in decided(env)) is bool(reason)
-        assert reason in decided(env)
+        collect_all(env, [part.where("k <> 0"), part.where("k > 5")])
+        assert ("not all results that read a part of t share it" in decision_texts(env)) is bool(reason)
+        assert reason in decision_texts(env)
 
 
-def test_a_result_that_shares_nothing_is_left_as_it_is(
+def test_a_result_that_shares_nothing_is_unchanged(
     make_env: Callable[..., Environment], spark: SparkSession, tables: Any
 ) -> None:
-    """Its plan has other ids each time that Spark optimises it."""
+    """Its plan has other ids each time Spark optimises it."""
     counts = spark.sql(COUNTS)
     apart = spark.sql("select k % 3 as r, case when k % 3 <> 0 then 10 div (k % 3) end as q from t group by k % 3")
-    found = together(make_env(), [counts.where("k > 5"), counts.where("k < 3"), apart])
-    assert isinstance(found, list)
-    assert [len(rows) for rows in found] == [14, 3, 3]
+    results = collect_all(make_env(), [counts.where("k > 5"), counts.where("k < 3"), apart])
+    assert isinstance(results, list)
+    assert [len(rows) for rows in results] == [14, 3, 3]
 
 
 def test_python_functions(make_env: Callable[..., Environment], spark: SparkSession, tables: Any) -> None:
-    """One may fail, whatever it does."""
+    """Any Python function may fail."""
     part = spark.sql(COUNTS).mapInPandas(lambda frames: frames, "k long, n long, m long")
-    found = together(make_env(), [part.where("k > 5"), part.limit(5)])
-    assert isinstance(found, list)
-    assert [len(rows) for rows in found] == [14, 5]
+    results = collect_all(make_env(), [part.where("k > 5"), part.limit(5)])
+    assert isinstance(results, list)
+    assert [len(rows) for rows in results] == [14, 5]
 
 
 def test_python_functions_in_filters(make_env: Callable[..., Environment], spark: SparkSession, tables: Any) -> None:
-    """Spark computes them below the filter, and moves both into the part."""
+    """Spark evaluates them below the filter, and pushes both into the part."""
 
     is_positive = udf(lambda k: 10 // k > 0, "boolean")
     is_there = udf(lambda k: k != 0, "boolean")
     quotients, counts = spark.sql(QUOTIENTS), spark.sql(COUNTS)
-    kept = together(make_env(), [quotients.where(is_there("k")), quotients.where(is_there("k")).where("k > 2")])
-    assert isinstance(kept, list)
-    assert [len(rows) for rows in kept] == [19, 17]
-    assert together(make_env(), [counts.where("m > 1990").where(is_positive("k")), counts]) == "ZeroDivisionError"
+    results = collect_all(make_env(), [quotients.where(is_there("k")), quotients.where(is_there("k")).where("k > 2")])
+    assert isinstance(results, list)
+    assert [len(rows) for rows in results] == [19, 17]
+    assert collect_all(make_env(), [counts.where("m > 1990").where(is_positive("k")), counts]) == "ZeroDivisionError"

@@ -1,4 +1,4 @@
-"""What of a query is planned once though it occurs twice; each query also gives Spark's rows."""
+"""Repeated parts of a query are planned once, and the rows equal those of plain Spark."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.usefixtures("interpreted")
-# Spark shortens texts of more than 25 arguments: two functions that differ in the 30th look alike.
+# Spark truncates strings after 25 arguments, so two functions that differ in the 30th have the same string.
 LONG = f"max(xxhash64({'v, ' * 29}{{}}))"
 VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"
 SUMS = "select k, sum(v) as s, sum(w) as t from {} group by k"
-# name: query, what is read more than once (of the outermost such parts)
+# name: query, the outermost parts that are read more than once
 CASES = {
     "the same aggregate": (
         f"with x as ({SUMS.format('t')}) select * from x union all select * from x where s > 3",
         ["Aggregate"],
     ),
-    "other results of the same functions": (
+    "other expressions on the same functions": (
         f"with x as ({SUMS.format('t')}) select k, s / t as r from x union all select k, s + t from x union all select 0, sum(s + t) from x",
         ["Aggregate"],
     ),
@@ -58,7 +58,7 @@ CASES = {
         ),
         ["Aggregate"],
     ),
-    "functions that look alike": (
+    "functions with equal strings": (
         (
             f"select k, {LONG.format('v')} + 1 as a, {LONG.format('w')} as b from t group by k"
             f" union all select k, {LONG.format('v')}, {LONG.format('w')} from t group by k"
@@ -99,18 +99,18 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_shared(make_env: Callable[..., Environment], spark: SparkSession, tables: Any, name: str) -> None:
+def test_shared_parts(make_env: Callable[..., Environment], spark: SparkSession, tables: Any, name: str) -> None:
     query, expected = CASES[name]
     env = make_env()
     plan = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x")
-    several = [n for n in plan.graph if len(plan.graph.out_edges(n.id)) > 1]
-    heavy = [n.name for n in several if n.kind.name != "SOURCE" and n.name != "Calc"]
-    assert heavy == expected
+    shared = [n for n in plan.graph if len(plan.graph.out_edges(n.id)) > 1]
+    expensive = [n.name for n in shared if n.kind.name != "SOURCE" and n.name != "Calc"]
+    assert expensive == expected
     if "rand()" not in query:
         assert_same_rows(env.collect(spark.sql(query)), spark.sql(query).collect())
 
 
-def test_inputs_decide_whether_a_part_is_deterministic(spark: SparkSession, tables: Any) -> None:
+def test_a_part_with_a_nondeterministic_input_is_nondeterministic(spark: SparkSession, tables: Any) -> None:
     df = spark.sql("select k, sum(r) from (select k, rand() r from t) group by k")
     assert not read_plan(catalyst.optimized_plan(Bridge(spark), df)).is_deterministic
 
@@ -120,7 +120,7 @@ JOINED = "select t.k, t.v, u.w from t join t u on t.k = u.k and t.v <> u.v"
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("again", ["x.k", "x.v"])
-def test_inputs_of_a_join_are_shared_rather_than_its_rows(
+def test_inputs_of_a_join_are_shared_instead_of_its_rows(
     make_env: Callable[..., Environment], spark: SparkSession, tables: Any, again: str
 ) -> None:
     query = f"with x as ({JOINED}) select k, count(*) as n from x group by k union all select {again}, max(v + w) from x group by {again}"
@@ -153,10 +153,10 @@ def test_joins_that_share_an_input_have_as_many_subpartitions(
 CHAINED = "select t.k as k, t.v from t join (select k, v, w from t where v > 1) u on t.k = u.k and t.v <> u.v"
 
 
-def test_a_small_table_between_two_joins_keeps_the_rows_together(
+def test_a_broadcast_join_preserves_the_partitioning(
     make_env: Callable[..., Environment], spark: SparkSession, tables: Any
 ) -> None:
-    """Rows hashed by one side's keys are hashed by those of the other side of an inner join too."""
+    """Rows partitioned by the keys of a side of an inner join are also partitioned by those of the other side."""
     spark.range(5).selectExpr("id as j").createOrReplaceTempView("few")
     query = f"select /*+ broadcast(few) */ few.j, count(*) from ({CHAINED}) x join few on x.k = few.j group by few.j"
     df = spark.sql(query)

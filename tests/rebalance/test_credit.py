@@ -1,4 +1,4 @@
-"""Credit in time: what channels hold follows the pace of their consumers."""
+"""Credit in seconds: what is in flight in a channel follows the pace of its consumer."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from penstock.rebalance.credit import MAX_ROWS, MIN_ROWS, ChannelCredit, CreditL
 
 
 def run(credit: Any, pace: Any, seconds: Any, row_bytes: float = 100.0, now: float = 0.0) -> Any:
-    """Let a consumer of some pace work for a time; a new batch is sent whenever there is room. Return the end."""
+    """Let a consumer work at a pace; a batch is sent whenever there is credit. Return the end time."""
     end = now + seconds
-    waiting = []
+    in_flight = []
     free_at = now
     while now < end:
         while not credit.full:
             rows = credit.next_rows(row_bytes)
             credit.on_sent(rows, int(rows * row_bytes), now)
             free_at = max(free_at, now) + rows / pace
-            waiting.append(free_at)
-        now = waiting.pop(0)
+            in_flight.append(free_at)
+        now = in_flight.pop(0)
         credit.on_ack(now)
     return now
 
 
-def test_one_small_batch_before_the_first_acknowledgement() -> None:
+def test_a_single_small_batch_before_the_first_acknowledgement() -> None:
     credit = ChannelCredit(CreditLimits(1 << 20))
     assert not credit.full
     assert credit.next_rows(100) == MIN_ROWS
@@ -44,7 +44,7 @@ def test_batches_of_a_fast_consumer_grow_to_a_slice_of_its_work() -> None:
     assert fast.next_rows(100) == MAX_ROWS
 
 
-def test_a_slow_consumer_holds_one_small_batch() -> None:
+def test_a_slow_consumer_has_at_most_a_small_batch() -> None:
     credit = ChannelCredit(CreditLimits(1 << 20))
     run(credit, 100, 5)
     assert credit.next_rows(100) == MIN_ROWS
@@ -66,7 +66,7 @@ def test_bytes_are_capped() -> None:
     run(credit, 1_000_000, 1)
     assert credit.bytes <= 10_000
     assert credit.next_rows(100) <= 100
-    assert credit.next_rows(1_000_000) == 1  # a row that is larger goes alone
+    assert credit.next_rows(1_000_000) == 1  # a larger row is sent alone
 
 
 def test_growth_is_bounded() -> None:

@@ -1,4 +1,4 @@
-"""Where Spark encrypts what it sends, no row of an adaptive exchange crosses the network in plain."""
+"""If Spark encrypts its connections, no row of an adaptive exchange is sent unencrypted."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ ENCRYPTED: Mapping[str, Mapping[str, str]] = {
     "SASL": AUTHENTICATED | {"spark.authenticate.enableSaslEncryption": "true"},
     "AES": AUTHENTICATED | {"spark.network.crypto.enabled": "true"},
 }
-IN_ONE_STAGE, IN_PIECES = "REBALANCE(least loaded of 4)", "REBALANCE(to the next free task)"
+BARRIER, PULLED = "REBALANCE(least loaded of 4)", "REBALANCE(to the next free task)"
 MASTERS = [
     pytest.param(("local[4]", spare_address), id="local"),
-    # Executors of their own are known by the address that they call the driver from, which is never a spare one.
+    # The cluster's executors use the address from which they call the driver, which is never a spare address.
     pytest.param(
         ("local-cluster[2,2,1024]", machine_address), id="cluster", marks=[pytest.mark.slow, pytest.mark.cluster]
     ),
@@ -49,13 +49,13 @@ pytestmark = pytest.mark.thorough
 
 @dataclass(frozen=True)
 class Sent:
-    """What the job says of each case, and what a stranger could read of it meanwhile."""
+    """The job's result for each case, and the packets recorded meanwhile."""
 
     results: Mapping[str, Any]
     packets: bytes
 
     def marks(self, case: str) -> int:
-        """Return how many of a hundred rows a stranger could read."""
+        """Return how many of a hundred rows are readable in the packets."""
         marks = (md5(f"{case} {number}".encode()).hexdigest().encode() for number in range(0, 20_000, 200))
         return sum(mark in self.packets for mark in marks)
 
@@ -67,9 +67,11 @@ def sent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     names = ("-alias", "spark", "-dname", "CN=spark", "-keyalg", "EC", "-storetype", "PKCS12", "-keystore", keys)
     make_keys = ["keytool", "-genkeypair", *names, "-storepass", PASSWORD, "-keypass", PASSWORD, "-validity", "2"]
     subprocess.run(make_keys, check=True, capture_output=True)
-    cases = {name: {key: value.format(keys=keys) for key, value in one.items()} for name, one in ENCRYPTED.items()}
+    cases = {
+        name: {key: value.format(keys=keys) for key, value in settings.items()} for name, settings in ENCRYPTED.items()
+    }
     address = address_of()
-    # Executors listen there. Python workers and their JVMs use 127.0.0.1, where plain Spark sends rows in plain, too.
+    # Executors listen there. Python workers and their JVMs use 127.0.0.1, which plain Spark does not encrypt either.
     environ = os.environ | {"SPARK_LOCAL_IP": address, "SPARK_LOCAL_HOSTNAME": address}
     command = [sys.executable, JOB, master, json.dumps({PLAIN: {}} | cases)]
     with Wiretap(address) as wiretap:
@@ -79,15 +81,15 @@ def sent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Sent(json.loads(lines[0].removeprefix("RESULT ")), wiretap.recorded)
 
 
-def test_a_stranger_reads_rows_that_are_not_encrypted(sent: Sent) -> None:
-    """Without this, the next test would prove nothing: its observer could be blind."""
+def test_rows_of_an_unencrypted_session_are_readable(sent: Sent) -> None:
+    """Shows that the recording works, which the next test relies on."""
     assert sent.results[PLAIN]["rows"] == [20_000, 20_000]
-    assert IN_ONE_STAGE in sent.results[PLAIN]["edges"]
-    assert sent.marks(PLAIN) > 50  # of a hundred; a quarter stays in its task
+    assert BARRIER in sent.results[PLAIN]["edges"]
+    assert sent.marks(PLAIN) > 50  # of a hundred; a quarter of the rows stays in its task
 
 
 @pytest.mark.parametrize("case", ENCRYPTED)
-def test_a_stranger_reads_no_row_of_an_encrypted_session(sent: Sent, case: str) -> None:
+def test_no_row_of_an_encrypted_session_is_readable(sent: Sent, case: str) -> None:
     assert sent.results[case]["rows"] == [20_000, 20_000]
     assert sent.marks(case) == 0
-    assert IN_PIECES in sent.results[case]["edges"]
+    assert PULLED in sent.results[case]["edges"]

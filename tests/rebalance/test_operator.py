@@ -1,4 +1,4 @@
-"""Adaptive exchanges on real Spark: a session with eight slots, and one of two executors, each in a process of its own."""
+"""Adaptive exchanges on real Spark: in a session with eight slots, and in a session with two executor processes."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def run(master: Any, folder: Path, cases: Any) -> Any:
     done = subprocess.run(
         [sys.executable, JOB, master, str(folder), *cases], capture_output=True, text=True, check=False, timeout=900
     )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("SAID ")]
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     assert lines, done.stderr[-4000:]
-    return json.loads(lines[0].removeprefix("SAID "))
+    return json.loads(lines[0].removeprefix("RESULT "))
 
 
 @pytest.fixture(scope="module")
@@ -104,13 +104,13 @@ def test_exact(quick: Any, name: str) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", THOROUGH)
-def test_exact_in_what_takes_longer(thorough: Any, name: str) -> None:
+def test_exact_in_longer_cases(thorough: Any, name: str) -> None:
     assert thorough[name]["same"], thorough[name]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SLOW)
-def test_exact_in_every_shape(slow: Any, name: str) -> None:
+def test_exact_in_all_cases(slow: Any, name: str) -> None:
     assert slow[name]["same"], slow[name]
 
 
@@ -125,10 +125,10 @@ def test_exact_on_two_executors(clustered: Any, name: str) -> None:
 @pytest.mark.cluster
 def test_exact_on_a_standalone_cluster(tmp_path: Path) -> None:
     with cluster(tmp_path, cores=2) as (master, _):
-        said = run(
+        results = run(
             master, tmp_path, ("rebalance, plain", "rescale 2 to 4", "slow reader", "exit", "executor", "lost block")
         )
-    assert [(name, one) for name, one in said.items() if not one["same"]] == []
+    assert [(name, result) for name, result in results.items() if not result["same"]] == []
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,10 @@ def test_exact_on_a_standalone_cluster(tmp_path: Path) -> None:
         "spark.dynamicAllocation.enabled",
     ],
 )
-def test_sessions_that_cannot_have_one(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
-    """The setting is only pretended here: it could not be changed in the session that the tests share."""
+def test_sessions_that_cannot_run_a_barrier_stage(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """The setting is simulated because it cannot be changed in the shared session."""
     monkeypatch.setattr(barrier, "read_settings", lambda *_: {key: "true"})
     with pytest.raises(NoBarrierError, match=key):
         task_slots(Bridge(spark))
@@ -150,10 +152,10 @@ def test_sessions_that_cannot_have_one(spark: SparkSession, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("key", _CHECKSUMS)
-def test_clusters_where_a_lost_block_would_not_be_noticed(
+def test_clusters_that_would_not_detect_a_lost_block(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, key: Any
 ) -> None:
-    """The cluster is only pretended here; tests/jobs/rebalance.py loses blocks on a real one."""
+    """The cluster is simulated; tests/jobs/rebalance.py loses blocks on a real cluster."""
     monkeypatch.setattr(spark.sparkContext, "master", "spark://somewhere:7077")
     spark.conf.set(key, "false")
     try:
@@ -163,47 +165,47 @@ def test_clusters_where_a_lost_block_would_not_be_noticed(
         spark.conf.unset(key)
 
 
-def test_executors_get_a_moment_to_come_up_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that wants more consumers than there will ever be must not wait at every query."""
+def test_executors_are_awaited_only_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that requests more consumers than there will ever be must not wait at every query."""
     monkeypatch.setattr(spark.sparkContext, "master", "spark://somewhere:7077")
     monkeypatch.setattr(barrier, "_check_lost_blocks", lambda _: None)
-    monkeypatch.setattr(barrier, "_SECONDS_TO_COME_UP", 0.6)
-    monkeypatch.setattr(barrier, "_FIRST_ASKED", {})
-    took = []
+    monkeypatch.setattr(barrier, "_STARTUP_SECONDS", 0.6)
+    monkeypatch.setattr(barrier, "_FIRST_REQUESTS", {})
+    durations = []
     for _ in range(2):
         started = time.monotonic()
         assert task_slots(Bridge(spark), 100) == 2
-        took.append(time.monotonic() - started)
-    assert took[0] >= 0.6
-    assert took[1] < 0.3
+        durations.append(time.monotonic() - started)
+    assert durations[0] >= 0.6
+    assert durations[1] < 0.3
 
 
 def test_the_slow_consumer_gets_less(quick: Any) -> None:
     assert quick["slow reader"]["slow"] * 4 < quick["slow reader"]["fast"]
 
 
-def test_as_many_consumers_as_were_asked_for(quick: Any) -> None:
+def test_the_requested_number_of_consumers(quick: Any) -> None:
     assert quick["rebalance, more readers than writers"]["readers"] == 6
     assert quick["rescale 2 to 6"]["readers"] == 6
 
 
 @pytest.mark.thorough
-def test_files_of_many_splits_are_cut_into_as_many_tasks_as_can_run(thorough: Any) -> None:
+def test_files_with_many_splits_are_read_by_as_many_tasks_as_can_run(thorough: Any) -> None:
     assert thorough["many splits"]["splits"] > 8
     assert thorough["many splits"]["vertices"] == [8]
     assert thorough["many splits"]["readers"] == 8
-    assert thorough["many splits"]["told"] == 300_000  # of the second job alone
+    assert thorough["many splits"]["decided rows"] == 300_000  # only of the second job
 
 
-def test_what_an_aggregate_gives_is_not_shuffled_again(quick: Any) -> None:
+def test_the_output_of_an_aggregate_is_not_shuffled_again(quick: Any) -> None:
     assert quick["behind an aggregate"]["vertices"] == [2, 2]
 
 
-def test_a_job_tells_what_each_consumer_took(quick: Any) -> None:
+def test_a_job_records_the_rows_of_each_consumer(quick: Any) -> None:
     assert "REBALANCE(least loaded of 4)" in quick["job"]["edges"]
-    told = quick["job"]["told"]
-    assert sum(one["figures"]["rows"] for one in told) == 20_000
-    assert {"bytes", "largest_queue", "waited", "blocked", "rows to 0"} <= told[0]["figures"].keys()
+    decisions = quick["job"]["decisions"]
+    assert sum(decision["figures"]["rows"] for decision in decisions) == 20_000
+    assert {"bytes", "largest_queue", "waited", "blocked", "rows to 0"} <= decisions[0]["figures"].keys()
 
 
 @pytest.mark.thorough
@@ -211,7 +213,7 @@ def test_a_crashed_function_runs_again_before_a_shuffle_a_result_and_a_sink(thor
     assert thorough["exit"]["crashes"] == 3  # before a shuffle, at the end of a query, and before a sink
 
 
-# What the call says of two exchanges one after the other, and whether each is adaptive, without and with the option.
+# The `adaptive` argument of two exchanges, and whether each is adaptive, without and with the option.
 PRECEDENCE = [
     (option, first, second, option if first is None else first, option if second is None else second)
     for option in (False, True)
@@ -228,12 +230,12 @@ def test_the_call_wins_over_the_option(option: Any, first: Any, second: Any, fir
 
 
 @pytest.mark.parametrize(("channels", "expected"), [(None, True), (2, True), (1, False)])
-def test_one_channel_is_not_adaptive(channels: int | None, expected: bool) -> None:
+def test_a_single_channel_is_not_adaptive(channels: int | None, expected: bool) -> None:
     assert Exchange(True).resolved(Configuration.load({}), channels)[0] is expected
 
 
 @pytest.mark.parametrize("option", [False, True])
-def test_a_rebalance_to_one_consumer_is_an_ordinary_exchange(spark: SparkSession, option: bool) -> None:
+def test_a_rebalance_to_a_single_consumer_is_an_ordinary_exchange(spark: SparkSession, option: bool) -> None:
     adaptive = None if option else True
     env = penstock.Environment(
         spark, config={"taskmanager.network.adaptive-partitioner.enabled": option}, progress=False
@@ -246,23 +248,23 @@ def test_a_rebalance_to_one_consumer_is_an_ordinary_exchange(spark: SparkSession
     assert "rebalance" not in {decision.kind.value for decision in env.last_job.decisions}
 
 
-def places(batches: Any) -> Iterator[Any]:
-    seen = {row // 500 for batch in batches for row in batch.column(0).to_pylist()}
+def upstream_tasks(batches: Any) -> Iterator[Any]:
+    tasks = {row // 500 for batch in batches for row in batch.column(0).to_pylist()}
     yield pa.RecordBatch.from_pydict(
-        {"n": pa.array([len(seen)], pa.int64()), "first": pa.array([min(seen, default=-1)], pa.int64())}
+        {"n": pa.array([len(tasks)], pa.int64()), "first": pa.array([min(tasks, default=-1)], pa.int64())}
     )
 
 
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
 @pytest.mark.parametrize(("consumers", "each"), [(2, 2), (3, 2), (4, 1), (8, 1), (6, 1), (1, 4)])
 def test_a_rescale_reads_neighbours_only(spark: SparkSession, consumers: int, each: int, threshold: str) -> None:
-    """Four tasks make 500 rows each; whoever reads rows of one, reads it or its neighbours."""
+    """Each of four tasks writes 500 rows; a consumer reads a few neighbouring tasks."""
     config = {"execution.verify": True, "execution.batch.adaptive.whole-query-threshold": threshold}
     env = penstock.Environment(spark, config=config, progress=False)
-    df = penstock.rescale(spark.range(0, 2000, 1, 4), consumers).map_in_arrow(places, "n bigint, first bigint")
-    found = [row for row in env.collect(df) if row.n]
-    assert len(found) == consumers
-    assert max(row.n for row in found) == each
+    df = penstock.rescale(spark.range(0, 2000, 1, 4), consumers).map_in_arrow(upstream_tasks, "n bigint, first bigint")
+    consumed = [row for row in env.collect(df) if row.n]
+    assert len(consumed) == consumers
+    assert max(row.n for row in consumed) == each
     rows = env.collect(penstock.rescale(spark.range(0, 2000, 1, 4), consumers).dataframe())
     assert sorted(row.id for row in rows) == list(range(2000))
 
@@ -279,25 +281,27 @@ def test_a_rescale_reads_neighbours_only(spark: SparkSession, consumers: int, ea
 def test_a_rescale_divides_tasks_as_flink_does(
     spark: SparkSession, rows: int, writers: int, consumers: int, expected: tuple[int, ...]
 ) -> None:
-    """The rows that each task of the finished stage has read tell which upstream tasks it reads."""
+    """The rows that each task has read show which upstream tasks it reads."""
     env = penstock.Environment(spark, config=OFF, progress=False)
-    df = penstock.rescale(spark.range(0, rows, 1, writers), consumers).map_in_arrow(places, "n bigint, first bigint")
+    df = penstock.rescale(spark.range(0, rows, 1, writers), consumers).map_in_arrow(
+        upstream_tasks, "n bigint, first bigint"
+    )
     assert len(env.collect(df)) == consumers
     (read,) = [stage.read_per_task for stage in stages(spark, env.last_job) if stage.shuffle_read]
     assert read == expected
 
 
-@pytest.mark.parametrize(("option", "said", "expected"), [(None, None, 4), (6, None, 6), (6, 2, 2), (None, 3, 3)])
-def test_the_traverse_size_of_the_call_wins(option: int | None, said: int | None, expected: int) -> None:
-    given = {} if option is None else {"taskmanager.network.adaptive-partitioner.max-traverse-size": option}
-    assert Exchange(True, said).resolved(Configuration.load(given), 2)[1] == expected
+@pytest.mark.parametrize(("option", "argument", "expected"), [(None, None, 4), (6, None, 6), (6, 2, 2), (None, 3, 3)])
+def test_the_traverse_size_of_the_call_wins(option: int | None, argument: int | None, expected: int) -> None:
+    options = {} if option is None else {"taskmanager.network.adaptive-partitioner.max-traverse-size": option}
+    assert Exchange(True, argument).resolved(Configuration.load(options), 2)[1] == expected
 
 
 OPTION = "taskmanager.network.adaptive-partitioner"
 
 
 @pytest.mark.parametrize(
-    ("of_spark", "of_the_job", "adaptive", "said", "expected"),
+    ("of_spark", "of_the_job", "adaptive", "argument", "expected"),
     [
         ({}, {"max-traverse-size": 2}, True, None, "REBALANCE(least loaded of 2)"),
         ({}, {"max-traverse-size": 2}, True, 3, "REBALANCE(least loaded of 3)"),
@@ -309,14 +313,14 @@ OPTION = "taskmanager.network.adaptive-partitioner"
     ],
 )
 def test_the_options_of_a_job_win_over_those_of_the_session(
-    spark: SparkSession, of_spark: Any, of_the_job: Any, adaptive: bool | None, said: int | None, expected: str
+    spark: SparkSession, of_spark: Any, of_the_job: Any, adaptive: bool | None, argument: int | None, expected: str
 ) -> None:
-    """The exchange was made before the job was known."""
+    """The exchange is created before the job's options are known."""
     for key, value in of_spark.items():
         spark.conf.set(f"spark.penstock.{OPTION}.{key}", str(value))
     try:
-        made = penstock.rebalance(spark.range(0, 1000, 1, 2), 2, adaptive, said)
-        df = made.map_in_arrow(lambda batches: batches, "id bigint").withColumn("twice", F.col("id") * 2)
+        rebalanced = penstock.rebalance(spark.range(0, 1000, 1, 2), 2, adaptive, argument)
+        df = rebalanced.map_in_arrow(lambda batches: batches, "id bigint").withColumn("twice", F.col("id") * 2)
         config = OFF | {f"{OPTION}.{key}": value for key, value in of_the_job.items()}
         env = penstock.Environment(spark, config=config, progress=False)
         assert sorted(row.id for row in env.collect(df)) == list(range(1000))
@@ -338,7 +342,7 @@ def test_the_options_of_a_job_win_over_those_of_the_session(
     ],
     ids=["nothing", "a filter", "a column", "new columns", "an aggregate"],
 )
-def test_nothing_is_computed_for_a_boundary_that_is_left_out(
+def test_a_boundary_that_is_left_out_adds_no_operator(
     spark: SparkSession, make_env: Callable[..., Environment], above: Any, steps: str | None
 ) -> None:
     def twice(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -346,15 +350,15 @@ def test_nothing_is_computed_for_a_boundary_that_is_left_out(
             yield pa.record_batch({"id": batch["id"], "twice": batch["id"]})
 
     env = make_env()
-    made = penstock.rebalance(spark.range(0, 1000, 1, 2), 2, adaptive=True)
-    df = above(made.map_in_arrow(twice, "id bigint, twice bigint"))
+    rebalanced = penstock.rebalance(spark.range(0, 1000, 1, 2), 2, adaptive=True)
+    df = above(rebalanced.map_in_arrow(twice, "id bigint, twice bigint"))
     assert sorted(env.collect(df)) == sorted(df.collect())
     if steps is not None:
-        assert [one.vertex.name for one in env.last_job.vertices] == [steps]
+        assert [snapshot.vertex.name for snapshot in env.last_job.vertices] == [steps]
 
 
 @pytest.mark.thorough
-def test_the_job_s_idle_timeout_holds(spark: SparkSession) -> None:
+def test_the_job_s_idle_timeout_applies(spark: SparkSession) -> None:
     def sleeps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             time.sleep(2 if TaskContext.get().partitionId() == 0 else 0)  # type: ignore[union-attr]
@@ -371,19 +375,19 @@ def test_the_option_alone_makes_a_call_adaptive(
     spark: SparkSession, make_env: Callable[..., Environment], how: str
 ) -> None:
     env = make_env(**{"taskmanager.network.adaptive__partitioner.enabled": True})
-    made = getattr(penstock, how)(spark.range(0, 100, 1, 2), 2)
-    df = made.map_in_arrow(lambda batches: batches, "id bigint")
+    rebalanced = getattr(penstock, how)(spark.range(0, 100, 1, 2), 2)
+    df = rebalanced.map_in_arrow(lambda batches: batches, "id bigint")
     assert sorted(row.id for row in env.collect(df)) == list(range(100))
     assert f"{how.upper()}(least loaded of 4)" in {str(edge.partitioner) for edge in env.last_job.graphs.planned.edges}
 
 
 @pytest.mark.parametrize("option", [False, True])
-@pytest.mark.parametrize(("adaptive", "said", "expected"), [(None, 3, True), (False, 3, False), (True, 3, True)])
+@pytest.mark.parametrize(("adaptive", "argument", "expected"), [(None, 3, True), (False, 3, False), (True, 3, True)])
 def test_a_traverse_size_alone_switches_an_exchange_on(
-    option: bool, adaptive: bool | None, said: int, expected: bool
+    option: bool, adaptive: bool | None, argument: int, expected: bool
 ) -> None:
     config = Configuration.load({"taskmanager.network.adaptive-partitioner.enabled": option})
-    assert Exchange(adaptive, said).resolved(config, 2) == (expected, said)
+    assert Exchange(adaptive, argument).resolved(config, 2) == (expected, argument)
 
 
 def test_a_job_runs_an_exchange_that_only_its_traverse_size_switches_on(
@@ -409,7 +413,7 @@ def test_bad_parallelisms(spark: SparkSession, bad: str | float) -> None:
         penstock.rescale(spark.range(3), parallelism=bad)
 
 
-def test_nested_columns_in_pandas_are_refused(spark: SparkSession) -> None:
+def test_nested_columns_in_pandas_are_rejected(spark: SparkSession) -> None:
     df = spark.range(3).select(F.array("id").alias("list"))
     with pytest.raises(RebalanceError, match="several forms"):
         penstock.rebalance(df, adaptive=True).map_in_pandas(lambda frames: frames, df.schema)
@@ -420,9 +424,9 @@ def test_not_adaptive_is_an_ordinary_exchange(
     make_env: Callable[..., Environment], spark: SparkSession, adaptive: bool | None
 ) -> None:
     env = make_env()
-    made = penstock.rebalance(spark.range(0, 1000, 1, 1), 3, adaptive=adaptive)
-    assert sorted(row.id for row in made.dataframe().collect()) == list(range(1000))
-    out = made.map_in_arrow(lambda batches: batches, "id long")
+    rebalanced = penstock.rebalance(spark.range(0, 1000, 1, 1), 3, adaptive=adaptive)
+    assert sorted(row.id for row in rebalanced.dataframe().collect()) == list(range(1000))
+    out = rebalanced.map_in_arrow(lambda batches: batches, "id long")
     assert sorted(row.id for row in env.collect(out)) == list(range(1000))
     assert [str(v.vertex.inputs[0].stream_edge.partitioner) for v in env.last_job.vertices if v.vertex.inputs] == [
         "REBALANCE"

@@ -1,4 +1,4 @@
-"""The handshake and the frames: only who knows the secret of this stage gets in, and nothing said before is of use."""
+"""The handshake and the frames: only peers with the secret of this stage are accepted, and replays are rejected."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ def shake(
 ) -> Any:
     nonce, own = os.urandom(16), os.urandom(16)
     answer = replayed or protocol.hello(writers_secret, nonce, own, writer, reader)
-    found = protocol.check_hello(readers_secret, nonce, answer, reader)
-    trusted = found is not None and protocol.check_reader(writers_secret, nonce, own, writer, reader, found[1])
-    return found, trusted, answer
+    accepted = protocol.check_hello(readers_secret, nonce, answer, reader)
+    trusted = accepted is not None and protocol.check_reader(writers_secret, nonce, own, writer, reader, accepted[1])
+    return accepted, trusted, answer
 
 
 def test_both_sides_know_the_secret() -> None:
-    found, trusted, _ = shake()
-    assert found[0] == 3
+    accepted, trusted, _ = shake()
+    assert accepted[0] == 3
     assert trusted
 
 
 @pytest.mark.parametrize("secrets", [(OTHER, SECRET), (SECRET, OTHER)])
 def test_a_wrong_secret_on_either_side(secrets: Any) -> None:
-    found, trusted, _ = shake(*secrets)
-    assert found is None
+    accepted, trusted, _ = shake(*secrets)
+    assert accepted is None
     assert not trusted
 
 
-def test_what_was_said_before_is_refused() -> None:
+def test_a_replayed_answer_is_rejected() -> None:
     _, _, answer = shake()
-    found, _, _ = shake(replayed=answer)
-    assert found is None
+    accepted, _, _ = shake(replayed=answer)
+    assert accepted is None
 
 
-def test_an_answer_meant_for_another_reader() -> None:
+def test_an_answer_for_another_reader_is_rejected() -> None:
     nonce, own = os.urandom(16), os.urandom(16)
     answer = protocol.hello(SECRET, nonce, own, 3, 1)
     assert protocol.check_hello(SECRET, nonce, answer, 2) is None
 
 
-def test_a_reader_that_only_repeats_the_writers_proof() -> None:
+def test_a_reader_that_repeats_the_writers_proof_is_rejected() -> None:
     nonce, own = os.urandom(16), os.urandom(16)
     answer = protocol.hello(SECRET, nonce, own, 3, 1)
     assert not protocol.check_reader(SECRET, nonce, own, 3, 1, answer[-32:])

@@ -1,4 +1,4 @@
-"""Exchanges whose consumers take rows piece by piece, on real Spark: there are more consumers than slots."""
+"""Exchanges whose consumers pull rows in chunks, on real Spark with more consumers than slots."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WHERE = "id long, reader int, batch int"
 
 
 def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each row with the consumer that got it, and the rows of its batch."""
+    """Return each row with its consumer and the rows of its batch."""
     index = TaskContext.get().partitionId()  # type: ignore[union-attr]
     for batch in batches:
         rows = batch.num_rows
@@ -61,10 +61,11 @@ def env(spark: SparkSession) -> Environment:
     return Environment(spark, config=OFF, progress=False)
 
 
-def told(env: Environment) -> list[Any]:
+def reports(env: Environment) -> list[Any]:
     assert env.last_job is not None
-    (vertex,) = [one for one in env.last_job.vertices if "Re" in one.vertex.name]
-    return [one for one in env.last_job.decisions.of(vertex.vertex.node_ids) if "rows" in one.figures]
+    (snapshot,) = [snapshot for snapshot in env.last_job.vertices if "Re" in snapshot.vertex.name]
+    decisions = env.last_job.decisions.of(snapshot.vertex.node_ids)
+    return [decision for decision in decisions if "rows" in decision.figures]
 
 
 def edges(env: Environment) -> set[str]:
@@ -78,22 +79,21 @@ PULLED = "REBALANCE(to the next free task)"
 @pytest.mark.parametrize("rows", [0, 1, 20_000])
 @pytest.mark.parametrize("is_pandas", [False, True])
 def test_each_row_once(spark: SparkSession, env: Environment, rows: int, is_pandas: bool) -> None:
-    made = penstock.rebalance(spark.range(0, rows, 1, 3), CONSUMERS, adaptive=True)
-    df = made.map_in_pandas(where_in_pandas, WHERE) if is_pandas else made.map_in_arrow(where, WHERE)
-    found = env.collect(df)
-    assert sorted(row["id"] for row in found) == list(range(rows))
+    rebalanced = penstock.rebalance(spark.range(0, rows, 1, 3), CONSUMERS, adaptive=True)
+    df = rebalanced.map_in_pandas(where_in_pandas, WHERE) if is_pandas else rebalanced.map_in_arrow(where, WHERE)
+    assert sorted(row["id"] for row in env.collect(df)) == list(range(rows))
     assert PULLED in edges(env)
-    assert sorted(row["id"] for row in df.collect()) == list(range(rows))  # plain Spark deals them out evenly
+    assert sorted(row["id"] for row in df.collect()) == list(range(rows))  # plain Spark distributes them evenly
 
 
 @pytest.mark.thorough
-def test_a_job_tells_what_each_consumer_took(spark: SparkSession, env: Environment) -> None:
+def test_a_job_records_the_rows_of_each_consumer(spark: SparkSession, env: Environment) -> None:
     df = penstock.rebalance(spark.range(0, 20_000, 1, 3), CONSUMERS, adaptive=True).map_in_arrow(where, WHERE)
-    found = env.collect(df)
-    took = [sum(row["reader"] == index for row in found) for index in range(CONSUMERS)]
-    assert [one.figures["rows"] for one in told(env)] == took
+    rows = env.collect(df)
+    consumed = [sum(row["reader"] == index for row in rows) for index in range(CONSUMERS)]
+    assert [report.figures["rows"] for report in reports(env)] == consumed
     assert env.last_job is not None
-    (vertex,) = [one for one in env.last_job.vertices if "Rebalance" in one.vertex.name]
+    (vertex,) = [snapshot for snapshot in env.last_job.vertices if "Rebalance" in snapshot.vertex.name]
     assert vertex.tasks == CONSUMERS
 
 
@@ -105,10 +105,10 @@ def test_the_slow_consumer_gets_less(spark: SparkSession, env: Environment) -> N
             yield from where(iter([batch]))
 
     spread = penstock.rebalance(spark.range(0, 20_000, 1, 3), CONSUMERS, adaptive=True)
-    found = env.collect(spread.map_in_arrow(slowly, WHERE))
-    assert sorted(row["id"] for row in found) == list(range(20_000))
-    slow = sum(row["reader"] == 0 for row in found)
-    assert slow < 20_000 / 10  # two run at a time, and one of them is forty times slower
+    rows = env.collect(spread.map_in_arrow(slowly, WHERE))
+    assert sorted(row["id"] for row in rows) == list(range(20_000))
+    slow = sum(row["reader"] == 0 for row in rows)
+    assert slow < 20_000 / 10  # two run at a time, and the slow consumer needs forty times as long
 
 
 VALUES = [
@@ -152,7 +152,7 @@ COLUMNS = (
 @pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles", "Asia/Kathmandu"])
 @pytest.mark.parametrize("large", ["false", "true"])
 def test_values(spark: SparkSession, env: Environment, zone: str, large: str) -> None:
-    """The function gets what it gets in plain Spark: types, time zones, and a batch's bound."""
+    """The function gets the same as in plain Spark: types, time zones, and the limit of a batch."""
 
     def as_text(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -170,8 +170,8 @@ def test_values(spark: SparkSession, env: Environment, zone: str, large: str) ->
         spark.conf.set(key, value)
     try:
         rows = spark.createDataFrame(VALUES * 3, COLUMNS)
-        made = penstock.rebalance(rows, CONSUMERS, adaptive=True).map_in_arrow(as_text, "text string")
-        assert_same_rows(env.collect(made), rows.mapInArrow(as_text, "text string").collect())
+        texts = penstock.rebalance(rows, CONSUMERS, adaptive=True).map_in_arrow(as_text, "text string")
+        assert_same_rows(env.collect(texts), rows.mapInArrow(as_text, "text string").collect())
     finally:
         for key in settings:
             spark.conf.unset(key)
@@ -185,8 +185,8 @@ def test_an_error_of_the_function(spark: SparkSession, env: Environment, is_pand
             raise ValueError("the model is broken")
         yield from ()
 
-    made = penstock.rebalance(spark.range(0, 100, 1, 3), CONSUMERS, adaptive=True)
-    df = made.map_in_pandas(fails, "id long") if is_pandas else made.map_in_arrow(fails, "id long")
+    rebalanced = penstock.rebalance(spark.range(0, 100, 1, 3), CONSUMERS, adaptive=True)
+    df = rebalanced.map_in_pandas(fails, "id long") if is_pandas else rebalanced.map_in_arrow(fails, "id long")
     with pytest.raises(Exception, match="the model is broken"):
         env.collect(df)
     with pytest.raises(PythonException, match="the model is broken"):
@@ -201,81 +201,83 @@ def test_a_function_that_ends_early(spark: SparkSession, env: Environment) -> No
             return
 
     df = penstock.rebalance(spark.range(0, 20_000, 1, 3), CONSUMERS, adaptive=True).map_in_arrow(first, "id long")
-    found = [row["id"] for row in env.collect(df)]
-    assert len(found) == len(set(found))
-    assert 0 < len(found) < 20_000
+    ids = [row["id"] for row in env.collect(df)]
+    assert len(ids) == len(set(ids))
+    assert 0 < len(ids) < 20_000
 
 
 @pytest.mark.thorough
-def test_what_is_behind_it(spark: SparkSession, env: Environment) -> None:
-    made = penstock.rebalance(spark.range(0, 20_000, 1, 3), CONSUMERS, adaptive=True).map_in_arrow(where, WHERE)
-    sums = made.where("id % 2 = 0").groupBy((F.col("id") % 7).alias("k")).agg(F.sum("id"), F.count("*"))
+def test_operators_after_it(spark: SparkSession, env: Environment) -> None:
+    rows = penstock.rebalance(spark.range(0, 20_000, 1, 3), CONSUMERS, adaptive=True).map_in_arrow(where, WHERE)
+    sums = rows.where("id % 2 = 0").groupBy((F.col("id") % 7).alias("k")).agg(F.sum("id"), F.count("*"))
     assert_same_rows(env.collect(sums), sums.collect())
-    joined = made.select("id").join(spark.range(0, 40_000, 3), "id").agg(F.count("*"), F.sum("id"))
+    joined = rows.select("id").join(spark.range(0, 40_000, 3), "id").agg(F.count("*"), F.sum("id"))
     assert_same_rows(env.collect(joined), joined.collect())
-    both = made.select("id").union(spark.range(5))
+    both = rows.select("id").union(spark.range(5))
     assert_same_rows(env.collect(both), both.collect())
 
 
 @pytest.mark.thorough
-def test_rows_that_are_passed_on(spark: SparkSession, env: Environment) -> None:
+def test_an_exchange_without_a_function(spark: SparkSession, env: Environment) -> None:
     spread = penstock.rebalance(spark.range(0, 20_000, 1, 3), CONSUMERS, adaptive=True).dataframe()
-    df = spread.withColumn("twice", F.col("id") * 2)  # the number of its task would leave the query to Spark
+    df = spread.withColumn("twice", F.col("id") * 2)  # with spark_partition_id, the query would fall back to Spark
     assert sorted(row["id"] for row in env.collect(df)) == list(range(20_000))
     assert PULLED in edges(env)
 
 
-# The user's own repartition before a function, by what the function is.
-def plus_one(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+# The user's own repartition before a function, by the kind of function.
+def increment(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        yield pa.record_batch({"id": pa.array([one + 1 for one in batch.column("id").to_pylist()], pa.int64())})
+        yield pa.record_batch({"id": pa.array([value + 1 for value in batch.column("id").to_pylist()], pa.int64())})
 
 
-def plus_one_in_pandas(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+def increment_in_pandas(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     for frame in frames:
         yield frame + 1
 
 
 def with_broadcast(spark: SparkSession) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    one = spark.sparkContext.broadcast(1)
+    step = spark.sparkContext.broadcast(1)
 
     def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            values = [each + one.value for each in batch.column("id").to_pylist()]
+            values = [value + step.value for value in batch.column("id").to_pylist()]
             yield pa.record_batch({"id": pa.array(values, pa.int64())})
 
     return add
 
 
 def large(spark: SparkSession) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function that PySpark sends by a broadcast variable."""
+    """Return a function that PySpark sends by a broadcast variable."""
     ballast = bytes(range(256)) * (1 << 14)
 
     def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         assert len(ballast) == 1 << 22
-        yield from plus_one(batches)
+        yield from increment(batches)
 
     return add
 
 
 def in_sql(spark: SparkSession, n: int) -> DataFrame:
-    spark.udf.register("plus_one", lambda value: value + 1, "long")
+    spark.udf.register("increment", lambda value: value + 1, "long")
     spark.range(0, 5000, 1, 3).createOrReplaceTempView("numbers")
-    return spark.sql(f"SELECT plus_one(id) AS id FROM (SELECT /*+ REPARTITION({n}) */ id FROM numbers)")
+    return spark.sql(f"SELECT increment(id) AS id FROM (SELECT /*+ REPARTITION({n}) */ id FROM numbers)")
 
 
 OWN: dict[str, Callable[[SparkSession, int], DataFrame]] = {
-    "mapInArrow": lambda spark, n: spark.range(0, 5000, 1, 3).repartition(n).mapInArrow(plus_one, "id long"),
+    "mapInArrow": lambda spark, n: spark.range(0, 5000, 1, 3).repartition(n).mapInArrow(increment, "id long"),
     "mapInPandas": lambda spark, n: (
-        spark.range(0, 5000, 1, 3).repartition(n).mapInPandas(plus_one_in_pandas, "id long")
+        spark.range(0, 5000, 1, 3).repartition(n).mapInPandas(increment_in_pandas, "id long")
     ),
     "a broadcast variable": lambda spark, n: (
         spark.range(0, 5000, 1, 3).repartition(n).mapInArrow(with_broadcast(spark), "id long")
     ),
     "a large function": lambda spark, n: spark.range(0, 5000, 1, 3).repartition(n).mapInArrow(large(spark), "id long"),
-    "a hint of SQL": in_sql,
+    "an SQL hint": in_sql,
     "a column": lambda spark, n: (
-        spark.range(0, 5000, 1, 3).repartition(n).select(F.pandas_udf(lambda one: one + 1, "long")("id").alias("id"))
+        spark.range(0, 5000, 1, 3)
+        .repartition(n)
+        .select(F.pandas_udf(lambda column: column + 1, "long")("id").alias("id"))
     ),
     "nested columns": lambda spark, n: (
         spark.range(0, 5000, 1, 3)
@@ -289,27 +291,27 @@ OWN: dict[str, Callable[[SparkSession, int], DataFrame]] = {
 @pytest.mark.parametrize("consumers", [2, CONSUMERS])
 @pytest.mark.parametrize("case", OWN)
 def test_the_user_s_own_repartition(spark: SparkSession, case: str, consumers: int) -> None:
-    """Two consumers can run at the same time, and more than that cannot."""
+    """Only two consumers can run at the same time."""
     df = OWN[case](spark, consumers)
     env = Environment(spark, config=ON, progress=False)
     assert_same_rows(env.collect(df), df.collect())
-    is_function = case not in {"a hint of SQL", "a column", "nested columns", "mapInPandas"}
+    is_function = case not in {"an SQL hint", "a column", "nested columns", "mapInPandas"}
     expected = "REBALANCE(least loaded of 4)" if consumers == 2 and is_function else PULLED
     assert expected in edges(env)
     assert env.last_job is not None
-    assert consumers in [one.tasks for one in env.last_job.vertices]
+    assert consumers in [vertex.tasks for vertex in env.last_job.vertices]
 
 
 @pytest.mark.parametrize("case", OWN)
-def test_without_the_option_it_is_spark_s(spark: SparkSession, case: str) -> None:
+def test_without_the_option_a_repartition_is_unchanged(spark: SparkSession, case: str) -> None:
     df = OWN[case](spark, CONSUMERS)
     env = Environment(spark, config=OFF, progress=False)
     assert_same_rows(env.collect(df), df.collect())
     assert edges(env).isdisjoint({PULLED, "REBALANCE(least loaded of 4)"})
 
 
-def test_a_repartition_that_nothing_slow_reads(spark: SparkSession) -> None:
-    """The user wants as many even parts, for files for instance."""
+def test_a_repartition_without_a_function_is_unchanged(spark: SparkSession) -> None:
+    """The user requests this number of equal parts, for example for files."""
     env = Environment(spark, config=ON, progress=False)
     env.collect(spark.range(0, 5000, 1, 3).repartition(CONSUMERS).selectExpr("id + 1 AS id"))
     assert PULLED not in edges(env)
@@ -319,39 +321,39 @@ BOUND: dict[str, tuple[str, Callable[[DataFrame], DataFrame]]] = {
     "by a key": ("HASH(", lambda df: df.repartition(CONSUMERS, "id").mapInArrow(where, WHERE)),
     "by ranges": ("RANGE(id", lambda df: df.repartitionByRange(CONSUMERS, "id").mapInArrow(where, WHERE)),
     "groups": ("HASH(", lambda df: df.groupBy((F.col("id") % 7).alias("id")).count().mapInArrow(where, WHERE)),
-    "one group": ("GLOBAL", lambda df: df.agg(F.sum("id").alias("id")).mapInArrow(where, WHERE)),
+    "a single group": ("GLOBAL", lambda df: df.agg(F.sum("id").alias("id")).mapInArrow(where, WHERE)),
     "an order": ("RANGE(id", lambda df: df.orderBy("id").mapInArrow(where, WHERE)),
     "none": ("FORWARD", lambda df: df.mapInArrow(where, WHERE).groupBy("id").count()),
 }
-"""Exchanges that bind rows to tasks, and the same task: the option leaves them as they are."""
+"""Exchanges that bind rows to tasks, or no exchange: the option does not change them."""
 
 
 @pytest.mark.parametrize("name", BOUND)
 def test_rows_that_are_bound_to_a_task_stay_there(spark: SparkSession, name: str) -> None:
-    expected, make = BOUND[name]
-    df = make(spark.range(0, 5000, 1, 3))
+    expected, build = BOUND[name]
+    df = build(spark.range(0, 5000, 1, 3))
     env = Environment(spark, config=ON, progress=False)
-    found = env.collect(df)
-    assert sorted(row["id"] for row in found) == sorted(row["id"] for row in df.collect())
+    rows = env.collect(df)
+    assert sorted(row["id"] for row in rows) == sorted(row["id"] for row in df.collect())
     assert any(edge.startswith(expected) for edge in edges(env)), edges(env)
     assert edges(env).isdisjoint({PULLED, "REBALANCE(least loaded of 4)", "RESCALE(least loaded of 4)"})
 
 
-def test_an_accumulator_of_the_user(spark: SparkSession) -> None:
-    seen = spark.sparkContext.accumulator(0)
+def test_a_user_accumulator(spark: SparkSession) -> None:
+    counter = spark.sparkContext.accumulator(0)
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            seen.add(batch.num_rows)
+            counter.add(batch.num_rows)
             yield batch
 
     env = Environment(spark, config=ON, progress=False)
     env.collect(spark.range(0, 5000, 1, 3).repartition(CONSUMERS).mapInArrow(count, "id long"))
-    assert seen.value == 5000
+    assert counter.value == 5000
 
 
 def served(*answers: bytes) -> int:
-    """Answer a consumer's questions one by one, then close the connection; return the port."""
+    """Send an answer to each request of a consumer, then close the connection; return the port."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -372,14 +374,14 @@ TEXT = b"org.apache.spark.shuffle.FetchFailedException"
 FAILED = b"x" + struct.pack(">i", len(TEXT)) + TEXT
 
 
-def gives_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def stops(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     try:
         yield from batches
     except Exception:
         return
 
 
-def goes_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def retries(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in range(10):
         try:
             yield next(batches)
@@ -389,7 +391,7 @@ def goes_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             continue
 
 
-@pytest.mark.parametrize("function", [gives_up, goes_on])
+@pytest.mark.parametrize("function", [stops, retries])
 @pytest.mark.parametrize(
     ("answers", "cause"),
     [
@@ -399,73 +401,72 @@ def goes_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         ((BATCH, b"e"), ""),
     ],
 )
-def test_a_function_that_catches_what_is_not_its_own(
+def test_a_function_that_catches_errors_of_the_exchange(
     function: Any, answers: tuple[bytes, ...], cause: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A piece that cannot be read fails the task, whatever the function does about it."""
+    """A chunk that cannot be read fails the task, even if the function catches the error."""
     context = SimpleNamespace(partitionId=lambda: 0, stageId=lambda: 1)
     monkeypatch.setattr(TaskContext, "get", lambda: context)
     reports: list[Any] = []
     task = PullTask(function, SimpleNamespace(add=reports.extend))  # type: ignore[arg-type]
     ticket = {"host": ["127.0.0.1"], "port": [served(*answers)], "secret": [bytes(32)]}
-    made = task(iter([pa.record_batch(ticket)]))
-    assert next(made).num_rows == 3
+    output = task(iter([pa.record_batch(ticket)]))
+    assert next(output).num_rows == 3
     if cause == "":
-        assert list(made) == []
-        assert [one["rows"] for one in reports] == [3]
+        assert list(output) == []
+        assert [report["rows"] for report in reports] == [3]
         return
     with pytest.raises(RebalanceError if cause else (OSError, pa.ArrowException), match=cause):
-        list(made)
+        list(output)
     assert reports == []
 
 
 @pytest.mark.thorough
-def test_a_lost_piece_is_made_again(tmp_path: Path) -> None:
-    """Spark writes a lost file again, although the function catches the error."""
+def test_a_lost_chunk_is_computed_again(tmp_path: Path) -> None:
+    """Spark writes a lost file again, even though the function catches the error."""
     marker = tmp_path / "lost"
-    job = Path(__file__).parent.parent / "jobs" / "lost_piece.py"
-    told = subprocess.run([sys.executable, str(job), str(marker)], check=True, capture_output=True, text=True).stdout
+    job = Path(__file__).parent.parent / "jobs" / "lost_chunk.py"
+    output = subprocess.run([sys.executable, str(job), str(marker)], check=True, capture_output=True, text=True).stdout
     assert marker.exists()
-    assert json.loads(told.splitlines()[-1]) == list(range(6000))
+    assert json.loads(output.splitlines()[-1]) == list(range(6000))
 
 
-def all_at_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    taken = list(batches)
-    yield from where(iter(taken))
+def read_all_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from where(iter(list(batches)))
 
 
 @pytest.mark.parametrize("limit", [None, 500])
 def test_a_function_that_reads_everything_first(spark: SparkSession, env: Environment, limit: int | None) -> None:
-    """As long as some have not asked, no consumer takes more than its share. With a limit, the first runs alone."""
+    """No consumer gets more than its share until all have started. With a limit, the first consumer runs alone."""
     spread = penstock.rebalance(spark.range(0, 12_000, 1, 2), CONSUMERS, adaptive=True)
-    df = spread.map_in_arrow(all_at_once, WHERE)
-    found = env.collect(df if limit is None else df.limit(limit))
-    assert len({row["id"] for row in found}) == len(found) == (limit or 12_000)
+    df = spread.map_in_arrow(read_all_first, WHERE)
+    rows = env.collect(df if limit is None else df.limit(limit))
+    assert len({row["id"] for row in rows}) == len(rows) == (limit or 12_000)
     assert PULLED in edges(env)
     if limit is None:
-        took = [sum(row["reader"] == index for row in found) for index in range(CONSUMERS)]
-        assert sorted(took)[3] <= 12_000 / CONSUMERS * 1.1  # two run at a time, so four have ended before all ask
-        assert min(took) > 0
+        consumed = [sum(row["reader"] == index for row in rows) for index in range(CONSUMERS)]
+        assert sorted(consumed)[3] <= 12_000 / CONSUMERS * 1.1  # two run at a time; four end before the last two start
+        assert min(consumed) > 0
 
 
 @pytest.mark.thorough
-def test_rows_that_are_kept(spark: SparkSession, env: Environment) -> None:
-    """One task runs after the other where rows are iterated over; later all run again, and give the same."""
+def test_materialized_rows(spark: SparkSession, env: Environment) -> None:
+    """Iterating runs task after task; later all tasks run again and return the same rows."""
     spread = penstock.rebalance(spark.range(0, 6000, 1, 2), CONSUMERS, adaptive=True)
-    kept = env.materialize(spread.map_in_arrow(where, WHERE))
-    one_by_one = list(kept.toLocalIterator())
-    took = [sum(row["reader"] == index for row in one_by_one) for index in range(CONSUMERS)]
-    assert max(took) <= 6000 / CONSUMERS * 1.1
-    assert_same_rows(one_by_one, kept.collect())
+    materialized = env.materialize(spread.map_in_arrow(where, WHERE))
+    iterated = list(materialized.toLocalIterator())
+    consumed = [sum(row["reader"] == index for row in iterated) for index in range(CONSUMERS)]
+    assert max(consumed) <= 6000 / CONSUMERS * 1.1
+    assert_same_rows(iterated, materialized.collect())
 
 
 @pytest.fixture
 def many_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster that runs five tasks at a time, and no barrier stage."""
+    """A cluster that runs five tasks at a time, but no barrier stage."""
     operator = sys.modules["penstock.rebalance.operator"]
     monkeypatch.setattr(operator, "task_slots", lambda *_: 0)
-    monkeypatch.setattr("penstock.planner.translation.exchanges.most_cores", lambda _: 5)
-    monkeypatch.setattr("penstock.planner.translation.repartitions.most_cores", lambda _: 5)
+    monkeypatch.setattr("penstock.planner.translation.exchanges.max_cores", lambda _: 5)
+    monkeypatch.setattr("penstock.planner.translation.repartitions.max_cores", lambda _: 5)
 
 
 @pytest.mark.usefixtures("many_slots")
@@ -473,12 +474,16 @@ def many_slots(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("number", "most", "tasks"), [(None, None, 5), (None, 3, 3), (None, 8, 5), (CONSUMERS, None, 6)]
 )
-def test_how_many_consumers(
+def test_number_of_consumers(
     spark: SparkSession, env: Environment, has_function: bool, number: int | None, most: int | None, tasks: int
 ) -> None:
-    """What the user said of the consumers, else what can run at a time, and never more than the step may have."""
-    made = penstock.rebalance(spark.range(0, 600, 1, 2), number, adaptive=True)
-    df = made.map_in_arrow(where, WHERE) if has_function else made.dataframe().withColumn("twice", F.col("id") * 2)
+    """The user's number, else as many as can run at a time, and never more than the step's maximum."""
+    rebalanced = penstock.rebalance(spark.range(0, 600, 1, 2), number, adaptive=True)
+    df = (
+        rebalanced.map_in_arrow(where, WHERE)
+        if has_function
+        else rebalanced.dataframe().withColumn("twice", F.col("id") * 2)
+    )
     df = df if most is None else penstock.with_parallelism(df, max_parallelism=most)
     assert sorted(row["id"] for row in env.collect(df)) == list(range(600))
     assert PULLED in edges(env)
@@ -486,8 +491,8 @@ def test_how_many_consumers(
     assert env.last_job.vertices[-1].tasks == tasks
 
 
-def test_a_function_of_columns_of_equal_names(spark: SparkSession) -> None:
-    """Spark cannot send them to Python, and says so."""
+def test_columns_with_equal_names(spark: SparkSession) -> None:
+    """Spark cannot send them to Python, and reports it."""
     df = spark.range(0, 50, 1, 2).select("id", "id").repartition(CONSUMERS).mapInArrow(first_column, "id long")
     for rows in (df.collect, lambda: Environment(spark, config=ON, progress=False).collect(df)):
         with pytest.raises(Exception, match="DUPLICATED_FIELD_NAME_IN_ARROW_STRUCT"):
@@ -500,32 +505,32 @@ def first_column(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 @pytest.mark.thorough
-def test_what_tasks_told_is_let_go_of(spark: SparkSession) -> None:
-    """Also where rows are still computed afterwards: the user's own accumulators count on."""
-    seen = spark.sparkContext.accumulator(0)
+def test_reports_of_tasks_are_released(spark: SparkSession) -> None:
+    """Rows may still be computed afterwards; the user's own accumulators keep counting."""
+    counter = spark.sparkContext.accumulator(0)
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            seen.add(batch.num_rows)
+            counter.add(batch.num_rows)
             yield batch
 
-    def kept() -> int:
+    def accumulators() -> int:
         gc.collect()
-        return sum(isinstance(one, Accumulator) for one in _accumulatorRegistry.values())
+        return sum(isinstance(entry, Accumulator) for entry in _accumulatorRegistry.values())
 
-    before = kept()
-    made = penstock.rebalance(spark.range(0, 600, 1, 3), CONSUMERS, adaptive=True).map_in_arrow(count, "id long")
+    before = accumulators()
+    df = penstock.rebalance(spark.range(0, 600, 1, 3), CONSUMERS, adaptive=True).map_in_arrow(count, "id long")
     env = Environment(spark, config=OFF, progress=False)
-    env.collect(made)
-    rows = env.materialize(made)
+    env.collect(df)
+    rows = env.materialize(df)
     del env
-    assert kept() == before
-    assert seen.value == 1200
+    assert accumulators() == before
+    assert counter.value == 1200
     assert rows.count() == 600
 
 
-def test_a_task_that_runs_once_more_may_report(spark: SparkSession) -> None:
-    """An update of an accumulator that PySpark does not know would stop the updates of all others."""
+def test_a_task_that_runs_again_may_still_report(spark: SparkSession) -> None:
+    """PySpark would stop updating all accumulators after an update of an unregistered accumulator."""
     owner, reports = threading.Event(), new_reports(spark)
     drop_with(owner, reports)
     number = reports.aid
@@ -536,7 +541,7 @@ def test_a_task_that_runs_once_more_may_report(spark: SparkSession) -> None:
     assert not isinstance(_accumulatorRegistry[number], Accumulator)
 
 
-def test_pandas_has_several_forms_of_nested_columns(spark: SparkSession) -> None:
+def test_nested_columns_in_pandas_are_rejected(spark: SparkSession) -> None:
     df = spark.range(3).select(F.array("id").alias("a"))
     with pytest.raises(RebalanceError, match="several forms"):
         penstock.rebalance(df, 2, adaptive=True).map_in_pandas(lambda frames: frames, df.schema)

@@ -1,4 +1,4 @@
-"""The channel choice, from tables: what waits in the channels, and which are taken in turn."""
+"""The choice of channels, from tables of loads and the expected channels."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from penstock.errors import RebalanceError
 from penstock.rebalance.record_writer import AdaptiveLoadBasedRecordWriter, ChannelLoad
 
 E, S, M, L = (0, 0), (1, 10), (2, 20), (3, 30)
-# traverse size, channels as (buffers, bytes), the channels that are chosen one after the other
+# The traverse size, the channels as (buffers, bytes), and the channels that are chosen in turn.
 CHOICES = {
-    "empty ones in turn": (2, [E, E, E, E], [0, 1, 2, 3, 0]),
+    "empty channels in turn": (2, [E, E, E, E], [0, 1, 2, 3, 0]),
     "equal loads in turn": (2, [S, S, S], [0, 1, 2, 0]),
-    "the first empty one at once": (4, [M, E, S, E], [1, 3, 1]),
+    "the first empty channel at once": (4, [M, E, S, E], [1, 3, 1]),
     "fewest buffers": (4, [L, M, S, L], [2, 2, 2]),
     "fewest buffers before fewest bytes": (3, [(2, 1), (1, 99), (3, 1)], [1, 1]),
-    "of equal buffers fewest bytes": (3, [(1, 9), (1, 7), (1, 8)], [1, 1]),
-    "of all equal the first visited": (3, [(1, 7), (1, 7), (1, 7)], [0, 1, 2, 0]),
+    "with equal buffers, fewest bytes": (3, [(1, 9), (1, 7), (1, 8)], [1, 1]),
+    "with equal loads, the first visited": (3, [(1, 7), (1, 7), (1, 7)], [0, 1, 2, 0]),
     "only the window is compared": (2, [M, L, S, E], [0, 2, 3, 0]),
-    "the last one used is looked at last": (2, [S, L, L, L], [0, 1, 2, 0]),
+    "the last channel used is visited last": (2, [S, L, L, L], [0, 1, 2, 0]),
     "the window is no larger than the ring": (9, [L, S], [1, 1]),
-    "one channel": (2, [M], [0, 0]),
+    "a single channel": (2, [M], [0, 0]),
     "six channels, all compared": (6, [L, L, M, L, S, L], [4, 4]),
 }
 
@@ -39,36 +39,36 @@ def test_choices(name: str) -> None:
 FULL = ChannelLoad(1, 10, full=True)
 FREE = ChannelLoad(1, 10)
 WIDENED = {
-    "full ones are passed over": (2, [FULL, FREE, FREE], [1, 2, 1]),
+    "full channels are skipped": (2, [FULL, FREE, FREE], [1, 2, 1]),
     "beyond the window": (2, [FULL, FULL, FULL, FREE], [3, 3]),
     "all full": (2, [FULL, FULL], [None, None]),
-    "a full channel is better than none only once it is free": (2, [FULL, FULL, ChannelLoad(0, 0)], [2, 2]),
+    "a full channel is not chosen": (2, [FULL, FULL, ChannelLoad(0, 0)], [2, 2]),
 }
 
 
 @pytest.mark.parametrize("name", WIDENED)
-def test_before_waiting_all_channels_are_looked_at(name: str) -> None:
+def test_all_channels_are_compared_before_waiting(name: str) -> None:
     traverse, loads, expected = WIDENED[name]
     writer = AdaptiveLoadBasedRecordWriter(len(loads), traverse)
     assert [writer.choose(loads) for _ in expected] == expected
 
 
-loads = st.lists(
+load_lists = st.lists(
     st.builds(ChannelLoad, st.integers(0, 3), st.integers(0, 5), st.just(value=False)), min_size=1, max_size=9
 )
 
 
-@given(st.lists(loads, min_size=1, max_size=6), st.integers(2, 12))
-def test_what_is_chosen_is_the_least_loaded_of_its_window(rounds: Any, traverse: Any) -> None:
+@given(st.lists(load_lists, min_size=1, max_size=6), st.integers(2, 12))
+def test_the_least_loaded_channel_of_the_window_is_chosen(rounds: Any, traverse: Any) -> None:
     channels = min(map(len, rounds))
     writer = AdaptiveLoadBasedRecordWriter(channels, traverse)
     current = -1
-    for given_loads in rounds:
-        chosen = writer.choose(given_loads[:channels])
+    for loads in rounds:
+        chosen = writer.choose(loads[:channels])
         window = [(current + i) % channels for i in range(1, min(traverse, channels) + 1)]
         assert chosen in window
-        empty = [c for c in window if given_loads[c].buffers == 0]
-        best = empty[0] if empty else min(window, key=lambda c: (given_loads[c].buffers, given_loads[c].bytes))
+        empty = [c for c in window if loads[c].buffers == 0]
+        best = empty[0] if empty else min(window, key=lambda c: (loads[c].buffers, loads[c].bytes))
         assert chosen == best
         current = chosen
 

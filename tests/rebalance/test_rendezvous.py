@@ -1,4 +1,4 @@
-"""Tasks that meet at the driver, over real sockets: who is told what, and who is told nothing."""
+"""Tasks that call the driver's rendezvous over real sockets, and the answers that they get."""
 
 from __future__ import annotations
 
@@ -24,206 +24,205 @@ ALL = [Peer("host", 1000 + index) for index in range(4)]
 
 
 def tenth(stage: int, task_attempt: int, index: int) -> StageAttempt | None:
-    """Spark, as these tests play it: the tasks of attempt 0 have one figure, those of attempt 1 begin with a 1."""
+    """Stand in for Spark: task attempts 0 to 9 belong to stage attempt 0, 10 to 19 to stage attempt 1."""
     del stage, index
     return StageAttempt(task_attempt // 10, is_whole=True)
 
 
 @pytest.fixture
-def place() -> Any:
-    return RendezvousServer("127.0.0.1", tenth, patience=5)
+def server() -> Any:
+    return RendezvousServer("127.0.0.1", tenth, timeout=5)
 
 
-def at(place: Any, exchange: str = "x") -> Any:
-    return Rendezvous("127.0.0.1", place.port, place.secret, exchange)
+def at(server: Any, exchange: str = "x") -> Any:
+    return Rendezvous("127.0.0.1", server.port, server.secret, exchange)
 
 
 class Task(threading.Thread):
-    def __init__(self, meeting: Any, index: Any, attempt: Any = None, tasks: int = 4, stage: int = 7) -> None:
+    def __init__(self, rendezvous: Any, index: Any, attempt: Any = None, tasks: int = 4, stage: int = 7) -> None:
         super().__init__(daemon=True)
-        self.asked = stage, index if attempt is None else attempt, index, tasks, ("host", 1000 + index)
-        self.meeting, self.told = meeting, "nothing yet"
+        self.call = stage, index if attempt is None else attempt, index, tasks, ("host", 1000 + index)
+        self.rendezvous, self.outcome = rendezvous, "no answer yet"
         self.start()
         time.sleep(0.05)
 
     def run(self) -> None:
         try:
-            self.told = self.meeting.meet(*self.asked)
+            self.outcome = self.rendezvous.meet(*self.call)
         except RebalanceError as error:
-            self.told = str(error)
+            self.outcome = str(error)
 
     def answer(self) -> Any:
         self.join(10)
         assert not self.is_alive()
-        return self.told
+        return self.outcome
 
 
 def answers(tasks: Any) -> Any:
     return [task.answer() for task in tasks]
 
 
-def test_all_are_told_of_all_and_share_a_secret(place: Any) -> None:
-    told = answers([Task(at(place), index) for index in (2, 0, 3, 1)])
-    assert [peers for peers, _ in told] == [ALL] * 4
-    assert len({secret for _, secret in told}) == 1
+def test_all_tasks_get_all_addresses_and_share_a_secret(server: Any) -> None:
+    results = answers([Task(at(server), index) for index in (2, 0, 3, 1)])
+    assert [peers for peers, _ in results] == [ALL] * 4
+    assert len({secret for _, secret in results}) == 1
 
 
-def test_every_attempt_has_a_secret_of_its_own(place: Any) -> None:
+def test_every_attempt_has_its_own_secret(server: Any) -> None:
     first, second = (
-        answers([Task(at(place), index, 10 * attempt + index) for index in range(4)]) for attempt in (0, 1)
+        answers([Task(at(server), index, 10 * attempt + index) for index in range(4)]) for attempt in (0, 1)
     )
     assert first[0][1] != second[0][1]
-    assert place.secret not in {first[0][1], second[0][1]}
+    assert server.secret not in {first[0][1], second[0][1]}
 
 
-def test_stages_do_not_mix(place: Any) -> None:
-    one = [Task(at(place), index, tasks=2) for index in range(1)]
-    other = [Task(at(place, "y"), index, tasks=2) for index in range(2)] + [
-        Task(at(place), index, tasks=2, stage=8) for index in range(2)
+def test_stages_do_not_mix(server: Any) -> None:
+    waiting = [Task(at(server), index, tasks=2) for index in range(1)]
+    complete = [Task(at(server, "y"), index, tasks=2) for index in range(2)] + [
+        Task(at(server), index, tasks=2, stage=8) for index in range(2)
     ]
-    assert all(answers(other))
-    assert one[0].is_alive()
-    one.append(Task(at(place), 1, tasks=2))
-    assert all(answers(one))
+    assert all(answers(complete))
+    assert waiting[0].is_alive()
+    waiting.append(Task(at(server), 1, tasks=2))
+    assert all(answers(waiting))
 
 
-def test_attempts_of_a_stage_do_not_mix(place: Any) -> None:
-    """A task of the first attempt still waits when the second begins; it had been taken for one of the second."""
-    early = Task(at(place), 0, attempt=0)
-    later = [Task(at(place), index, attempt=10 + index) for index in (1, 2, 3)]
+def test_attempts_of_a_stage_do_not_mix(server: Any) -> None:
+    """A task of the first attempt that still waits must not be counted for the second."""
+    early = Task(at(server), 0, attempt=0)
+    later = [Task(at(server), index, attempt=10 + index) for index in (1, 2, 3)]
     assert all(task.is_alive() for task in later)
-    later.append(Task(at(place), 0, attempt=10))
+    later.append(Task(at(server), 0, attempt=10))
     assert all(answers(later))
     assert early.is_alive()
 
 
-def test_a_task_of_an_attempt_that_is_over() -> None:
-    place = RendezvousServer("127.0.0.1", lambda stage, task_attempt, index: None)
-    assert "a later attempt of the exchange has taken the place of task 2" in Task(at(place), 2).answer()
+def test_a_task_of_an_earlier_attempt() -> None:
+    server = RendezvousServer("127.0.0.1", lambda stage, task_attempt, index: None)
+    assert "a later attempt of the exchange has replaced task 2" in Task(at(server), 2).answer()
 
 
 def test_a_part_of_a_stage() -> None:
-    """What the other tasks gave is of an earlier attempt, in which rows had gone other ways."""
-    place = RendezvousServer("127.0.0.1", lambda stage, task_attempt, index: StageAttempt(1, is_whole=False))
-    assert "Spark runs 3 tasks of the rebalance, and not all of its stage" in Task(at(place), 0, tasks=3).answer()
+    """The other tasks belong to an earlier attempt, in which rows were distributed differently."""
+    server = RendezvousServer("127.0.0.1", lambda stage, task_attempt, index: StageAttempt(1, is_whole=False))
+    assert "Spark runs 3 tasks of the rebalance, and not all of its stage" in Task(at(server), 0, tasks=3).answer()
 
 
-def test_a_result_of_an_earlier_attempt_that_comes_while_tasks_wait() -> None:
-    asked: list[int] = []
+def test_a_task_of_an_earlier_attempt_that_finishes_while_others_wait() -> None:
+    calls: list[int] = []
 
     def running(stage: int, task_attempt: int, index: int) -> StageAttempt | None:
         del stage, task_attempt
-        asked.append(index)
-        return StageAttempt(1, is_whole=len(asked) <= 4)
+        calls.append(index)
+        return StageAttempt(1, is_whole=len(calls) <= 4)
 
-    place = RendezvousServer("127.0.0.1", running)
-    told = answers([Task(at(place), index) for index in range(4)])
-    assert all("not all of its stage" in one for one in told)
-    assert len(asked) == 5
+    server = RendezvousServer("127.0.0.1", running)
+    messages = answers([Task(at(server), index) for index in range(4)])
+    assert all("not all of its stage" in message for message in messages)
+    assert len(calls) == 5
 
 
-def test_where_spark_does_not_tell_its_attempts_all_meet_elsewhere(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_the_attempts_of_spark_tasks_use_its_barrier(caplog: pytest.LogCaptureFixture) -> None:
     def unknown(stage: int, task_attempt: int, index: int) -> StageAttempt | None:
         raise RuntimeError("no such method")
 
     assert answers([Task(at(RendezvousServer("127.0.0.1", unknown)), index) for index in range(4)]) == [None] * 4
-    assert "Spark does not tell which attempt of stage 7 runs" in caplog.text
+    assert "Spark does not report which attempt of stage 7 runs" in caplog.text
 
 
-def test_who_has_gone_is_not_counted(place: Any) -> None:
-    with socket.create_connection(("127.0.0.1", place.port)) as sock:
+def test_a_disconnected_task_is_not_counted(server: Any) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as sock:
         nonce = sock.recv(rendezvous.NONCE_BYTES, socket.MSG_WAITALL)
         gone = Caller("x", 7, 0, 0, 4, "nowhere", 1, "00")
-        sock.sendall(rendezvous.sealed(place.secret, b"call", nonce, gone.body()))
+        sock.sendall(rendezvous.seal(server.secret, b"call", nonce, gone.body()))
         time.sleep(0.2)
     time.sleep(0.2)
-    tasks = [Task(at(place), index) for index in (1, 2, 3)]
+    tasks = [Task(at(server), index) for index in (1, 2, 3)]
     assert all(task.is_alive() for task in tasks)
-    told = answers([*tasks, Task(at(place), 0)])
-    assert told[0][0] == ALL
+    results = answers([*tasks, Task(at(server), 0)])
+    assert results[0][0] == ALL
 
 
 @pytest.mark.alone
-def test_where_one_does_not_come_all_meet_elsewhere() -> None:
-    place = RendezvousServer("127.0.0.1", tenth, patience=0.5)
-    assert answers([Task(at(place), index) for index in (0, 1, 2)]) == [None] * 3
+def test_if_a_task_is_missing_all_use_the_barrier_of_spark() -> None:
+    server = RendezvousServer("127.0.0.1", tenth, timeout=0.5)
+    assert answers([Task(at(server), index) for index in (0, 1, 2)]) == [None] * 3
     started = time.monotonic()
-    assert Task(at(place), 3).answer() is None
+    assert Task(at(server), 3).answer() is None
     assert time.monotonic() - started < 0.4
 
 
-def test_a_place_that_cannot_be_reached(place: Any) -> None:
-    assert Task(replace(at(place), port=1), 0).answer() is None
+def test_a_server_that_cannot_be_reached(server: Any) -> None:
+    assert Task(replace(at(server), port=1), 0).answer() is None
 
 
 @pytest.mark.parametrize("change", [{"secret": b"wrong" * 6}, {"secret": b""}])
-def test_a_wrong_secret(place: Any, change: dict[str, Any]) -> None:
-    assert Task(replace(at(place), **change), 0, tasks=1).answer() is None
+def test_a_wrong_secret(server: Any, change: dict[str, Any]) -> None:
+    assert Task(replace(at(server), **change), 0, tasks=1).answer() is None
 
 
-def test_a_place_that_does_not_know_the_secret() -> None:
-    """Who answers without the secret is not believed."""
+def test_a_server_without_the_secret_is_not_trusted() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         task = Task(Rendezvous("127.0.0.1", listener.getsockname()[1], b"secret", "x"), 0, tasks=1)
         sock, _ = listener.accept()
         with sock:
             sock.sendall(bytes(rendezvous.NONCE_BYTES))
             sock.recv(4096)
-            sock.sendall(rendezvous.sealed(b"guess", b"answer", bytes(16), b'{"peers": [["evil", 1]], "salt": ""}'))
+            sock.sendall(rendezvous.seal(b"guess", b"answer", bytes(16), b'{"peers": [["evil", 1]], "salt": ""}'))
         assert task.answer() is None
 
 
-def test_what_was_said_before_is_refused(place: Any) -> None:
-    """A call recorded from the wire is of no use with another nonce."""
+def test_a_replayed_call_is_rejected(server: Any) -> None:
+    """A recorded call is invalid with another nonce."""
 
     def call(nonce_of: Any) -> Any:
-        with socket.create_connection(("127.0.0.1", place.port)) as sock:
+        with socket.create_connection(("127.0.0.1", server.port)) as sock:
             nonce = sock.recv(rendezvous.NONCE_BYTES, socket.MSG_WAITALL)
             caller = Caller("x", 7, 0, 0, 1, "host", 1, "00" * 16)
-            sock.sendall(rendezvous.sealed(place.secret, b"call", nonce_of(nonce), caller.body()))
+            sock.sendall(rendezvous.seal(server.secret, b"call", nonce_of(nonce), caller.body()))
             return sock.recv(4096)
 
     assert call(lambda nonce: nonce)
     assert not call(lambda _: bytes(rendezvous.NONCE_BYTES))
 
 
-@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n" + b"x" * 200, b"\xff" * 400])
-def test_strangers_hold_nobody_up(place: Any, said: Any) -> None:
-    strangers = [socket.create_connection(("127.0.0.1", place.port)) for _ in range(20)]
+@pytest.mark.parametrize("content", [b"", b"GET / HTTP/1.1\r\n\r\n" + b"x" * 200, b"\xff" * 400])
+def test_other_connections_delay_no_task(server: Any, content: Any) -> None:
+    strangers = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
     for stranger in strangers:
-        stranger.sendall(said)
-    assert all(answers([Task(at(place), index) for index in range(4)]))
+        stranger.sendall(content)
+    assert all(answers([Task(at(server), index) for index in range(4)]))
     for stranger in strangers:
         stranger.close()
 
 
-def test_many_idle_connections_keep_no_task_out(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_idle_connections_exclude_no_task(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "LIMIT", 16)
     with ExitStack() as stack:
         for _ in range(40):
-            idle = stack.enter_context(socket.create_connection(("127.0.0.1", place.port)))
+            idle = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
             idle.recv(rendezvous.NONCE_BYTES, socket.MSG_WAITALL)
-        assert [peers for peers, _ in answers([Task(at(place), index) for index in range(4)])] == [ALL] * 4
-        assert len(place._handshakes._writers) <= 16
+        assert [peers for peers, _ in answers([Task(at(server), index) for index in range(4)])] == [ALL] * 4
+        assert len(server._handshakes._writers) <= 16
 
 
-def test_proven_connections_are_not_counted_as_strangers(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proven_connections_are_not_counted_as_strangers(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "LIMIT", 4)
-    tasks = [Task(at(place), index, tasks=6) for index in range(6)]
+    tasks = [Task(at(server), index, tasks=6) for index in range(6)]
     assert [len(peers) for peers, _ in answers(tasks)] == [6] * 6  # all six are connected until the last one comes
-    assert not place._handshakes._writers
+    assert not server._handshakes._writers
 
 
-def test_attempts_that_were_given_up_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous_server, "_MOST_GIVEN_UP", 4)
-    place = RendezvousServer("127.0.0.1", tenth, patience=0.05)
-    assert [Task(at(place, f"exchange {number}"), 0).answer() for number in range(10)] == [None] * 10
-    assert [key.exchange for key in place._given_up] == [f"exchange {number}" for number in range(6, 10)]
-    # A late task of a forgotten attempt does not wait for the others without end.
-    assert Task(at(place, "exchange 0"), 1).answer() is None
+def test_only_recent_abandoned_attempts_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous_server, "_MAX_ABANDONED", 4)
+    server = RendezvousServer("127.0.0.1", tenth, timeout=0.05)
+    assert [Task(at(server, f"exchange {number}"), 0).answer() for number in range(10)] == [None] * 10
+    assert [key.exchange for key in server._abandoned] == [f"exchange {number}" for number in range(6, 10)]
+    # A late task of a forgotten attempt does not wait forever.
+    assert Task(at(server, "exchange 0"), 1).answer() is None
 
 
-def test_a_place_is_made_where_a_loop_runs() -> None:
+def test_a_server_can_be_created_where_a_loop_runs() -> None:
     """As in a notebook."""
 
     async def cell() -> Any:
@@ -234,4 +233,4 @@ def test_a_place_is_made_where_a_loop_runs() -> None:
 
 def test_messages_that_are_too_long() -> None:
     with pytest.raises(RebalanceError, match="broken"):
-        rendezvous.length_of(b"\xff\xff\xff\xff", rendezvous.LARGEST_CALL)
+        rendezvous.read_length(b"\xff\xff\xff\xff", rendezvous.LARGEST_CALL)

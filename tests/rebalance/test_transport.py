@@ -1,4 +1,4 @@
-"""The transport between threads that play tasks, over real sockets: who gets in, and what a broken connection does."""
+"""The transport between threads that act as tasks, over real sockets: handshakes, flow control, broken connections."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Stage:
     """Tasks as threads of this process."""
 
     def __init__(
-        self, tasks: Any, spec: Any, function: Any = lambda found: found, rows: int = 2000, secrets: Any = None
+        self, tasks: Any, spec: Any, function: Any = lambda received: received, rows: int = 2000, secrets: Any = None
     ) -> None:
         self.listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(tasks)]
-        self.peers = [Peer("127.0.0.1", one.getsockname()[1]) for one in self.listeners]
+        self.peers = [Peer("127.0.0.1", listener.getsockname()[1]) for listener in self.listeners]
         self.running = [_Running(spec, i, tasks) for i in range(tasks)]
         self.secrets = secrets or [SECRET] * tasks
-        self.given: list[list[Any]] = [[] for _ in range(tasks)]
+        self.outputs: list[list[Any]] = [[] for _ in range(tasks)]
         self.errors: list[BaseException | None] = [None] * tasks
         self.function, self.rows = function, rows
         self.threads = [threading.Thread(target=self.task, args=(i,), daemon=True) for i in range(tasks)]
@@ -51,7 +51,7 @@ class Stage:
         try:
             with running.open(self.listeners[index], self.secrets[index], self.peers):
                 for batch in running.run(batches(index * self.rows, self.rows), self.function):
-                    self.given[index] += batch.column(0).to_pylist()
+                    self.outputs[index] += batch.column(0).to_pylist()
         except BaseException as error:
             self.errors[index] = error
 
@@ -64,7 +64,7 @@ class Stage:
         return self
 
     def all_rows(self) -> Any:
-        return sorted(row for given in self.given for row in given)
+        return sorted(row for output in self.outputs for row in output)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_every_row_arrives_once(tasks: int, readers: int, pointwise: bool) -> No
     stage = Stage(tasks, ExchangeSpec(readers, pointwise=pointwise)).run()
     assert stage.errors == [None] * tasks
     assert stage.all_rows() == list(range(tasks * 2000))
-    assert all(not given for given in stage.given[readers:])
+    assert not any(stage.outputs[readers:])
 
 
 def test_few_writers_and_many_readers() -> None:
@@ -92,8 +92,8 @@ def test_few_writers_and_many_readers() -> None:
 
 @pytest.mark.alone
 def test_a_slow_reader_gets_less() -> None:
-    def slow_first(found: Any) -> Iterator[Any]:
-        for batch in found:
+    def slow_first(received: Any) -> Iterator[Any]:
+        for batch in received:
             if threading.current_thread() is stage.threads[0]:
                 time.sleep(batch.num_rows / 2000)
             else:
@@ -104,15 +104,15 @@ def test_a_slow_reader_gets_less() -> None:
     started = time.monotonic()
     stage.run()
     assert stage.all_rows() == list(range(40_000))
-    assert len(stage.given[0]) < 4000
+    assert len(stage.outputs[0]) < 4000
     assert time.monotonic() - started < 4  # a fourth of the rows would take it 5 s
 
 
-def test_memory_stays_in_its_bound_while_a_reader_rests() -> None:
+def test_queued_bytes_are_limited_while_a_reader_pauses() -> None:
     rested = threading.Event()
 
-    def rests(found: Any) -> Iterator[Any]:
-        for batch in found:
+    def rests(received: Any) -> Iterator[Any]:
+        for batch in received:
             if threading.current_thread() is stage.threads[0] and not rested.is_set():
                 time.sleep(2)
                 rested.set()
@@ -125,15 +125,15 @@ def test_memory_stays_in_its_bound_while_a_reader_rests() -> None:
     assert max(running.report().largest_queue for running in stage.running) <= bound
 
 
-def test_an_early_end_of_the_function_is_not_the_end_of_the_exchange() -> None:
-    stage = Stage(3, ExchangeSpec(3), lambda found: iter([next(iter(found))])).run()
+def test_the_rest_is_consumed_if_the_function_ends_early() -> None:
+    stage = Stage(3, ExchangeSpec(3), lambda received: iter([next(iter(received))])).run()
     assert stage.errors == [None] * 3
     assert sum(running.report().rows for running in stage.running) == 6000
 
 
-def test_an_error_of_one_task_ends_all_of_them() -> None:
-    def broken(found: Any) -> Iterator[Any]:
-        for batch in found:
+def test_an_error_of_a_task_fails_all_tasks() -> None:
+    def broken(received: Any) -> Iterator[Any]:
+        for batch in received:
             if threading.current_thread() is stage.threads[1]:
                 raise ValueError("no")
             yield batch
@@ -150,15 +150,15 @@ def test_a_wrong_secret_fails_the_stage(monkeypatch: pytest.MonkeyPatch) -> None
     assert stage.errors[1] is not None
 
 
-def stranger(peer: Any, words: bytes = b"") -> Any:
+def stranger(peer: Any, content: bytes = b"") -> Any:
     sock = socket.create_connection((peer.host, peer.port))
     nonce = sock.recv(16)
     assert len(nonce) == 16
-    sock.sendall(words)
+    sock.sendall(content)
     return sock
 
 
-def test_strangers_hold_nobody_up() -> None:
+def test_other_connections_delay_no_task() -> None:
     stage = Stage(2, ExchangeSpec(2))
     with ExitStack() as stack:
         for thread in stage.threads[:1]:
@@ -167,10 +167,10 @@ def test_strangers_hold_nobody_up() -> None:
         silent = [
             stack.enter_context(socket.create_connection((stage.peers[0].host, stage.peers[0].port))) for _ in range(20)
         ]
-        rude = stack.enter_context(stranger(stage.peers[0], b"GET / HTTP/1.1\r\n" + bytes(64)))
+        invalid = stack.enter_context(stranger(stage.peers[0], b"GET / HTTP/1.1\r\n" + bytes(64)))
         old = protocol.hello(SECRET, bytes(16), bytes(16), 1, 0)
         replay = stack.enter_context(stranger(stage.peers[0], old))
-        for sock in (rude, replay):
+        for sock in (invalid, replay):
             sock.settimeout(5)
             with pytest.raises((ConnectionResetError, AssertionError)):
                 assert sock.recv(64)
@@ -184,8 +184,8 @@ def test_strangers_hold_nobody_up() -> None:
     assert stage.all_rows() == list(range(4000))
 
 
-def test_a_second_connection_of_the_same_writer_is_refused() -> None:
-    stage = Stage(2, ExchangeSpec(2), lambda found: (time.sleep(0.02) or batch for batch in found), rows=2000)
+def test_a_second_connection_of_the_same_writer_is_rejected() -> None:
+    stage = Stage(2, ExchangeSpec(2), lambda received: (time.sleep(0.02) or batch for batch in received), rows=2000)
     for thread in stage.threads:
         thread.start()
     time.sleep(0.3)
@@ -203,16 +203,16 @@ def test_a_second_connection_of_the_same_writer_is_refused() -> None:
 
 @pytest.mark.parametrize("part", ["header", "body"])
 def test_a_connection_cut_in_the_middle_of_a_frame(part: str) -> None:
-    """A peer that knows the secret, and dies while it sends."""
+    """A peer that knows the secret, but fails while it sends."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as other:
-        peers = [Peer("127.0.0.1", one.getsockname()[1]) for one in (listener, other)]
+        peers = [Peer("127.0.0.1", end.getsockname()[1]) for end in (listener, other)]
         running = _Running(ExchangeSpec(1), 0, 2)
         outcome: list[Any] = []
 
         def read() -> None:
             try:
                 with running.open(listener, SECRET, peers):
-                    outcome.extend(running.run([], lambda found: found))
+                    outcome.extend(running.run([], lambda received: received))
             except RebalanceError as error:
                 outcome.append(error)
 
@@ -232,9 +232,9 @@ def test_a_connection_cut_in_the_middle_of_a_frame(part: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_consumer_that_never_goes_on() -> None:
-    def stuck(found: Any) -> Iterator[Any]:
-        for batch in found:
+def test_a_consumer_without_progress_times_out() -> None:
+    def stuck(received: Any) -> Iterator[Any]:
+        for batch in received:
             if threading.current_thread() is stage.threads[0]:
                 time.sleep(3)
             yield batch

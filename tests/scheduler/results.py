@@ -1,4 +1,4 @@
-"""What vertices have written, without Spark: results of so many bytes, for the modules that decide from them."""
+"""Results of vertices without Spark, with given sizes of subpartitions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from penstock.spark.exchange import StagedResult
 
 if TYPE_CHECKING:
-    from penstock.connectors.base import TasksWorth
+    from penstock.connectors.base import SinkParallelism
     from penstock.graph import JobVertex, StreamEdge
 
 
 class Written(StagedResult):
-    """Stages whose plan is taken for a plain exchange; a stand-in for Spark's own plan of them."""
+    """Stages that count as a plain exchange, without Spark's plan of them."""
 
     @property
-    def can_be_cut(self) -> bool:
+    def has_readable_ranges(self) -> bool:
         return True
 
     @property
@@ -26,13 +26,15 @@ class Written(StagedResult):
 
 
 def written(*sizes: Any, tasks: int = 4) -> Any:
-    """Return a result with so many bytes in each subpartition, written in equal parts by some tasks."""
-    found = np.array([sizes], dtype=np.int64)
+    """Return a result with these bytes in each subpartition, written in equal parts by the tasks."""
+    subpartitions = np.array([sizes], dtype=np.int64)
 
     def by_mapper(indices: Any) -> Any:
         return np.array([[sizes[i] // tasks for i in indices]] * tasks, dtype=np.int64)
 
-    return Written(None, ("stage",), found, rows=100, size_in_bytes=sum(sizes), tasks=tasks, mapper_bytes=by_mapper)
+    return Written(
+        None, ("stage",), subpartitions, rows=100, size_in_bytes=sum(sizes), tasks=tasks, mapper_bytes=by_mapper
+    )
 
 
 class Results(dict):
@@ -43,7 +45,7 @@ class Results(dict):
     def file_ratio(self, edge: StreamEdge) -> float:
         return 0.5
 
-    worth: TasksWorth | None = None
+    worth: SinkParallelism | None = None
 
-    def write_first(self, vertex: JobVertex, edge: StreamEdge) -> TasksWorth | None:
+    def write_first(self, vertex: JobVertex, edge: StreamEdge) -> SinkParallelism | None:
         return self.worth

@@ -9,7 +9,7 @@ from penstock.errors import JobCancelledError
 from penstock.scheduler.ending import Ending
 
 
-def test_a_job_that_was_cancelled_commits_nothing() -> None:
+def test_a_cancelled_job_does_not_commit() -> None:
     ending = Ending("nightly")
     assert ending.cancel("enough")
     with pytest.raises(JobCancelledError, match=r"'nightly' was cancelled\n  cause: enough"):
@@ -23,11 +23,11 @@ def test_a_commit_that_has_begun_is_not_cancelled() -> None:
     ending = Ending("nightly")
     ending.begin_commit()
     assert ending.cancel("enough")
-    assert (ending.asked, ending.cancelled) == ("enough", "")
+    assert (ending.requested_reason, ending.cancelled) == ("enough", "")
     assert "had already begun to commit" in str(ending.error())
 
 
-def test_what_wakes_up_after_the_end_commits_nothing() -> None:
+def test_a_thread_that_wakes_up_after_the_end_does_not_commit() -> None:
     ending = Ending("nightly")
     assert ending.settle()
     assert not ending.settle()
@@ -36,10 +36,10 @@ def test_what_wakes_up_after_the_end_commits_nothing() -> None:
         ending.begin_commit()
 
 
-def test_only_the_first_to_cancel_does() -> None:
+def test_only_the_first_cancellation_counts() -> None:
     ending = Ending("nightly")
-    assert [ending.cancel(reason) for reason in ("one", "two")] == [True, False]
-    assert ending.asked == "one"
+    assert [ending.cancel(reason) for reason in ("first", "second")] == [True, False]
+    assert ending.requested_reason == "first"
 
 
 def test_either_the_commit_or_the_cancellation() -> None:
@@ -63,9 +63,9 @@ def test_either_the_commit_or_the_cancellation() -> None:
         assert committed == [not ending.cancelled]
 
 
-def test_the_error_names_what_hangs() -> None:
+def test_the_error_names_threads_that_hang() -> None:
     ending = Ending("nightly")
     ending.cancel("enough")
     error = ending.error(["asking orders (thread x)", "running v3 Join (thread y)"])
-    assert "left behind: asking orders (thread x); running v3 Join (thread y)" in error.message
-    assert "nothing visible" in error.hint
+    assert "threads were left running: asking orders (thread x); running v3 Join (thread y)" in error.message
+    assert "cannot make anything visible" in error.hint

@@ -1,4 +1,4 @@
-"""A job that runs on paper tells exactly what happens to it, in order: real decisions, no Spark."""
+"""Events of a job, in order: with real decisions, but without Spark."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.decisions import DecisionKind, DecisionLog
 from penstock.errors import JobCancelledError, JobError
 from penstock.events import (
     ChangeRefused,
-    DecisionMade,
+    DecisionRecorded,
     DecisionSettled,
     ExecutionState,
     GraphChanged,
     GraphPlanned,
-    JobAccount,
+    JobEventBus,
     VertexChanged,
     VerticesCreated,
 )
@@ -36,15 +36,15 @@ from tests.execution.plans import BOUNDS
 from tests.planner.drafts import draft
 from tests.scheduler.results import Results, written
 
-WHICH = {
+SUMMARIES = {
     GraphPlanned: lambda event: f"planned {len(event.graph)}",
     GraphChanged: lambda event: f"changed by {event.change.decision.chosen}",
     ChangeRefused: lambda event: f"refused {event.refused.choice.chosen}",
     VerticesCreated: lambda event: (
-        f"created {' '.join(one.vertex.id for one in event.vertices)}, {event.pending_operators} pending"
+        f"created {' '.join(snapshot.vertex.id for snapshot in event.vertices)}, {event.pending_operators} pending"
     ),
     VertexChanged: lambda event: f"{event.vertex.vertex.id} {event.vertex.state}",
-    DecisionMade: lambda event: f"decided {event.decision.id}: {event.decision.kind} of {event.decision.subject}",
+    DecisionRecorded: lambda event: f"decided {event.decision.id}: {event.decision.kind} of {event.decision.subject}",
     DecisionSettled: lambda event: f"settled {event.decision.id}: {event.decision.outcome['tasks']} tasks",
 }
 
@@ -56,12 +56,12 @@ class Stored(Results):
     def subpartitions(self, vertex: Any) -> Any:
         return self[vertex.tail_id].sizes[0].tolist() if vertex.tail_id in self else []
 
-    def skipped(self, vertex: Any) -> None:
+    def skip_report(self, vertex: Any) -> None:
         """Return None: all rows are needed."""
 
 
 class Runner:
-    """Runs vertices by writing down that they ran; the last one is a sink."""
+    """Records that vertices ran; the last vertex is a sink."""
 
     def __init__(self, before: Any) -> None:
         self.results = self.sinks = Stored()
@@ -74,7 +74,7 @@ class Runner:
         self.results[vertex.tail_id] = written(*[40] * 8)
         return VertexRun(self.results[vertex.tail_id], 4)
 
-    def channels(self, vertex: Any) -> Any:
+    def channel_reports(self, vertex: Any) -> Any:
         return []
 
     def release(self) -> None:
@@ -82,7 +82,7 @@ class Runner:
 
 
 class Changing(StreamGraphOptimizationStrategy):
-    """Asks for one change that can be, and for one that cannot."""
+    """Requests a change that is applied, and a change that is refused."""
 
     def on_operators_finished(self, finished: Any, context: Any) -> Any:
         if finished.ids != (1,) or context.stream_graph.edge("2-3").partitioner == REBALANCE:
@@ -98,14 +98,14 @@ class Changing(StreamGraphOptimizationStrategy):
 
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def make(before: Any = lambda vertex: None, text: str = "1 #> 2\n2 #> 3") -> Any:
+    def create(before: Any = lambda vertex: None, text: str = "1 #> 2\n2 #> 3") -> Any:
         monkeypatch.setattr(adaptive_batch, "resources_of", lambda *_: RESOURCES)
         monkeypatch.setattr(adaptive_batch, "broadcast_bounds", lambda *_: BOUNDS)
         monkeypatch.setattr(jobs, "cluster_cores", lambda _: 4)
         monkeypatch.setattr(jobs, "activate", lambda _: None)
         monkeypatch.setattr(jobs, "cancel_group", lambda *_: None)
         monkeypatch.setattr(adaptive_batch, "VertexRunner", lambda _: Runner(before))
-        account = JobAccount()
+        account = JobEventBus()
         plan = job_plan(draft(text), "nightly")
         log = DecisionLog(account)
         scheduler = AdaptiveBatchScheduler(
@@ -113,17 +113,17 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Any:
         )
         return scheduler, account
 
-    return make
+    return create
 
 
-def told(account: Any) -> Any:
-    return [WHICH[type(event)](event) for event in account.events]
+def summaries(account: Any) -> Any:
+    return [SUMMARIES[type(event)](event) for event in account.events]
 
 
-def test_a_job_tells_all_that_happens_in_order(job: Any) -> None:
+def test_all_events_of_a_job_in_order(job: Any) -> None:
     scheduler, account = job()
     scheduler.run(lambda: None)
-    assert told(account) == [
+    assert summaries(account) == [
         "planned 3",
         "created v1, 2 pending",
         "v1 SCHEDULED",
@@ -144,7 +144,7 @@ def test_a_job_tells_all_that_happens_in_order(job: Any) -> None:
         "settled 2: 4 tasks",
         "settled 3: 4 tasks",
         "settled 4: 4 tasks",
-        "settled 4: 4 tasks",  # what was foreseen of its exchange is compared with what it has written
+        "settled 4: 4 tasks",  # the estimate for its exchange is compared with the bytes written
         "v2 FINISHED",
         "created v3, 0 pending",
         "v3 SCHEDULED",
@@ -155,25 +155,25 @@ def test_a_job_tells_all_that_happens_in_order(job: Any) -> None:
     ]
 
 
-def test_each_event_has_the_vertex_as_it_was_then(job: Any) -> None:
+def test_an_event_has_the_snapshot_of_its_time(job: Any) -> None:
     scheduler, account = job()
     scheduler.run(lambda: None)
-    seen = [
+    snapshots = [
         event.vertex for event in account.events if isinstance(event, VertexChanged) and event.vertex.vertex.id == "v2"
     ]
-    assert [one.state for one in seen] == ["SCHEDULED", "RUNNING", "FINISHED"]
-    assert [one.parallelism is None for one in seen] == [True, False, False]
-    assert [(one.tasks, one.rows_out, one.bytes_in) for one in seen] == [
+    assert [snapshot.state for snapshot in snapshots] == ["SCHEDULED", "RUNNING", "FINISHED"]
+    assert [snapshot.parallelism is None for snapshot in snapshots] == [True, False, False]
+    assert [(snapshot.tasks, snapshot.rows_out, snapshot.bytes_in) for snapshot in snapshots] == [
         (None, None, None),
         (None, None, 320),
         (4, 100, 320),
     ]
-    assert [list(one.subpartitions) for one in seen] == [[], [], [40] * 8]
-    assert [len(one.timestamps) for one in seen] == [2, 3, 4]
-    assert seen[-1] == scheduler.execution_graph.vertex("v2").snapshot
+    assert [list(snapshot.subpartitions) for snapshot in snapshots] == [[], [], [40] * 8]
+    assert [len(snapshot.timestamps) for snapshot in snapshots] == [2, 3, 4]
+    assert snapshots[-1] == scheduler.execution_graph.vertex("v2").snapshot
 
 
-def test_a_vertex_that_fails(job: Any) -> None:
+def test_a_failed_vertex(job: Any) -> None:
     def fail(vertex: Any) -> None:
         if vertex.id == "v2":
             raise RuntimeError("no luck")
@@ -181,18 +181,18 @@ def test_a_vertex_that_fails(job: Any) -> None:
     scheduler, account = job(fail)
     with pytest.raises(JobError, match="no luck"):
         scheduler.run(lambda: None)
-    assert told(account)[-2:] == ["v2 RUNNING", "v2 FAILED"]
+    assert summaries(account)[-2:] == ["v2 RUNNING", "v2 FAILED"]
 
 
-def test_a_job_that_is_cancelled_by_another_thread(job: Any) -> None:
-    came, free = threading.Event(), threading.Event()
+def test_cancelled_by_another_thread(job: Any) -> None:
+    running, free = threading.Event(), threading.Event()
 
     def wait(vertex: Any) -> None:
-        came.set()
+        running.set()
         assert free.wait(10)
 
     scheduler, account = job(wait, "1 #> 3\n2 #> 4\n3 #> 5\n4 #> 5")
-    canceller = threading.Thread(target=lambda: (came.wait(10), scheduler.cancel("enough"), free.set()))
+    canceller = threading.Thread(target=lambda: (running.wait(10), scheduler.cancel("enough"), free.set()))
     canceller.start()
     with pytest.raises(JobCancelledError):
         scheduler.run(lambda: None)
@@ -208,24 +208,24 @@ def test_a_job_that_is_cancelled_by_another_thread(job: Any) -> None:
     assert len(ends) == len(set(ends))  # each ends once
 
 
-def test_listeners_hear_it_while_it_runs(job: Any) -> None:
-    heard = []
+def test_listeners_receive_events_while_the_job_runs(job: Any) -> None:
+    received = []
 
     class Listener:
         def on_events(self, events: Any) -> None:
-            heard.extend(events)
+            received.extend(events)
 
-    def look(vertex: Any) -> None:
-        states = [event.vertex.state for event in heard if isinstance(event, VertexChanged)]
+    def check(vertex: Any) -> None:
+        states = [event.vertex.state for event in received if isinstance(event, VertexChanged)]
         assert states[-1] is ExecutionState.RUNNING
 
-    scheduler, account = job(look)
+    scheduler, account = job(check)
     account.watch(Listener())
     scheduler.run(lambda: None)
-    assert heard == account.events
+    assert received == account.events
 
 
-def test_who_comes_late_records_the_same(job: Any) -> None:
+def test_a_late_listener_records_the_same(job: Any) -> None:
     scheduler, account = job()
     watching, late = (JobRecorder(Job("nightly")) for _ in range(2))
     account.watch(watching)
@@ -236,6 +236,6 @@ def test_who_comes_late_records_the_same(job: Any) -> None:
         assert record.status_counts()["FINISHED"] == len(record.vertices) == 3
         assert [change["decision"] for change in record.changes] == [2]
         assert record.decisions[2]["outcome"] == {"tasks": 4, "rows": 100, "bytes": 320}
-        assert [one["because"] for one in record.refused] == ["the step has started already"]
-    shown = ("nodes", "edges", "vertices", "decisions", "changes", "refused", "pending", "changed", "version")
-    assert [getattr(watching.record, name) for name in shown] == [getattr(late.record, name) for name in shown]
+        assert [refused["because"] for refused in record.refused] == ["the step has started already"]
+    fields = ("nodes", "edges", "vertices", "decisions", "changes", "refused", "pending", "changed", "version")
+    assert [getattr(watching.record, name) for name in fields] == [getattr(late.record, name) for name in fields]

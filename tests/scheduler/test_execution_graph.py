@@ -1,4 +1,4 @@
-"""Which state of a vertex follows which, and what is counted of them."""
+"""States of a vertex: the allowed changes, the times, and the counts."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import itertools
 import pytest
 
 from penstock.errors import GraphError
-from penstock.events import ExecutionState, JobAccount, VertexChanged, VertexSnapshot
+from penstock.events import ExecutionState, JobEventBus, VertexChanged, VertexSnapshot
 from penstock.graph import JobVertex
 from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVertex
 
 C, S, R, FI, FA, CA = ExecutionState
 STEPS = {(C, S), (S, R), (R, FI)} | {(here, end) for here in (C, S, R) for end in (FA, CA)}
 PATHS = {C: [], S: [S], R: [S, R], FI: [S, R, FI], FA: [FA], CA: [CA]}
-"""How a vertex comes to each state."""
+"""The states through which a vertex reaches each state."""
 
 
 def vertex(number: int = 1) -> JobVertex:
     return JobVertex(f"v{number}", "n", (number,), (), None, None)
 
 
-def at(state: ExecutionState, account: JobAccount | None = None) -> ExecutionJobVertex:
-    execution = ExecutionJobVertex(vertex(), account or JobAccount())
+def at(state: ExecutionState, account: JobEventBus | None = None) -> ExecutionJobVertex:
+    execution = ExecutionJobVertex(vertex(), account or JobEventBus())
     for step in PATHS[state]:
         execution.move(step)
     return execution
 
 
 @pytest.mark.parametrize(("here", "there"), list(itertools.product(ExecutionState, repeat=2)))
-def test_steps(here: ExecutionState, there: ExecutionState) -> None:
+def test_state_changes(here: ExecutionState, there: ExecutionState) -> None:
     execution = at(here)
     if (here, there) in STEPS:
         execution.move(there)
@@ -55,21 +55,21 @@ def test_seconds_are_those_of_its_tasks(times: dict[ExecutionState, float], seco
     assert VertexSnapshot(vertex(), timestamps=times).seconds == seconds
 
 
-def test_a_running_vertex_gets_older(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seconds_of_a_running_vertex_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.events.vertex_snapshot.time.time", lambda: 103.0)
     assert VertexSnapshot(vertex(), R, timestamps={R: 100.0}).seconds == 3.0
 
 
-def test_each_step_is_told() -> None:
-    account = JobAccount()
+def test_each_state_change_is_an_event() -> None:
+    account = JobEventBus()
     execution = at(FI, account)
-    told = [event.vertex for event in account.events if isinstance(event, VertexChanged)]
-    assert [one.state for one in told] == PATHS[FI]
-    assert told[-1] is execution.snapshot
+    snapshots = [event.vertex for event in account.events if isinstance(event, VertexChanged)]
+    assert [snapshot.state for snapshot in snapshots] == PATHS[FI]
+    assert snapshots[-1] is execution.snapshot
 
 
 def test_counts() -> None:
-    graph = ExecutionGraph(JobAccount())
+    graph = ExecutionGraph(JobEventBus())
     assert graph.all_finished
     first, second = graph.attach(vertex(1)), graph.attach(vertex(2))
     for step in PATHS[FI]:

@@ -1,4 +1,4 @@
-"""Failures in words: the operator, the user's line, and the cause without Java's stack."""
+"""Error messages of failures: the operator, the user's line, and the cause without Java's stack."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHAIN = "1 -> 2\n2 -> 3"
 def failed(
     error: BaseException, descriptions: dict[int, str] | None = None, lines: dict[int, int] | None = None
 ) -> JobError:
-    """Return the error of a vertex of three operators."""
+    """Return the error of a vertex with three operators."""
     graph = stream_graph(CHAIN)
     changed = [
         replace(
@@ -47,25 +47,25 @@ def failed(
 
 
 CASES: dict[str, tuple[BaseException, dict[str, Any], str, str]] = {
-    "the last operator, where nothing points at another": (
+    "the last operator, if nothing points to another": (
         RuntimeError(JAVA),
         {},
         "step 7 failed: n1 → n2 → n3\n  operator: Filter 3",
         "RuntimeError: Job aborted due to stage failure: Task 3 failed 4 times",
     ),
-    "the one whose line is known": (
+    "the operator with a line of the user": (
         RuntimeError(JAVA),
         {"lines": {1: 8}},
         "step 7 failed: n1 → n2 → n3\n  operator: Filter 1\n  made at:  job.py:8",
         "RuntimeError: Job aborted due to stage failure: Task 3 failed 4 times",
     ),
-    "the last of those whose lines are known": (
+    "the last operator with a line of the user": (
         RuntimeError(JAVA),
         {"lines": {1: 8, 2: 9}},
         "step 7 failed: n1 → n2 → n3\n  operator: Filter 2\n  made at:  job.py:9",
         "RuntimeError: Job aborted due to stage failure: Task 3 failed 4 times",
     ),
-    "the one that runs Python": (
+    "the operator that runs Python": (
         RuntimeError(PYTHON),
         {"descriptions": {2: "MapInPandas parse"}, "lines": {3: 8}},
         "step 7 failed: n1 → n2 → n3\n  operator: MapInPandas parse",
@@ -80,7 +80,7 @@ CASES: dict[str, tuple[BaseException, dict[str, Any], str, str]] = {
         "step 7 failed: n1 → n2 → n3\n  operator: Filter 3\n  made at:  job.py:31",
         "RuntimeError: [CAST_INVALID_INPUT] The value 'x' cannot be cast\n== DataFrame ==\n\"cast\" was called from\njob.py:31",
     ),
-    "an operator that is called as the vertex": (
+    "an operator with the name of the vertex": (
         RuntimeError("no"),
         {"descriptions": {3: "n1 -> n2 -> n3"}},
         "step 7 failed: n1 → n2 → n3",
@@ -96,37 +96,37 @@ CASES: dict[str, tuple[BaseException, dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_said(case: str) -> None:
+def test_messages(case: str) -> None:
     error, facts, message, cause = CASES[case]
-    found = failed(error, **facts)
-    assert found.message == message
-    assert found.cause == cause
+    job_error = failed(error, **facts)
+    assert job_error.message == message
+    assert job_error.cause == cause
 
 
 def test_long_descriptions_are_cut() -> None:
     assert len(failed(ValueError("no"), {3: "x" * 5_000}).message) < 400
 
 
-def test_penstocks_own_hint_is_kept() -> None:
+def test_the_hint_of_a_penstock_error_is_preserved() -> None:
     assert failed(SinkError("it is full", hint="make room")).hint == "make room"
     assert failed(ValueError("no")).hint is None
 
 
 @pytest.mark.parametrize("error", [SinkError("it is full"), KeyboardInterrupt(), SystemExit(2)])
-def test_errors_that_users_see_as_they_are(error: BaseException) -> None:
+def test_errors_that_users_see_unchanged(error: BaseException) -> None:
     assert cause_of(error) is error
 
 
-def test_any_other_error_is_one_of_the_job() -> None:
+def test_any_other_error_becomes_a_job_error() -> None:
     error = ZeroDivisionError("division by zero")
-    found = cause_of(error)
-    assert isinstance(found, JobError)
-    assert (found.message, found.cause) == ("the job failed", "ZeroDivisionError: division by zero")
-    assert found.__cause__ is error
+    job_error = cause_of(error)
+    assert isinstance(job_error, JobError)
+    assert (job_error.message, job_error.cause) == ("the job failed", "ZeroDivisionError: division by zero")
+    assert job_error.__cause__ is error
 
 
-class Held:
-    """Something large that a function had when it failed."""
+class Large:
+    """A large local variable of a function that fails."""
 
 
 def raised(call: Callable[[], None]) -> BaseException:
@@ -138,24 +138,24 @@ def raised(call: Callable[[], None]) -> BaseException:
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize(("module", "is_kept"), [("penstock.scheduler.job", False), ("my_job", True)])
+@pytest.mark.parametrize(("module", "is_retained"), [("penstock.scheduler.job", False), ("my_job", True)])
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_an_error_that_is_kept_lets_go_of_our_variables_only(module: str, is_kept: bool, wrapped: bool) -> None:
-    held: list[weakref.ref[Held]] = []
-    names: dict[str, Any] = {"__name__": module, "Held": Held, "weakref": weakref, "held": held}
-    exec("def fails():\n    large = Held()\n    held.append(weakref.ref(large))\n    1 / 0", names)
+def test_an_error_releases_only_our_variables(module: str, is_retained: bool, wrapped: bool) -> None:
+    references: list[weakref.ref[Large]] = []
+    names: dict[str, Any] = {"__name__": module, "Large": Large, "weakref": weakref, "references": references}
+    exec("def fails():\n    large = Large()\n    references.append(weakref.ref(large))\n    1 / 0", names)
     error = raised(names["fails"])
     if wrapped:
         outer = JobError("the job failed")
         outer.__cause__, error = error, outer
     forget_frames(error)
     gc.collect()
-    assert (held[0]() is not None) is is_kept
+    assert (references[0]() is not None) is is_retained
     innermost = error.__cause__ or error
     assert innermost.__traceback__ is not None
 
 
-def test_no_error_is_nothing_to_forget() -> None:
+def test_forgetting_the_frames_of_no_error() -> None:
     forget_frames(None)
 
 
@@ -164,5 +164,5 @@ def test_only_the_users_frames_are_shown() -> None:
     own = '  File "job.py", line 12, in parse\n    int(text)\n'
     start = "Traceback (most recent call last):\n"
     text = f"PythonException: {start}{machinery}{own}{machinery}ValueError: no\nreally\n\nDuring handling, another:\n\n{start}{machinery}KeyError: 1\n\tat java"
-    told = str(failed(RuntimeError(text)).cause)
-    assert told == f"{start}{own}ValueError: no\nreally\n\nDuring handling, another:\n\n{start}{machinery}KeyError: 1"
+    cause = str(failed(RuntimeError(text)).cause)
+    assert cause == f"{start}{own}ValueError: no\nreally\n\nDuring handling, another:\n\n{start}{machinery}KeyError: 1"

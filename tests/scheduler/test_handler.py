@@ -1,4 +1,4 @@
-"""What happens to a job's graphs when its vertices finish."""
+"""Changes of a job's graphs when its vertices finish."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 
 class BoundsByRows(StreamGraphOptimizationStrategy):
-    """Notes what it is shown, and gives the nodes behind it as many tasks at most as there are rows."""
+    """Records its calls, and limits the tasks of consumers to the number of rows."""
 
     def __init__(self) -> None:
-        self.shown: list[tuple[tuple[int, ...], list[int]]] = []
+        self.calls: list[tuple[tuple[int, ...], list[int]]] = []
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
-        shown = (finished.ids, sorted(finished.results))
-        if shown in self.shown:
+        call = (finished.ids, sorted(finished.results))
+        if call in self.calls:
             return False
-        self.shown.append(shown)
+        self.calls.append(call)
         for node_id, result in finished.results.items():
             for edge in context.stream_graph.out_edges(node_id):
                 context.modify_stream_node([StreamNodeUpdateRequest(edge.target_id, max_parallelism=result.rows)])
@@ -47,20 +47,20 @@ class BoundsByRows(StreamGraphOptimizationStrategy):
 
 
 class Listening:
-    """Notes the vertices it hears of."""
+    """Records the vertices that it is notified of."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[list[str], int | None, int]] = []
+        self.notified: list[tuple[list[str], int | None, int]] = []
         self.jobs: set[str] = set()
 
     def on_new_job_vertices_added(self, job_id: str, vertices: Sequence[JobVertex], pending_operators: int) -> None:
         self.jobs.add(job_id)
         names = [vertex.name for vertex in vertices]
-        self.heard.append((names, vertices[0].max_parallelism, pending_operators))
+        self.notified.append((names, vertices[0].max_parallelism, pending_operators))
 
 
 class Case:
-    """A handler of a graph that is written as text; the sinks are nodes from 90 on."""
+    """A handler with a graph written as text; nodes from 90 on are sinks."""
 
     def __init__(self, text: str) -> None:
         self.strategy, self.listener = BoundsByRows(), Listening()
@@ -73,26 +73,26 @@ class Case:
         return None if vertex.tail_id >= 90 else measured(1, rows=10 * vertex.tail_id)
 
 
-def test_a_vertex_is_made_once_all_its_inputs_have_finished() -> None:
+def test_a_vertex_is_created_once_all_its_inputs_have_finished() -> None:
     case = Case("1 #> 3\n2 #> 3\n3 -> 4\n4 #> 90")
     assert [vertex.name for vertex in case.handler.job_graph] == ["n1", "n2"]
     case.handler.handle_job_event(JobVertexFinishedEvent("v1"))
-    assert case.listener.heard == []
+    assert case.listener.notified == []
     case.handler.handle_job_event(JobVertexFinishedEvent("v2"))
     case.handler.handle_job_event(JobVertexFinishedEvent("v3"))
     case.handler.handle_job_event(JobVertexFinishedEvent("v4"))
-    assert [names for names, _, _ in case.listener.heard] == [["n3 -> n4"], ["n90"]]
-    assert [pending for _, _, pending in case.listener.heard] == [1, 0]
+    assert [names for names, _, _ in case.listener.notified] == [["n3 -> n4"], ["n90"]]
+    assert [pending for _, _, pending in case.listener.notified] == [1, 0]
 
 
-def test_strategies_see_what_was_written_before_the_next_vertices_are_made() -> None:
+def test_strategies_see_results_before_the_next_vertices_are_created() -> None:
     case = Case("1 -> 2\n2 #> 3\n3 #> 90")
     for number in (1, 2, 3):
         case.handler.handle_job_event(JobVertexFinishedEvent(f"v{number}"))
-    # Both nodes of the first vertex, with what its last one wrote; a sink writes nothing for others.
-    assert case.strategy.shown == [((1, 2), [2]), ((3,), [3]), ((90,), [])]
-    # The bound that the strategy gave to node 3 is part of the vertex made of it.
-    assert [bound for _, bound, _ in case.listener.heard] == [20, 30]
+    # Both nodes of the first vertex, with the result of its last node; a sink has no result.
+    assert case.strategy.calls == [((1, 2), [2]), ((3,), [3]), ((90,), [])]
+    # The limit that the strategy sets on node 3 is part of the vertex created from it.
+    assert [bound for _, bound, _ in case.listener.notified] == [20, 30]
 
 
 @pytest.mark.parametrize(
@@ -104,22 +104,22 @@ def test_strategies_see_what_was_written_before_the_next_vertices_are_made() -> 
     ],
     ids=lambda event: type(event).__name__,
 )
-def test_what_does_not_change_the_graph(event: JobEvent) -> None:
+def test_events_that_do_not_change_the_graph(event: JobEvent) -> None:
     case = Case("1 #> 2\n2 #> 90")
     case.handler.handle_job_event(event)
-    assert (case.listener.heard, case.strategy.shown, case.manager.pending_operators) == ([], [], 2)
+    assert (case.listener.notified, case.strategy.calls, case.manager.pending_operators) == ([], [], 2)
 
 
-def test_no_vertex_finishes_twice() -> None:
+def test_a_vertex_cannot_finish_twice() -> None:
     case = Case("1 #> 2\n2 #> 90")
     case.handler.handle_job_event(JobVertexFinishedEvent("v1"))
     with pytest.raises(GraphError, match="v1 has finished twice"):
         case.handler.handle_job_event(JobVertexFinishedEvent("v1"))
 
 
-def test_every_listener_hears_of_which_job_the_vertices_are() -> None:
+def test_every_listener_is_notified_with_the_job_id() -> None:
     case, second = Case("1 #> 2"), Listening()
     case.handler.register_job_graph_update_listener(second)
     case.handler.handle_job_event(JobVertexFinishedEvent("v1"))
-    assert case.listener.heard == second.heard == [(["n2"], 10, 0)]
+    assert case.listener.notified == second.notified == [(["n2"], 10, 0)]
     assert case.listener.jobs == second.jobs == {"job 7"}

@@ -1,4 +1,4 @@
-"""The end of a job, without Spark: `Job._begin` runs any function that takes a commit; see also tests/test_hangs.py."""
+"""The end of a job, without Spark: `Job._begin` runs any function that takes a commit. See also tests/test_hangs.py."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from penstock.connectors import SinkJob
 from penstock.decisions import DecisionKind
 from penstock.errors import JobCancelledError, JobError
-from penstock.events import DecisionMade, ErrorOccurred, JobStateChanged
+from penstock.events import DecisionRecorded, ErrorOccurred, JobStateChanged
 from penstock.history.lines import EventLines
 from penstock.scheduler.job import Job
 from penstock.scheduler.origin import QueryOrigin
-from penstock.threads import doing
+from penstock.threads import track_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class Noting(SinkJob):
-    """A sink's job that notes what it is told, and does something before that."""
+class RecordingSink(SinkJob):
+    """A sink's job that records its calls, and first runs a function for each."""
 
     def __init__(self, **calls: Any) -> None:
         self.calls = calls
@@ -43,8 +43,8 @@ class Noting(SinkJob):
         self.did.append("abort")
 
 
-class Telling:
-    """A listener that keeps the states it hears of, and does something at the end."""
+class StateListener:
+    """A listener that records states, and runs a function at the end."""
 
     def __init__(self, call: Any) -> None:
         self.call = call
@@ -73,27 +73,27 @@ def free() -> Iterator[Any]:
     event.set()
 
 
-def wait_until(there: Any) -> None:
-    until = time.monotonic() + 10
-    while not there():
-        assert time.monotonic() < until
+def wait_until(condition: Any) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
 def cancelled(job: Any) -> Any:
-    """Cancel a job; return its error, and check that it came in time."""
+    """Cancel a job; return its error, and check that it ended in time."""
     begun = time.monotonic()
     job.cancel("enough")
-    with pytest.raises(JobCancelledError) as found:
+    with pytest.raises(JobCancelledError) as raised:
         job.wait(10)
-    assert time.monotonic() - begun < 5  # two seconds are promised; others run beside it here
+    assert time.monotonic() - begun < 5  # two seconds are guaranteed, but other tests run at the same time
     assert job.state == "CANCELED"
     assert job.ended is not None
-    return found.value
+    return raised.value
 
 
-def test_it_commits_and_finishes() -> None:
-    sink = Noting()
+def test_a_job_commits_and_finishes() -> None:
+    sink = RecordingSink()
     job = started(lambda commit: commit(), sink).wait(10)
     assert (job.state, sink.did, job.error) == ("FINISHED", ["commit"], None)
     job.cancel()
@@ -101,14 +101,14 @@ def test_it_commits_and_finishes() -> None:
 
 
 @pytest.mark.parametrize("name", ["copy password=hunter2", "SELECT aes_encrypt(c, 'hunter2')"])
-def test_secrets_in_its_name_are_nowhere(name: str) -> None:
+def test_secrets_in_the_name_are_masked_everywhere(name: str) -> None:
     job = Job(name, QueryOrigin.of(None, None, name))
     job.cancel("enough")
     assert "hunter2" not in f"{job.name} {job.origin} {job._ending.error()}"
 
 
-def test_it_fails_and_cleans_up() -> None:
-    sinks = Noting(abort=lambda: 1 / 0), Noting()
+def test_a_failed_job_cleans_up() -> None:
+    sinks = RecordingSink(abort=lambda: 1 / 0), RecordingSink()
     job = started(lambda commit: [].pop(), *sinks)
     with pytest.raises(JobError, match="pop from empty list"):
         job.wait(10)
@@ -117,19 +117,19 @@ def test_it_fails_and_cleans_up() -> None:
 
 
 @pytest.mark.thorough
-def test_what_hangs_before_the_commit_commits_nothing_when_it_wakes_up(free: Any) -> None:
-    sink = Noting()
+def test_a_thread_that_hung_before_the_commit_does_not_commit_later(free: Any) -> None:
+    sink = RecordingSink()
 
     def run(commit: Any) -> None:
-        with doing("thinking"):
+        with track_work("thinking"):
             free.wait()
         commit()
 
     job = started(run, sink)
     error = cancelled(job)
-    assert f"left behind: thinking (thread penstock-{job.id})" in error.message
-    (said,) = job.decisions
-    assert (said.kind, said.chosen) == (DecisionKind.CANCEL, "1 thread left behind")
+    assert f"threads were left running: thinking (thread penstock-{job.id})" in error.message
+    (decision,) = job.decisions
+    assert (decision.kind, decision.chosen) == (DecisionKind.CANCEL, "1 thread left running")
     assert sink.did == []
     free.set()
     wait_until(lambda: sink.did)
@@ -138,54 +138,54 @@ def test_what_hangs_before_the_commit_commits_nothing_when_it_wakes_up(free: Any
     assert job.state == "CANCELED"
 
 
-def test_a_commit_that_hangs_is_told_truthfully_and_completed(free: Any) -> None:
-    came = threading.Event()
-    first, second = Noting(commit=lambda: (came.set(), free.wait())), Noting()
+def test_a_hanging_commit_is_reported_and_completed(free: Any) -> None:
+    committing = threading.Event()
+    first, second = RecordingSink(commit=lambda: (committing.set(), free.wait())), RecordingSink()
     job = started(lambda commit: commit(), first, second)
-    assert came.wait(10)
+    assert committing.wait(10)
     error = cancelled(job)
     assert "making what the sinks wrote visible" in error.message
-    assert "look at the targets" in error.hint
+    assert "check the targets" in error.hint
     free.set()
     wait_until(lambda: second.did)
     assert first.did + second.did == ["commit", "commit"]
 
 
 def test_a_commit_that_ends_in_time_wins() -> None:
-    came = threading.Event()
-    sink = Noting(commit=lambda: (came.set(), time.sleep(0.4)))
+    committing = threading.Event()
+    sink = RecordingSink(commit=lambda: (committing.set(), time.sleep(0.4)))
     job = started(lambda commit: commit(), sink)
-    assert came.wait(10)
+    assert committing.wait(10)
     job.cancel("enough")
     assert job.wait(10).state == "FINISHED"
-    (said,) = job.decisions
-    assert (said.chosen, sink.did) == ("came too late", ["commit"])
+    (decision,) = job.decisions
+    assert (decision.chosen, sink.did) == ("came too late", ["commit"])
 
 
 @pytest.mark.thorough
-def test_cleaning_up_that_hangs(free: Any) -> None:
-    came = threading.Event()
-    sink = Noting(abort=lambda: (came.set(), free.wait()))
+def test_a_cleanup_that_hangs(free: Any) -> None:
+    aborting = threading.Event()
+    sink = RecordingSink(abort=lambda: (aborting.set(), free.wait()))
     job = started(lambda commit: [].pop(), sink)
-    assert came.wait(10)
+    assert aborting.wait(10)
     assert "removing what the sinks wrote" in cancelled(job).message
 
 
 @pytest.mark.thorough
 def test_a_listener_that_hangs(free: Any) -> None:
     job = Job("nightly")
-    Telling(free.wait).watch(job)
+    StateListener(free.wait).watch(job)
     job._begin(None, lambda commit: free.wait(), [])
     cancelled(job)
 
 
 @pytest.mark.thorough
-def test_listeners_hear_of_the_end_before_those_who_wait(free: Any) -> None:
+def test_listeners_are_notified_of_the_end_before_waiters(free: Any) -> None:
     job = Job("nightly")
-    heard = Telling(lambda: time.sleep(0.1)).watch(job)
+    listener = StateListener(lambda: time.sleep(0.1)).watch(job)
     job._begin(None, lambda commit: free.wait(), [])
     cancelled(job)
-    assert heard.states == ["RUNNING", "CANCELED"]
+    assert listener.states == ["RUNNING", "CANCELED"]
 
 
 @pytest.mark.parametrize(
@@ -195,44 +195,44 @@ def test_listeners_hear_of_the_end_before_those_who_wait(free: Any) -> None:
         (lambda commit: [].pop(), "FAILED", [ErrorOccurred]),
     ],
 )
-def test_what_happens_to_a_job(run: Any, state: str, kinds: Any) -> None:
+def test_events_of_a_job(run: Any, state: str, kinds: Any) -> None:
     job = started(run)
     job.wait_silently()
     assert list(map(type, job.events)) == [JobStateChanged, *kinds, JobStateChanged]
     assert [event.state for event in job.events if isinstance(event, JobStateChanged)] == ["RUNNING", state]
     assert [event.error for event in job.events if isinstance(event, ErrorOccurred)] == [job.error] * len(kinds)
     assert job.events[-1].at == job.ended
-    late = Telling(lambda: None).watch(job)
+    late = StateListener(lambda: None).watch(job)
     assert late.states == ["RUNNING", state]
 
 
-def test_an_error_reads_the_same_however_often_and_late() -> None:
-    """Who waits adds to the traceback of the error; what is told of it, and the next who waits, do not see that."""
+def test_an_error_has_the_same_traceback_every_time() -> None:
+    """Each `wait` extends the traceback of the error, which neither events nor the next `wait` may show."""
     job = started(lambda commit: [].pop())
-    lengths, told = [], []
+    lengths, traces = [], []
     for _ in range(3):
         with pytest.raises(JobError) as raised:
             job.wait(10)
         lengths.append(len(list(traceback.walk_tb(raised.value.__traceback__))))
         lines = EventLines()
-        told += [line["trace"] for event in job.events for line in lines.of(event) if line["type"] == "exception"]
-    assert len(set(lengths)) == len(set(told)) == 1
-    assert "IndexError: pop from empty list" in told[0]
+        traces += [line["trace"] for event in job.events for line in lines.of(event) if line["type"] == "exception"]
+    assert len(set(lengths)) == len(set(traces)) == 1
+    assert "IndexError: pop from empty list" in traces[0]
 
 
 @pytest.mark.thorough
-def test_what_wakes_up_after_the_end_is_no_part_of_the_account(free: Any) -> None:
-    job = started(lambda commit: (free.wait(), commit()), sink := Noting())
+def test_events_after_the_end_are_ignored(free: Any) -> None:
+    job = started(lambda commit: (free.wait(), commit()), sink := RecordingSink())
     cancelled(job)
-    told = job.events
-    assert list(map(type, told)) == [JobStateChanged, DecisionMade, ErrorOccurred, JobStateChanged]
+    events = job.events
+    assert list(map(type, events)) == [JobStateChanged, DecisionRecorded, ErrorOccurred, JobStateChanged]
     free.set()
     wait_until(lambda: sink.did)
-    assert job.events == told
+    assert job.events == events
 
 
 def test_a_job_that_is_cancelled_before_it_starts_runs_nothing() -> None:
-    ran, sink = [], Noting()
+    ran, sink = [], RecordingSink()
     job = Job("nightly")
     job.cancel("enough")
     job._begin(None, lambda commit: ran.append(1), [sink])
@@ -243,7 +243,7 @@ def test_a_job_that_is_cancelled_before_it_starts_runs_nothing() -> None:
 
 
 @pytest.mark.thorough
-def test_what_was_cancelled_while_it_was_planned_does_not_come_back() -> None:
+def test_a_job_that_is_cancelled_during_planning_does_not_start() -> None:
     job = Job("nightly")
     job.cancel("enough")
     with pytest.raises(JobCancelledError):

@@ -1,4 +1,4 @@
-"""What the jobs of queries are called."""
+"""Names of jobs of queries."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_names(text: str | None, line: str | None, description: str | None, name
     assert origin.line == (None if line == CONNECT else line)
 
 
-@pytest.mark.parametrize(("letters", "kept"), [(8000, 8000), (8001, 8002), (10**6, 8002)])
-def test_long_statements_are_cut(letters: int, kept: int) -> None:
+@pytest.mark.parametrize(("letters", "length"), [(8000, 8000), (8001, 8002), (10**6, 8002)])
+def test_long_statements_are_cut(letters: int, length: int) -> None:
     statement = QueryOrigin.of("a" * letters, None, None).statement
     assert statement is not None
-    assert len(statement) == kept
+    assert len(statement) == length

@@ -1,4 +1,4 @@
-"""What is noted of a vertex that has run, and of the decisions about it."""
+"""Outcomes of a vertex that has run, and of the decisions about it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.connectors import StageReport
 from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef
-from penstock.events import JobAccount, VertexSnapshot
+from penstock.events import JobEventBus, VertexSnapshot
 from penstock.execution.vertex_runner import VertexRun
 from penstock.graph import JobVertex
 from penstock.scheduler.execution_graph import ExecutionJobVertex
@@ -18,7 +18,7 @@ VERTEX = JobVertex("v2", "Join", (3, 4), (), None, None)
 
 
 class Results:
-    """Tells what one vertex wrote."""
+    """The subpartition sizes of a vertex."""
 
     def __init__(self, *sizes: int) -> None:
         self.sizes = list(sizes)
@@ -29,13 +29,13 @@ class Results:
 
 
 def recorded(
-    run: VertexRun, *made: Choice, sizes: tuple[int, ...] = (), channels: tuple[dict[str, Any], ...] = ()
+    run: VertexRun, *choices: Choice, sizes: tuple[int, ...] = (), channels: tuple[dict[str, Any], ...] = ()
 ) -> tuple[VertexSnapshot, DecisionLog]:
-    """Return the vertex and the decisions, once a run was recorded."""
+    """Record a run; return the vertex and the decisions."""
     log = DecisionLog()
-    for choice in made:
+    for choice in choices:
         log.record(choice)
-    execution = ExecutionJobVertex(VERTEX, JobAccount())
+    execution = ExecutionJobVertex(VERTEX, JobEventBus())
     context: Any = SimpleNamespace(decisions=log)
     results: Any = Results(*sizes)
     record_run(context, execution, run, results, channels)
@@ -46,54 +46,55 @@ def choice(*nodes: int) -> Choice:
     return Choice(DecisionKind.BROADCAST, NameRef("x", nodes), "left", "it is small")
 
 
-def test_what_was_measured() -> None:
+def test_measured_figures() -> None:
     execution, _ = recorded(VertexRun(written(30, 10), 4), sizes=(30, 10))
     assert (execution.tasks, execution.rows_out, execution.bytes_out) == (4, 100, 40)
     assert execution.subpartitions == [30, 10]
-    assert execution.parallelism == 4  # nothing was decided, so it is what ran
+    assert execution.parallelism == 4  # no number was decided, so the tasks that ran
 
 
-def test_a_number_that_was_decided_stays() -> None:
-    log, execution = DecisionLog(), ExecutionJobVertex(VERTEX, JobAccount())
-    execution.decided(7, "as measured", 40)
+def test_a_decided_parallelism_is_not_replaced() -> None:
+    log, execution = DecisionLog(), ExecutionJobVertex(VERTEX, JobEventBus())
+    execution.record_decision(7, "as measured", 40)
     context: Any = SimpleNamespace(decisions=log)
     results: Any = Results()
     record_run(context, execution, VertexRun(None, 4), results, ())
     assert (execution.snapshot.parallelism, execution.snapshot.tasks) == (7, 4)
 
 
-def test_decisions_about_its_operators_are_settled_and_no_others() -> None:
+def test_only_decisions_about_its_operators_are_settled() -> None:
     _, log = recorded(VertexRun(written(40), 4), choice(3), choice(9), choice(2, 4))
-    about_it, other, also = log
-    assert about_it.outcome == also.outcome == {"tasks": 4, "rows": 100, "bytes": 40}
-    assert other.outcome == {}
+    first, unrelated, second = log
+    assert first.outcome == second.outcome == {"tasks": 4, "rows": 100, "bytes": 40}
+    assert unrelated.outcome == {}
 
 
-def test_a_decision_has_the_tasks_of_the_stage_that_it_is_about() -> None:
-    made = [
+def test_a_decision_has_the_tasks_of_its_stage() -> None:
+    choices = [
         Choice(kind, NameRef("x", (3,)), 7, "")
         for kind in (DecisionKind.VERTEX_PARALLELISM, DecisionKind.SUBPARTITIONS)
     ]
-    execution, log = recorded(VertexRun(written(40), 4, input_tasks=7), *made)
-    assert [one.outcome["tasks"] for one in log] == [7, 4]
+    execution, log = recorded(VertexRun(written(40), 4, input_tasks=7), *choices)
+    assert [decision.outcome["tasks"] for decision in log] == [7, 4]
     assert execution.tasks == 4
 
 
-def test_a_sink_writes_nothing_for_others() -> None:
+def test_a_sink_has_no_result() -> None:
     execution, log = recorded(VertexRun(None, 4), choice(3))
     assert (execution.rows_out, execution.bytes_out, execution.subpartitions) == (None, None, [])
-    assert [one.outcome for one in log] == [{"tasks": 4}]
+    assert [decision.outcome for decision in log] == [{"tasks": 4}]
 
 
-def test_a_stage_behind_a_sink_says_what_it_did() -> None:
+def test_the_report_of_a_stage_after_a_sink() -> None:
     execution, log = recorded(VertexRun(None, None, report=StageReport("3 files merged", "they were small")))
     assert execution.reason == "3 files merged: they were small"
-    (said,) = log
-    assert (said.kind, said.chosen, said.reason) == (DecisionKind.SINK_STAGE, "3 files merged", "they were small")
-    assert said.nodes == VERTEX.node_ids
+    (decision,) = log
+    assert decision.kind is DecisionKind.SINK_STAGE
+    assert (decision.chosen, decision.reason) == ("3 files merged", "they were small")
+    assert decision.nodes == VERTEX.node_ids
 
 
-def test_what_consumers_of_an_adaptive_exchange_took() -> None:
+def test_reports_of_an_adaptive_exchange() -> None:
     report: dict[str, Any] = {
         "index": 2,
         "rows": 50,
@@ -106,7 +107,7 @@ def test_what_consumers_of_an_adaptive_exchange_took() -> None:
     _, log = recorded(VertexRun(written(40), 4), channels=(report, report | {"index": 3}))
     first, second = log
     assert (first.kind, first.chosen) == (DecisionKind.REBALANCE, "50 rows")
-    assert [str(one.subject).rpartition(" ")[2] for one in (first, second)] == ["2", "3"]
+    assert [str(decision.subject).rpartition(" ")[2] for decision in (first, second)] == ["2", "3"]
     assert first.figures == {
         "rows": 50,
         "bytes": 800,

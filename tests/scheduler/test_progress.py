@@ -1,4 +1,4 @@
-"""What running vertices have written, on real Spark: a side that will be large is not waited for, nor broadcast."""
+"""Progress of running vertices on real Spark: a side that will be large is neither awaited nor broadcast."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.graph import (
     StreamGraph,
     StreamNode,
 )
-from penstock.scheduler.progress import has_one_stage
+from penstock.scheduler.progress import is_single_stage
 from penstock.spark.jobs import stages_of
 from penstock.spark.jvm import Bridge
 from tests.equality import assert_same_rows
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 FILES = 10
 SLOW = 0.5
-"""Seconds of a task of the side that is awaited."""
+"""Seconds of each task of the awaited side."""
 CONFIG = {
     "execution.batch.adaptive.whole-query-threshold": 0,
     "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "256 kb",
@@ -47,11 +47,11 @@ CONFIG = {
 }
 
 JOIN = JoinOperator(JoinType.INNER)
-# The operators of a vertex, whether a side was not broadcast after all, and whether one stage writes its rows.
+# The operators of a vertex, whether a broadcast fell back to a shuffle, and whether a single stage writes its rows.
 VERTICES: dict[str, tuple[list[Operator], bool, bool]] = {
     "rows of a source": ([ScanOperator(), CalcOperator()], False, True),
     "joins with broadcast sides": ([ScanOperator(), JOIN], False, True),
-    "a side that was not broadcast after all": ([ScanOperator(), JOIN], True, False),
+    "a side that was shuffled instead of broadcast": ([ScanOperator(), JOIN], True, False),
     "a join that Spark plans": ([ScanOperator(), Operator(OperatorKind.JOIN)], False, False),
     "an operator that Spark runs with its inputs": ([ScanOperator(), Operator(OperatorKind.OPAQUE)], False, False),
     "a union": ([ScanOperator(), Operator(OperatorKind.UNION)], False, False),
@@ -59,15 +59,15 @@ VERTICES: dict[str, tuple[list[Operator], bool, bool]] = {
 
 
 @pytest.mark.parametrize("case", VERTICES)
-def test_has_one_stage(case: str) -> None:
-    operators, came_otherwise, expected = VERTICES[case]
-    nodes = {number: StreamNode(number, one, "Node") for number, one in enumerate(operators, 1)}
+def test_is_single_stage(case: str) -> None:
+    operators, has_fallback, expected = VERTICES[case]
+    nodes = {number: StreamNode(number, operator, "Node") for number, operator in enumerate(operators, 1)}
     decisions = DecisionLog()
     decisions.record(Choice(DecisionKind.BROADCAST, NodeRef(2, "Join"), Side.LEFT, "small"))
-    if came_otherwise:
-        decisions.came_otherwise(DecisionKind.BROADCAST, NodeRef(2, "Join"), "it is shuffled", "it was too large")
+    if has_fallback:
+        decisions.record_fallback(DecisionKind.BROADCAST, NodeRef(2, "Join"), "it is shuffled", "it was too large")
     vertex = JobVertex("v1", "a vertex", tuple(nodes), (), None, None)
-    assert has_one_stage(vertex, StreamGraph(tuple(nodes.values()), ()), decisions) is expected
+    assert is_single_stage(vertex, StreamGraph(tuple(nodes.values()), ()), decisions) is expected
 
 
 def slowly(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
@@ -80,19 +80,19 @@ def slowly(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
 @pytest.mark.parametrize(("limit", "is_released"), [("2 kb", True), ("1 gb", False)])
 def test_a_side_that_will_be_large(spark: SparkSession, tmp_path: Path, limit: str, is_released: bool) -> None:
     for name, rows in {"build": 50_000, "probe": 400_000}.items():
-        made = spark.range(0, rows, 1, FILES).selectExpr("id", "id * 7 AS v", "uuid() AS pad")
-        made.write.parquet(str(tmp_path / name))
+        table = spark.range(0, rows, 1, FILES).selectExpr("id", "id * 7 AS v", "uuid() AS pad")
+        table.write.parquet(str(tmp_path / name))
     build = spark.read.parquet(str(tmp_path / "build")).mapInPandas(slowly, "id long, v long, pad string")
     probe = spark.read.parquet(str(tmp_path / "probe")).withColumnRenamed("v", "w")
     df = build.where("v >= 0").join(probe.drop("pad"), "id").groupBy(F.expr("id % 10")).agg(F.sum("v"), F.sum("w"))
     env = Environment(spark, config=CONFIG | {"table.optimizer.join.broadcast-threshold": limit}, progress=False)
     assert_same_rows(env.collect(df), df.collect())
     assert env.last_job is not None
-    _, *released = [one for one in env.last_job.decisions if one.kind == "build side first"]
-    assert [str(one.chosen) for one in released] == (["not the left side"] if is_released else [])
+    _, *released = [decision for decision in env.last_job.decisions if decision.kind == "build side first"]
+    assert [str(decision.chosen) for decision in released] == (["not the left side"] if is_released else [])
     times = {vertex.vertex.name: vertex.timestamps for vertex in env.last_job.vertices}
-    (awaited,) = (one for name, one in times.items() if "build" in name)
-    (waiting,) = (one for name, one in times.items() if "probe" in name)
+    (awaited,) = (timestamps for name, timestamps in times.items() if "build" in name)
+    (waiting,) = (timestamps for name, timestamps in times.items() if "probe" in name)
     starts_early = waiting[ExecutionState.RUNNING] < awaited[ExecutionState.FINISHED]
     assert starts_early is is_released
     if is_released:
@@ -104,7 +104,7 @@ def test_a_side_that_will_be_large(spark: SparkSession, tmp_path: Path, limit: s
 @pytest.mark.thorough
 @pytest.mark.parametrize(("threshold", "is_stopped"), [("20 kb", True), ("10 mb", False)])
 def test_a_broadcast_that_grows(spark: SparkSession, tmp_path: Path, threshold: str, is_stopped: bool) -> None:
-    """Spark's statistics do not count the rows that ``explode`` makes."""
+    """Spark's statistics do not include the rows that ``explode`` adds."""
     spark.range(0, 40, 1, 20).write.parquet(str(tmp_path / "few"))
     spark.range(0, 200_000, 1, 4).selectExpr("id", "id * 3 AS w").write.parquet(str(tmp_path / "many"))
     few = spark.read.parquet(str(tmp_path / "few")).mapInPandas(slowly, "id long")
@@ -125,9 +125,9 @@ def test_a_broadcast_that_grows(spark: SparkSession, tmp_path: Path, threshold: 
     env = Environment(spark, config=config, progress=False)
     assert_same_rows(env.collect(df), df.collect())
     assert env.last_job is not None
-    (decision,) = [one for one in env.last_job.decisions if one.kind == "broadcast"]
+    (decision,) = [decision for decision in env.last_job.decisions if decision.kind == "broadcast"]
     assert decision.chosen == "right"
     assert ("stopped" in str(decision.outcome.get("because"))) is is_stopped
-    (source,) = [one.vertex for one in env.last_job.vertices if "few" in one.vertex.name]
-    began, *written = [one.completed for one in stages_of(Bridge(spark), group_of(env.last_job.id, source))]
+    (source,) = [snapshot.vertex for snapshot in env.last_job.vertices if "few" in snapshot.vertex.name]
+    began, *written = [stage.completed for stage in stages_of(Bridge(spark), group_of(env.last_job.id, source))]
     assert (began < 20, written) == ((True, [20]) if is_stopped else (False, []))

@@ -1,4 +1,4 @@
-"""What a cluster and the options offer to broadcasts."""
+"""Limits for broadcasts by the cluster and the options."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MIB = 1 << 20
 STATIC, RUN_TIME = "spark.sql.autoBroadcastJoinThreshold", "spark.sql.adaptive.autoBroadcastJoinThreshold"
 OPTION = "table.optimizer.join.broadcast-threshold"
 
-# Spark's settings, options; the bytes at which a broadcast is stopped that was planned by them.
+# Spark's settings, the options, and the bytes at which a planned broadcast is stopped.
 CASES: dict[str, tuple[dict[str, str], dict[str, object], int]] = {
-    "ten times what is planned": ({STATIC: "1m"}, {}, 10 * MIB),
-    "what counts at run time alone": ({STATIC: "1m", RUN_TIME: "-1"}, {}, 10 * MIB),
-    "Penstock's own": ({STATIC: "1m"}, {OPTION: "2 mb"}, 20 * MIB),
-    "never less than is planned": ({STATIC: "100g"}, {}, 100 << 30),
+    "ten times the threshold for planning": ({STATIC: "1m"}, {}, 10 * MIB),
+    "the threshold for run time is ignored": ({STATIC: "1m", RUN_TIME: "-1"}, {}, 10 * MIB),
+    "Penstock's own threshold": ({STATIC: "1m"}, {OPTION: "2 mb"}, 20 * MIB),
+    "never less than the threshold": ({STATIC: "100g"}, {}, 100 << 30),
 }
 
 
@@ -36,7 +36,7 @@ def test_when_a_broadcast_is_stopped(spark: SparkSession, case: str) -> None:
         assert broadcast_bounds(bridge, config, resources_of(bridge, config)).limit == limit
 
 
-def test_no_more_than_a_table_may_take(spark: SparkSession) -> None:
+def test_a_broadcast_is_limited_by_memory(spark: SparkSession) -> None:
     config, bridge = Configuration.load({OPTION: "50 mb"}), Bridge(spark)
     resources = resources_of(bridge, config)
     most = resources.broadcast_memory

@@ -1,4 +1,4 @@
-"""The way of one vertex: decided, run, recorded, and what it is at each step."""
+"""Execution of a vertex: the order of its steps, and its state at each step."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from penstock.connectors import StageReport
 from penstock.decisions import DecisionLog
-from penstock.events import ExecutionState, JobAccount, VertexChanged
+from penstock.events import ExecutionState, JobEventBus, VertexChanged
 from penstock.execution.reads import VertexSetup
 from penstock.execution.vertex_runner import VertexRun
 from penstock.graph import JobVertex
 from penstock.scheduler.execution_graph import ExecutionJobVertex
 from penstock.scheduler.vertex_execution import VertexExecution
-from penstock.threads import works
+from penstock.threads import running_work
 from tests.scheduler.results import written
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ SETUP = VertexSetup(subpartitions=64)
 
 
 class Decider:
-    """Decides six tasks, whatever it is asked."""
+    """Always decides six tasks."""
 
     def __init__(self, steps: list[Any]) -> None:
         self.steps = steps
@@ -39,26 +39,28 @@ class Decider:
         return SimpleNamespace(parallelism=6, reason="16 MiB each", bytes_in=96, setup=SETUP)
 
     def compare(self, vertex: JobVertex) -> None:
-        """Compare nothing: no exchange was foreseen."""
+        """Compare nothing: there is no estimate."""
 
 
 class Runner:
-    """Runs a vertex by noting that it was asked to."""
+    """Records its calls."""
 
     def __init__(self, steps: list[Any], run: VertexRun | Exception) -> None:
         self.steps, self.outcome = steps, run
         self.results = SimpleNamespace(subpartitions=lambda vertex: [40])
 
     def run(self, vertex: JobVertex, setup: VertexSetup, description: str) -> VertexRun:
-        said = next(
-            work.what for work in works(threading.current_thread().name) if work.thread is threading.current_thread()
+        activity = next(
+            work.what
+            for work in running_work(threading.current_thread().name)
+            if work.thread is threading.current_thread()
         )
-        self.steps.append(("run", setup, description, said))
+        self.steps.append(("run", setup, description, activity))
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return self.outcome
 
-    def channels(self, vertex: JobVertex) -> list[dict[str, Any]]:
+    def channel_reports(self, vertex: JobVertex) -> list[dict[str, Any]]:
         return []
 
     def fetch_filters(self, vertex: JobVertex, description: str) -> dict[int, str]:
@@ -66,14 +68,18 @@ class Runner:
         return {3: "k in (1, 2)", 4: "k > 7"}
 
     def filtered_scan(self, node_id: int) -> str:
-        return f"scan {node_id} less what its filters rule out"
+        return f"scan {node_id} with its filters"
 
 
 class Case:
-    """A vertex on its way, with what it did in ``steps``."""
+    """A vertex to execute; ``steps`` records what happens."""
 
     def __init__(
-        self, run: VertexRun | Exception, *, stages: Mapping[int, Any] | None = None, skipped: StageReport | None = None
+        self,
+        run: VertexRun | Exception,
+        *,
+        stages: Mapping[int, Any] | None = None,
+        skip_report: StageReport | None = None,
     ) -> None:
         self.steps: list[Any] = []
         self.sources: dict[int, Any] = {}
@@ -82,73 +88,73 @@ class Case:
         context: Any = SimpleNamespace(plan=plan, decisions=DecisionLog(), graph=graph)
         decider: Any = Decider(self.steps)
         runner: Any = Runner(self.steps, run)
-        runner.sinks = SimpleNamespace(skipped=lambda vertex: skipped)
-        self.account = JobAccount()
+        runner.sinks = SimpleNamespace(skip_report=lambda vertex: skip_report)
+        self.account = JobEventBus()
         self.account.watch(self)
-        self.way = VertexExecution(context, decider, runner, "nightly", self.account)
+        self.vertex_execution = VertexExecution(context, decider, runner, "nightly", self.account)
         self.execution = ExecutionJobVertex(VERTEX, self.account)
         self.execution.move(ExecutionState.SCHEDULED)
 
     def on_events(self, events: Sequence[JobStatusEvent]) -> None:
-        self.steps += [("told", event.vertex.state) for event in events if isinstance(event, VertexChanged)]
+        self.steps += [("event", event.vertex.state) for event in events if isinstance(event, VertexChanged)]
 
     def execute(self) -> None:
-        self.way.execute(self.execution, {3: 5})
+        self.vertex_execution.execute(self.execution, {3: 5})
 
 
-def test_it_is_decided_then_told_to_run_then_run() -> None:
+def test_a_vertex_is_decided_then_marked_running_then_run() -> None:
     case = Case(VertexRun(written(40), 4))
     case.execute()
     assert case.steps == [
         ("decide", "v2", {3: 5}),
-        ("told", ExecutionState.SCHEDULED),
-        ("told", ExecutionState.RUNNING),
+        ("event", ExecutionState.SCHEDULED),
+        ("event", ExecutionState.RUNNING),
         ("run", SETUP, "nightly: v2 Join", "running v2 Join"),
     ]
-    found = case.execution.snapshot
-    assert (found.state, found.parallelism, found.reason) == (ExecutionState.FINISHED, 6, "16 MiB each")
-    assert (found.bytes_in, found.bytes_out, found.tasks) == (96, 40, 4)
+    snapshot = case.execution.snapshot
+    assert (snapshot.state, snapshot.parallelism, snapshot.reason) == (ExecutionState.FINISHED, 6, "16 MiB each")
+    assert (snapshot.bytes_in, snapshot.bytes_out, snapshot.tasks) == (96, 40, 4)
 
 
 def test_a_sink_that_needs_no_rows_has_no_tasks() -> None:
     report = StageReport("nothing is written", "the target already has the rows of token 't'")
-    case = Case(VertexRun(None, None, report=report), skipped=report)
+    case = Case(VertexRun(None, None, report=report), skip_report=report)
     case.execute()
-    found = case.execution.snapshot
-    assert (found.state, found.parallelism, found.tasks) == (ExecutionState.FINISHED, None, None)
-    assert found.reason == "nothing is written: the target already has the rows of token 't'"
+    snapshot = case.execution.snapshot
+    assert (snapshot.state, snapshot.parallelism, snapshot.tasks) == (ExecutionState.FINISHED, None, None)
+    assert snapshot.reason == "nothing is written: the target already has the rows of token 't'"
 
 
-def test_a_stage_behind_a_sink_has_nothing_to_decide() -> None:
+def test_a_stage_after_a_sink_needs_no_decision() -> None:
     case = Case(VertexRun(None, 2, report=StageReport("merged", "they were small")), stages={4: None})
     case.execute()
-    assert [step[0] for step in case.steps] == ["told", "told", "run"]
+    assert [step[0] for step in case.steps] == ["event", "event", "run"]
     assert case.steps[2][1] == VertexSetup()
     assert (case.execution.snapshot.parallelism, case.execution.snapshot.reason) == (2, "merged: they were small")
 
 
-def test_one_that_fails_has_not_finished() -> None:
+def test_a_failed_vertex_has_not_finished() -> None:
     case = Case(ValueError("no"))
     with pytest.raises(ValueError, match="no"):
         case.execute()
-    assert case.execution.state is ExecutionState.RUNNING  # the scheduler, who hears of it, moves it on
+    assert case.execution.state is ExecutionState.RUNNING  # the scheduler changes it when it handles the error
     assert case.execution.snapshot.tasks is None
 
 
 class Source:
-    """A source, and what it was told of the rows that matter."""
+    """A source, and the scan with its filters."""
 
-    def __init__(self, told: str = "") -> None:
-        self.told = told
+    def __init__(self, scan: str = "") -> None:
+        self.scan = scan
 
     def with_filters(self, plan: str) -> Source:
         return Source(plan)
 
 
-def test_sources_hear_of_the_keys_that_filter_them() -> None:
+def test_filters_are_applied_to_sources() -> None:
     case = Case(VertexRun(written(40), 4))
     case.sources.update({3: Source(), 9: Source()})
-    assert case.way.fetch_filters(VERTEX) == {3: "k in (1, 2)", 4: "k > 7"}
+    assert case.vertex_execution.fetch_filters(VERTEX) == {3: "k in (1, 2)", 4: "k > 7"}
     assert case.steps == [("fetch", "nightly: v2 Join")]
-    told = {node_id: source.told for node_id, source in case.sources.items()}
-    assert told == {3: "scan 3 less what its filters rule out", 9: ""}
+    scans = {node_id: source.scan for node_id, source in case.sources.items()}
+    assert scans == {3: "scan 3 with its filters", 9: ""}

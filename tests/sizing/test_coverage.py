@@ -37,7 +37,7 @@ def test_ranges_that_read_everything_once(ranges: Any, subpartitions: int) -> No
         ([], 3),
     ],
 )
-def test_ranges_that_do_not(ranges: Any, subpartitions: int) -> None:
+def test_ranges_with_gaps_or_overlaps(ranges: Any, subpartitions: int) -> None:
     with pytest.raises(VerificationError, match="exactly once"):
         check_ranges("v1", ranges, subpartitions)
 
@@ -48,17 +48,17 @@ def slices(**edges: Any) -> Any:
 
 RIGHT_SLICES = {
     "one input": slices(a=[WHOLE, LEFT, RIGHT]),
-    "one input, bits in one task": slices(a=[(WHOLE, LEFT), RIGHT]),
+    "one input, two slices in one task": slices(a=[(WHOLE, LEFT), RIGHT]),
     "the other side is read by both": slices(a=[WHOLE, LEFT, RIGHT], b=[WHOLE, HOT, HOT]),
     "both sides are split": slices(a=[WHOLE, LEFT, LEFT, RIGHT, RIGHT], b=[WHOLE, LEFT, RIGHT, LEFT, RIGHT]),
-    "an empty one is left out": slices(a=[Slice((0, 1)), LEFT, RIGHT]),
+    "an empty subpartition is left out": slices(a=[Slice((0, 1)), LEFT, RIGHT]),
 }
 WRONG_SLICES = {
-    "a piece is missing": slices(a=[WHOLE, LEFT]),
-    "a piece is read twice": slices(a=[WHOLE, LEFT, LEFT, RIGHT]),
+    "a slice is missing": slices(a=[WHOLE, LEFT]),
+    "a slice is read twice": slices(a=[WHOLE, LEFT, LEFT, RIGHT]),
     "a pair is missing": slices(a=[WHOLE, LEFT, LEFT, RIGHT], b=[WHOLE, LEFT, RIGHT, LEFT]),
-    "a pair comes twice": slices(a=[WHOLE, LEFT, RIGHT, RIGHT], b=[WHOLE, HOT, HOT, HOT]),
-    "pieces overlap": slices(a=[WHOLE, LEFT, Slice((2, 3), (1, 4))]),
+    "a pair is read twice": slices(a=[WHOLE, LEFT, RIGHT, RIGHT], b=[WHOLE, HOT, HOT, HOT]),
+    "slices overlap": slices(a=[WHOLE, LEFT, Slice((2, 3), (1, 4))]),
     "a subpartition is missing": slices(a=[Slice((1, 2)), LEFT, RIGHT]),
     "three inputs": slices(a=[Slice((0, 3))], b=[Slice((0, 3))], c=[Slice((0, 3))]),
 }
@@ -74,20 +74,20 @@ def test_slices_that_read_everything_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRONG_SLICES)
-def test_slices_that_do_not(name: str) -> None:
+def test_slices_with_gaps_or_overlaps(name: str) -> None:
     with pytest.raises(VerificationError, match=r"exactly once"):
         check(WRONG_SLICES[name])
 
 
-@pytest.mark.parametrize(("there", "found"), [(3, 3), (None, 3), (3, None), (0, 0)])
-def test_rows_that_came_through(there: int | None, found: int | None) -> None:
-    check_rows("the broadcast", there, found)
+@pytest.mark.parametrize(("written", "read"), [(3, 3), (None, 3), (3, None), (0, 0)])
+def test_equal_numbers_of_rows(written: int | None, read: int | None) -> None:
+    check_rows("the broadcast", written, read)
 
 
-@pytest.mark.parametrize(("there", "found"), [(3, 2), (0, 1), (2, 0)])
-def test_rows_that_did_not(there: int, found: int) -> None:
-    with pytest.raises(VerificationError, match=f"must have {there} rows and has {found}"):
-        check_rows("the broadcast", there, found)
+@pytest.mark.parametrize(("written", "read"), [(3, 2), (0, 1), (2, 0)])
+def test_different_numbers_of_rows(written: int, read: int) -> None:
+    with pytest.raises(VerificationError, match=f"must have {written} rows and has {read}"):
+        check_rows("the broadcast", written, read)
 
 
 def test_splits() -> None:

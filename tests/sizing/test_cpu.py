@@ -1,4 +1,4 @@
-"""What Python functions are worth: seconds and bytes in, tasks out."""
+"""Number of tasks for Python functions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from penstock.sizing.cpu import MIB, PythonRun, seconds_per_mib, tasks_for_pytho
 @pytest.mark.parametrize(
     ("bytes_in", "pace", "cores", "expected"),
     [
-        # nothing is known: no core is left idle, but for what is not worth a worker
+        # unknown pace: all cores are used, except by tasks too small for a worker
         (6 * MIB, None, 2, 2),
         (6 * MIB, None, 64, 64),
         (100 << 10, None, 64, 2),
         (1, None, 64, 1),
         (0, None, 64, 1),
-        # seconds are known: half a second is worth a task, ten seconds are divided whatever the cores do
+        # known pace: half a second is worth a task, and no task takes more than ten seconds
         (MIB, 0.1, 8, 1),
         (MIB, 1.0, 8, 2),
         (10 * MIB, 1.0, 8, 8),

@@ -1,4 +1,4 @@
-"""Cutting exchanges for files of a size: a table, and hypothesis for what must always hold."""
+"""Division of exchanges by file size: tables of cases, and invariants checked by hypothesis."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_runs_cover_everything_once(weights: Any, count: Any) -> None:
     assert runs[0][0] == 0
     assert runs[-1][1] == len(weights)
     assert all(low < high for low, high in runs)
-    assert all(one[1] == other[0] for one, other in itertools.pairwise(runs))
+    assert all(left[1] == right[0] for left, right in itertools.pairwise(runs))
     assert len(runs) == min(count, len(weights))
 
 
@@ -48,7 +48,7 @@ def test_runs_cover_everything_once(weights: Any, count: Any) -> None:
         ([2, 100, 2], 10, 1 + 10 + 1),
         ([12, 12], 10, 2),
         ([13], 10, 1),
-        ([481], 10, 20),  # 20 tasks wrote it, each two and a half files
+        ([481], 10, 20),  # written by 20 tasks, two and a half files each
     ],
 )
 def test_number_of_tasks(sizes: Any, target: int, expected: Any) -> None:
@@ -56,7 +56,7 @@ def test_number_of_tasks(sizes: Any, target: int, expected: Any) -> None:
 
 
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=30), st.integers(10, 100))
-def test_every_byte_is_read_once_and_files_are_about_as_large_as_wanted(sizes: Any, target: Any) -> None:
+def test_every_byte_is_read_once_and_files_have_about_the_target_size(sizes: Any, target: Any) -> None:
     writers = 100
     tasks = cut_for_files(sizes, lambda index: [sizes[index] / writers] * writers, target)
     read = [0.0] * len(sizes)
@@ -67,25 +67,25 @@ def test_every_byte_is_read_once_and_files_are_about_as_large_as_wanted(sizes: A
         for index in range(low, high):
             read[index] += part
         disk = sum(sizes[low:high]) * part
-        assert disk <= 2.6 * target  # neighbours of just under the limit cannot be parted better
-        if task.mappers is not None and sum(sizes[low:high]) / writers <= target / 4:  # what cannot be cut is small
+        assert disk <= 2.6 * target  # neighbours just under the limit cannot be divided better
+        if task.mappers is not None and sum(sizes[low:high]) / writers <= target / 4:  # indivisible parts are small
             assert 0.6 * target <= disk <= 1.5 * target
     assert all(abs(part - 1) < 1e-9 for part in read)
 
 
 @pytest.mark.parametrize(
-    ("known", "target", "writers", "expected"),
+    ("written", "target", "writers", "expected"),
     [
         (0, 16, 4, 1),
         (16, 16, 4, 1),
         (160, 16, 4, 10),
         (160, 16, 40, 1),
-        (160, 16, 0, 32),  # how many tasks write is not known
+        (160, 16, 0, 32),  # unknown number of writers
         (10**12, 16, 1, 32),
     ],
 )
-def test_number_of_slots(known: Any, target: int, writers: int, expected: int) -> None:
-    assert slot_count(known, target, writers) == expected
+def test_number_of_slots(written: Any, target: int, writers: int, expected: int) -> None:
+    assert slot_count(written, target, writers) == expected
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_number_of_slots(known: Any, target: int, writers: int, expected: int) -
     [
         ([1, 1, 1, 1], 2, [[((0, 4), None)]]),
         ([5, 5, 5, 5], 2, [[((0, 2), None)], [((2, 4), None)]]),
-        # parted by slots
+        # divided by slots
         ([5, 5, 5, 5, 1, 1, 1, 1], 4, [[((0, 2), None)], [((2, 4), None)], [((4, 8), None)]]),
-        # a slot is too large for a file, so it is cut along the tasks that wrote it
+        # a slot that is too large for a file is divided by upstream task
         (
             [20, 20, 1, 1],
             2,
@@ -113,7 +113,7 @@ def test_number_of_slots(known: Any, target: int, writers: int, expected: int) -
                 [((3, 4), (7, 10)), ((4, 5), None)],
             ],
         ),
-        # the end of a slot, a whole one, the beginning of another
+        # the end of a slot, a whole slot, the start of another
         (
             [7, 7, 7, 7],
             4,
@@ -137,7 +137,7 @@ def test_number_of_slots(known: Any, target: int, writers: int, expected: int) -
 )
 def test_slots(sizes: list[int], slots: int, expected: Any) -> None:
     tasks = cut_for_files(sizes, lambda index: [sizes[index] / 10] * 10, 10, slots)
-    assert [[(piece.subpartitions, piece.mappers) for piece in task] for task in tasks] == expected
+    assert [[(part.subpartitions, part.mappers) for part in task] for task in tasks] == expected
 
 
 @given(
@@ -147,16 +147,14 @@ def test_slots(sizes: list[int], slots: int, expected: Any) -> None:
     st.integers(1, 40),
     st.randoms(),
 )
-def test_every_cell_is_read_once_with_slots_too(
-    wholes: Any, slots: Any, target: Any, writers: Any, random: Any
-) -> None:
-    sizes = [whole / slots * random.choice([1, 1, 1, 1.3]) for whole in wholes for _ in range(slots)]
+def test_every_cell_of_slots_is_read_once(totals: Any, slots: Any, target: Any, writers: Any, random: Any) -> None:
+    sizes = [total / slots * random.choice([1, 1, 1, 1.3]) for total in totals for _ in range(slots)]
     tasks = cut_for_files(sizes, lambda index: [sizes[index] / writers] * writers, target, slots)
     read = [0] * (len(sizes) * writers)
-    for piece in (piece for task in tasks for piece in task):
-        low, high = piece.subpartitions
-        first, last = piece.mappers or (0, writers)
-        assert piece.mappers is None or high == low + 1
+    for part in (part for task in tasks for part in task):
+        low, high = part.subpartitions
+        first, last = part.mappers or (0, writers)
+        assert part.mappers is None or high == low + 1
         for index in range(low, high):
             for mapper in range(first, last):
                 read[index * writers + mapper] += 1

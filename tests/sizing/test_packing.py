@@ -13,7 +13,7 @@ sizes = st.lists(st.one_of(st.just(0), st.integers(0, 100)), min_size=1, max_siz
 
 
 def greedy(row: Any, limit: Any) -> Any:
-    """The rule in words: add the next while it fits, zero always fits, the first always does."""
+    """Return the ranges of the specified rule: add the next size while it fits; zero and the first always fit."""
     ranges, start, filled = [], 0, row[0]
     for i, size in enumerate(row[1:], 1):
         if size == 0 or filled + size <= limit:
@@ -61,7 +61,7 @@ def test_largest_limit(row: Any, at_least: Any, low: Any, more: Any) -> None:
 
 
 @given(sizes, st.integers(1, 200), st.integers(1, 10), st.integers(0, 10))
-def test_pack_within_covers_everything_once_and_keeps_the_bounds(row: Any, volume: Any, lower: Any, more: Any) -> None:
+def test_pack_within_covers_everything_once_within_the_bounds(row: Any, volume: Any, lower: Any, more: Any) -> None:
     ranges, reason = pack_within(SizeRow(row), volume, lower, lower + more)
     assert ranges[0][0] == 0
     assert ranges[-1][1] == len(row)

@@ -38,17 +38,16 @@ def test_global_maximum(option: int | None, default: int | None, cores: int, exp
     ],
 )
 def test_vertex_bounds(bounds: Any, maximum: int | None, expected: Any) -> None:
-    found = vertex_bounds(Bounds(bounds[0], bounds[1], 1), maximum)
-    assert (found.minimum, found.maximum) == expected
+    result = vertex_bounds(Bounds(bounds[0], bounds[1], 1), maximum)
+    assert (result.minimum, result.maximum) == expected
 
 
 @pytest.mark.parametrize(
-    ("inputs", "bounds", "given_number", "expected"),
+    ("inputs", "bounds", "parallelism", "expected"),
     [
-        # the base number is only where the search starts: ranges decide
         ([info([30, 40, 50, 20, 39, 60])], (1, 10, 60), None, 5),
         ([info([10, 10, 10, 10])], (1, 10, 20), None, 2),
-        ([info([10, 10, 10, 10])], (3, 10, 20), None, 4),  # no limit gives three, four is the closest legal number
+        ([info([10, 10, 10, 10])], (3, 10, 20), None, 4),  # no limit gives three; four is the nearest allowed number
         ([info([10, 10, 10, 10])], (1, 1, 20), None, 1),
         ([info([10, 10, 10, 10])], (1, 10, 20), 3, 3),
         ([info([10, 10, 10, 10]), info([30, 0, 0, 0])], (1, 10, 20), None, 3),  # packed together
@@ -56,13 +55,13 @@ def test_vertex_bounds(bounds: Any, maximum: int | None, expected: Any) -> None:
         ([info([0])], (1, 10, 20), None, 1),
     ],
 )
-def test_decide_vertex(inputs: Any, bounds: Any, given_number: int | None, expected: int) -> None:
-    decision = decide_vertex(inputs, Bounds(*bounds), given_number)
+def test_decide_vertex(inputs: Any, bounds: Any, parallelism: int | None, expected: int) -> None:
+    decision = decide_vertex(inputs, Bounds(*bounds), parallelism)
     assert decision.parallelism == expected
     assert decision.reason
 
 
-def test_inputs_that_are_cut_alike_need_equal_subpartitions() -> None:
+def test_inputs_need_equal_numbers_of_subpartitions() -> None:
     with pytest.raises(ValueError, match="different numbers of subpartitions"):
         decide_vertex([info([1, 2]), info([1])], Bounds(1, 10, 20))
 
@@ -80,16 +79,16 @@ def test_every_subpartition_is_read_once(rows: Any, volume: Any, low: Any, more:
 
 
 @given(st.integers(0, 1 << 45), st.integers(1, 1 << 30), st.integers(1, 4096))
-def test_subpartitions_keep_the_bound(known: Any, volume: Any, upper: Any) -> None:
-    assert 1 <= subpartition_count(known, volume, upper) <= upper
+def test_subpartitions_are_bounded(input_bytes: Any, volume: Any, upper: Any) -> None:
+    assert 1 <= subpartition_count(input_bytes, volume, upper) <= upper
 
 
-@pytest.mark.parametrize(("known", "expected"), [(0, 4), (16 << 20, 4), (160 << 20, 40), (16 << 30, 128)])
-def test_subpartitions_follow_the_bytes(known: Any, expected: int) -> None:
-    assert subpartition_count(known, 16 << 20, 128) == expected
+@pytest.mark.parametrize(("input_bytes", "expected"), [(0, 4), (16 << 20, 4), (160 << 20, 40), (16 << 30, 128)])
+def test_subpartitions_follow_the_bytes(input_bytes: Any, expected: int) -> None:
+    assert subpartition_count(input_bytes, 16 << 20, 128) == expected
 
 
 @pytest.mark.parametrize("bad", [(0, 1, 1), (3, 2, 1), (1, 1, 0)])
-def test_bad_bounds(bad: Any) -> None:
+def test_invalid_bounds(bad: Any) -> None:
     with pytest.raises(ValueError, match=r"bounds|volume"):
         Bounds(*bad)

@@ -20,7 +20,7 @@ COUNTS = st.integers(1, 40)
         (3, 3, [[0], [1], [2]]),
         (4, 2, [[0], [0], [1], [1]]),
         (6, 2, [[0], [0], [0], [1], [1], [1]]),
-        # no multiples: the first writers have one reader more, the last readers one writer more
+        # not multiples: the first writers have an extra reader, the last readers an extra writer
         (2, 3, [[0, 1], [2]]),
         (2, 5, [[0, 1, 2], [3, 4]]),
         (3, 4, [[0, 1], [2], [3]]),

@@ -22,12 +22,12 @@ from penstock.sizing.rescaling import rescaled
         (1, 1, 3, [((0, 0), None), ((0, 0), None), ((0, 1), (0, 1))]),
     ],
 )
-def test_who_reads_what(writers: int, subpartitions: int, readers: int, expected: Any) -> None:
-    assert [(one.subpartitions, one.mappers) for (one,) in rescaled(writers, subpartitions, readers)] == expected
+def test_slices(writers: int, subpartitions: int, readers: int, expected: Any) -> None:
+    assert [(part.subpartitions, part.mappers) for (part,) in rescaled(writers, subpartitions, readers)] == expected
 
 
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 60))
-def test_all_is_read_once_by_as_many_as_were_asked_for(writers: Any, subpartitions: Any, readers: Any) -> None:
+def test_everything_is_read_once_by_all_readers(writers: Any, subpartitions: Any, readers: Any) -> None:
     tasks = rescaled(writers, subpartitions, readers)
     assert len(tasks) == readers
     check_slices("v", {"e": tasks}, {"e": [1] * subpartitions}, {"e": writers})

@@ -15,14 +15,14 @@ from penstock.sizing.skew_cut import cut_skewed
 @pytest.mark.parametrize(
     ("left", "right", "slices", "expected"),
     [
-        # subpartitions 0 to 2 are packed into two tasks; of 3 two slices meet the other side's whole
+        # subpartitions 0 to 2 are packed into two tasks; each slice of 3 is joined with the other side's whole subpartition
         (
             [5, 5, 5, 90],
             [1, 1, 1, 1],
             [{3: [(0, 2), (2, 4)]}, {}],
             [((0, 2), None, None), ((2, 3), None, None), ((3, 4), (0, 2), None), ((3, 4), (2, 4), None)],
         ),
-        # both sides are cut: every slice meets every slice
+        # both sides are split: every slice is joined with every slice
         (
             [90, 5],
             [90, 5],
@@ -52,12 +52,12 @@ BOTH = [{1: [(0, 1), (1, 2), (2, 4)]}, {1: [(0, 2), (2, 4)]}]
     ("sizes", "slices", "bounds", "parallelism", "expected"),
     [
         (ALTERNATING, HALVED, (1, 100), None, 15),
-        # the maximum bounds all tasks, not those of each gap
+        # the maximum limits the total number of tasks
         (ALTERNATING, HALVED, (1, 12), None, 12),
         (ALTERNATING, HALVED, (1, 3), None, 3),
         (ALTERNATING, HALVED, (1, 1), None, 1),
         (ALTERNATING, HALVED, (18, 100), None, 18),
-        # a number that is given is kept: fewer than pieces, as many, more, and more than there is to divide
+        # a fixed number: fewer tasks than slices, equal, more, and more than can be divided
         *((ALTERNATING, HALVED, (1, 100), number, number) for number in (1, 2, 3, 5, 14, 15, 16, 20, 40)),
         *((ALTERNATING, HALVED, (1, 3), number, number) for number in (1, 5, 40)),
         *(
@@ -68,24 +68,24 @@ BOTH = [{1: [(0, 1), (1, 2), (2, 4)]}, {1: [(0, 2), (2, 4)]}]
         ([np.zeros(4)] * 2, [{1: [(0, 2), (2, 4)]}, {}], (1, 100), 3, 3),
     ],
 )
-def test_as_many_tasks_as_are_allowed(sizes: Any, slices: Any, bounds: Any, parallelism: Any, expected: Any) -> None:
+def test_number_of_tasks(sizes: Any, slices: Any, bounds: Any, parallelism: Any, expected: Any) -> None:
     tasks = cut_skewed(sizes, slices, Bounds(bounds[0], bounds[1], 12), parallelism)
     assert len(tasks) == expected
     check(tasks, sizes)
 
 
-def test_the_heaviest_is_split_where_there_are_few_tasks() -> None:
+def test_few_tasks_split_the_largest_subpartition() -> None:
     tasks = cut_skewed(
         [np.array([5, 900, 5, 60])], [{1: [(0, 1), (1, 2), (2, 3)], 3: [(0, 2), (2, 3)]}], Bounds(1, 100, 9), 5
     )
-    found = [(one.subpartitions, one.mappers) for (one,) in tasks]
-    assert found == [((0, 1), None), ((1, 2), (0, 1)), ((1, 2), (1, 2)), ((1, 2), (2, 3)), ((2, 4), None)]
+    slices = [(part.subpartitions, part.mappers) for (part,) in tasks]
+    assert slices == [((0, 1), None), ((1, 2), (0, 1)), ((1, 2), (1, 2)), ((1, 2), (2, 3)), ((2, 4), None)]
 
 
 def check(tasks: Any, sizes: Any) -> None:
-    """Every pair of pieces is read once: what a join needs."""
-    edges = {f"e{place}": [task[place : place + 1] for task in tasks] for place in range(len(sizes))}
-    written = {f"e{place}": [1] * len(one) for place, one in enumerate(sizes)}
+    """Check that every pair of slices is read once, as a join requires."""
+    edges = {f"e{number}": [task[number : number + 1] for task in tasks] for number in range(len(sizes))}
+    written = {f"e{number}": [1] * len(row) for number, row in enumerate(sizes)}
     check_slices("join", edges, written, dict.fromkeys(edges, 4))
     assert all(a.subpartitions == b.subpartitions for a, *others in tasks for b in others)
 
@@ -105,10 +105,10 @@ skew = st.dictionaries(st.integers(0, 7), cuts, max_size=4)
     st.integers(0, 20),
     st.integers(0, 30),
 )
-def test_all_is_read_once_whatever_is_asked(
-    rows: Any, left: Any, right: Any, volume: Any, low: Any, more: Any, asked: Any
+def test_everything_is_read_once_with_any_parallelism(
+    rows: Any, left: Any, right: Any, volume: Any, low: Any, more: Any, parallelism: Any
 ) -> None:
     sizes = [np.array(row) for row in rows]
-    tasks = cut_skewed(sizes, [left, right], Bounds(low, low + more, volume), asked or None)
+    tasks = cut_skewed(sizes, [left, right], Bounds(low, low + more, volume), parallelism or None)
     check(tasks, sizes)
-    assert (asked or low) <= len(tasks) <= (asked or low + more)
+    assert (parallelism or low) <= len(tasks) <= (parallelism or low + more)

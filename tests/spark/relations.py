@@ -1,4 +1,4 @@
-"""Relations of many types, as a leaf and as Spark broadcasts them."""
+"""Relations of many types, as leaves and as broadcast relations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 DAY = dt.date(2024, 2, 29)
-# name: the types of the keys, and rows of a third column behind them
+# name: the schema of the keys, and their rows; a value column is added
 RELATIONS = {
     "longs": ("k bigint", [(5,), (7,), (5,), (-1 << 62,)]),
     "ints, which Spark widens": ("k int", [(5,), (7,), (None,), (5,)]),
@@ -26,7 +26,7 @@ RELATIONS = {
     "texts": ("k string", [("a",), ("",), (None,), ("ä" * 99,), ("a",)]),
     "dates and texts": ("k date, l string", [(DAY, "x"), (DAY, "y"), (None, "z"), (DAY, "x")]),
     "decimals": ("k decimal(25,3)", [(decimal.Decimal("1.5"),), (decimal.Decimal(-2),), (decimal.Decimal("1.5"),)]),
-    "one row": ("k bigint", [(3,)]),
+    "a single row": ("k bigint", [(3,)]),
     "many": ("k bigint", [(i * 37 % 1009,) for i in range(5000)]),
 }
 
@@ -41,4 +41,4 @@ def relation_of(spark: SparkSession, bridge: Bridge, schema: Any, rows: Any) -> 
     keys = join_facts(join).expressions(Side.RIGHT)
     mode = exchange.broadcast_mode(bridge.session, join, Side.RIGHT, keys)
     side = join.children[1]
-    return side, exchange.broadcast(exchange.last_stage(bridge.session, side), mode), keys
+    return side, exchange.broadcast(exchange.run_all_but_last_stage(bridge.session, side), mode), keys

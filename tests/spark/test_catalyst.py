@@ -1,4 +1,4 @@
-"""What is read of Catalyst plans, on plans of real Spark; nothing is run."""
+"""Properties read from Catalyst plans of a real Spark session; no query runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def average(values: pd.Series) -> float:
     return float(values.mean())
 
 
-# name: the aggregate, what is said of merging its partial results
+# name: the aggregate, and the reason why its partial results cannot be merged
 AGGREGATES = {
     "sums": (lambda: F.sum("id"), None),
     "distinct": (lambda: F.count_distinct("id"), None),
@@ -35,7 +35,7 @@ AGGREGATES = {
     "mode": (lambda: F.mode("id"), "mode keeps every value"),
     "sketched percentile": (
         lambda: F.percentile_approx("id", 0.5),
-        "ApproximatePercentile is not known to give the same in any order",
+        "the result of ApproximatePercentile may depend on the order of rows",
     ),
     "first": (lambda: F.first("id"), "first depends on the order of rows"),
     "any": (lambda: F.any_value("id"), "first depends on the order of rows"),
@@ -47,14 +47,14 @@ AGGREGATES = {
     ),
     "statistics": (lambda: F.corr("id", "id") + F.stddev("id") + F.bit_xor("id") + F.count_if(F.col("id") > 3), None),
     "true for all": (lambda: F.bool_and(F.col("id") > 3), None),
-    "not known": (
+    "unsupported": (
         lambda: F.histogram_numeric("id", F.lit(3)),
-        "HistogramNumeric is not known to give the same in any order",
+        "the result of HistogramNumeric may depend on the order of rows",
     ),
-    "Python": (lambda: F.pandas_udf(average, "double")("id"), "a Python function wants all rows of a group at once"),
-    "in a text that Spark cuts short": (
+    "Python": (lambda: F.pandas_udf(average, "double")("id"), "a Python function needs all rows of a group at once"),
+    "in an expression whose text Spark truncates": (
         lambda: F.array(
-            *(F.sum(one) for one in (F.col("id") + i for i in range(40))), F.element_at(F.collect_list("id"), 1)
+            *(F.sum(column) for column in (F.col("id") + i for i in range(40))), F.element_at(F.collect_list("id"), 1)
         ),
         "collect_list keeps every value",
     ),
@@ -62,12 +62,12 @@ AGGREGATES = {
 
 
 @pytest.mark.parametrize("name", AGGREGATES)
-def test_why_not_mergeable(spark: SparkSession, name: str) -> None:
+def test_unmergeable_reason(spark: SparkSession, name: str) -> None:
     aggregate, reason = AGGREGATES[name]
     df = spark.range(9).groupBy((F.col("id") % 2).alias("k")).agg(aggregate().alias("a"))
     plan = read_plan(catalyst.optimized_plan(Bridge(spark), df))
     node = next(node for node in plan.walk() if node.name == "Aggregate")
-    assert catalyst.why_not_mergeable(node) == reason
+    assert catalyst.unmergeable_reason(node) == reason
 
 
 NAMES = ["a", "A#7", "x#1L", "", "two\nlines", "a.b", "T60000ms"]
@@ -77,7 +77,7 @@ NAMES = ["a", "A#7", "x#1L", "", "two\nlines", "a.b", "T60000ms"]
 def test_ids_of_columns_are_the_keys_of_their_expressions(spark: SparkSession, kind: str) -> None:
     df = spark.createDataFrame([], ", ".join(f"`{name}` {kind}" for name in NAMES)).distinct()
     plan = catalyst.optimized_plan(Bridge(spark), df)
-    expected = tuple(one.key for one in plan.output.columns())
+    expected = tuple(column.key for column in plan.output.columns())
     assert read_plan(plan).keys == expected
     assert len(set(expected)) == len(NAMES)
 
@@ -94,5 +94,5 @@ def test_class_names_are_those_of_the_classes(spark: SparkSession) -> None:
     assert {"Join", "Aggregate", "Sort", "Range", "Alias"} <= seen
 
 
-def test_class_name_of_what_is_no_case_class(spark: SparkSession) -> None:
+def test_class_name_of_an_ordinary_class(spark: SparkSession) -> None:
     assert class_name(spark._jvm.java.util.ArrayList()) == "ArrayList"

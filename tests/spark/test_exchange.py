@@ -1,4 +1,4 @@
-"""What an exchange tells of the rows that it wrote."""
+"""Row counts of exchanges."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_rows_are_exact_unless_a_task_ran_again(
 
 
 @pytest.mark.parametrize(("lost", "is_counted_once"), [(set(), True), ({"gone:1"}, False)])
-def test_rows_of_a_relation_are_those_it_has_and_its_scans_may_have_read_more(
+def test_rows_of_a_relation_are_exact_but_its_scans_may_count_twice(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, lost: set[str], *, is_counted_once: bool
 ) -> None:
     bridge = Bridge(spark)
@@ -50,18 +50,18 @@ def test_rows_of_a_relation_are_those_it_has_and_its_scans_may_have_read_more(
     assert (result.exact_rows, result.is_counted_once) == (4, is_counted_once)
 
 
-def test_nothing_is_known_of_a_stage_that_spark_has_forgotten(
+def test_a_stage_that_spark_has_dropped_counts_as_repeated(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bridge = Bridge(spark)
     with active_session(bridge.session):
         assert not has_repeated_tasks(bridge)
-        forgotten = StageRun(1 << 30, 1, 1)
-        monkeypatch.setattr(jobs, "stages_of", lambda bridge, group: [forgotten])
+        dropped = StageRun(1 << 30, 1, 1)
+        monkeypatch.setattr(jobs, "stages_of", lambda bridge, group: [dropped])
         assert has_repeated_tasks(bridge)
 
 
-def test_the_bytes_of_what_was_not_measured_are_unknown(spark: SparkSession) -> None:
+def test_unmeasured_results_have_no_size(spark: SparkSession) -> None:
     bridge = Bridge(spark)
     with active_session(bridge.session):
         result = exchange.write(bridge.session, catalyst.optimized_plan(bridge, spark.range(3)))

@@ -1,4 +1,4 @@
-"""Keys of expressions are equal if and only if the expressions are, whatever their texts say."""
+"""Keys of expressions are equal if and only if the expressions are, independent of their texts."""
 
 from __future__ import annotations
 
@@ -45,32 +45,32 @@ def expressions(spark: SparkSession, texts: list[str]) -> list[Expression]:
     return [Expression(bridge, children(alias)[0]) for alias in items(plan.projectList())]
 
 
-def compared(pairs: Any) -> tuple[int, int]:
-    """Check pairs of expressions; return how many are equal, and how many differ though their texts do not."""
+def check_pairs(pairs: Any) -> tuple[int, int]:
+    """Check pairs of expressions; return the number of equal pairs, and of different pairs with equal texts."""
     equal = same_text = 0
-    for one, other in pairs:
-        is_same = bool(one._handle.semanticEquals(other._handle))
-        assert (one.key == other.key) == is_same, (one.text, other.text)
+    for left, right in pairs:
+        is_same = bool(left._handle.semanticEquals(right._handle))
+        assert (left.key == right.key) == is_same, (left.text, right.text)
         equal += is_same
-        same_text += not is_same and one._handle.canonicalized().toString() == other._handle.canonicalized().toString()
+        same_text += not is_same and left._handle.canonicalized().toString() == right._handle.canonicalized().toString()
     return equal, same_text
 
 
 def test_expressions_that_look_alike(spark: SparkSession) -> None:
-    equal, same_text = compared(combinations(expressions(spark, LOOK_ALIKE), 2))
+    equal, same_text = check_pairs(combinations(expressions(spark, LOOK_ALIKE), 2))
     assert equal >= 1
     assert same_text >= 2
 
 
 @pytest.mark.parametrize("texts", SAME, ids=str)
 def test_equal_expressions(spark: SparkSession, texts: tuple[str, str]) -> None:
-    one, other = expressions(spark, list(texts))
-    assert one.key == other.key
+    left, right = expressions(spark, list(texts))
+    assert left.key == right.key
 
 
 @pytest.mark.thorough
 def test_a_key_lasts_as_long_as_any_expression_that_has_it(spark: SparkSession) -> None:
-    """Although the canonical expression that was numbered first is that of another expression."""
+    """Although the canonical expression of the key may belong to another expression."""
     first, second, third = expressions(spark, ["concat(s, 'of three')"] * 3)
     text = first.key
     assert second.key == text
@@ -86,13 +86,13 @@ def test_a_key_lasts_as_long_as_any_expression_that_has_it(spark: SparkSession) 
 @pytest.mark.parametrize("seed", range(3))
 def test_generated_expressions(spark: SparkSession, seed: int) -> None:
     make = Generator(random.Random(seed), COLUMNS)
-    texts = [make.of(make.chosen.choice(["boolean", "int", "string", "date"]), 1) for _ in range(40)]
-    compared(combinations(expressions(spark, texts), 2))
+    texts = [make.of(make.rng.choice(["boolean", "int", "string", "date"]), 1) for _ in range(40)]
+    check_pairs(combinations(expressions(spark, texts), 2))
 
 
-def test_nondeterministic_expressions_are_equal_to_none(spark: SparkSession) -> None:
-    one, other = expressions(spark, ["rand(1)", "rand(1)"])
-    assert one.key != other.key
+def test_nondeterministic_expressions_have_distinct_keys(spark: SparkSession) -> None:
+    left, right = expressions(spark, ["rand(1)", "rand(1)"])
+    assert left.key != right.key
 
 
 TEXT_AS_IDENTITY = {
@@ -102,12 +102,12 @@ TEXT_AS_IDENTITY = {
     ".py": re.compile(r"canonicalized\(\)\.toString\(|semanticHash\(\)\s*=="),
 }
 """Texts of expressions and plans as the keys of maps and sets."""
-PLAIN_TEXTS = ("spark/java/PlanReader.java: add(one.toString()", "spark/java/FileRelations.java: add(path.toString()")
-"""Lists of texts for people, and of paths."""
+PLAIN_TEXTS = ("spark/java/PlanReader.java: add(key.toString()", "spark/java/FileRelations.java: add(path.toString()")
+"""Lists of displayed texts and of paths."""
 
 
 @pytest.mark.parametrize("suffix", TEXT_AS_IDENTITY)
-def test_no_text_is_an_identity(suffix: str) -> None:
+def test_no_text_is_used_as_an_identity(suffix: str) -> None:
     uses = [
         f"{path.relative_to(SOURCE)}: {match[0]}"
         for path in SOURCE.rglob(f"*{suffix}")

@@ -1,4 +1,4 @@
-"""Folders: what commits need of them, on the local file system."""
+"""Operations on folders that commits need, on the local file system."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def folder(spark: SparkSession, tmp_path: Path) -> Any:
     return lambda name: Folder(Bridge(spark), str(tmp_path / name))
 
 
-def test_names_that_fit_a_pattern(folder: Any, tmp_path: Path) -> None:
+def test_names_that_match_a_pattern(folder: Any, tmp_path: Path) -> None:
     odd = tmp_path / "a{b,c}[d]*"
     odd.mkdir()
     for name in (".penstock-commit-1.json", ".penstock-commit-2.ref", "other"):
         (odd / name).touch()
-    assert sorted(found.name for found in folder("a{b,c}[d]*").matching(".penstock-commit-*")) == [
+    assert sorted(match.name for match in folder("a{b,c}[d]*").matching(".penstock-commit-*")) == [
         ".penstock-commit-1.json",
         ".penstock-commit-2.ref",
     ]
     assert folder("nothing").matching("*") == []
 
 
-def test_two_folders_change_places(folder: Any, tmp_path: Path) -> None:
+def test_two_folders_are_exchanged(folder: Any, tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
@@ -46,11 +46,11 @@ def test_two_folders_change_places(folder: Any, tmp_path: Path) -> None:
     assert not folder("a").exchange(folder("nothing"))
 
 
-def test_a_file_system_that_cannot_tell(tmp_path: Path) -> None:
+def test_an_exchange_of_missing_paths_fails(tmp_path: Path) -> None:
     assert not exchange(str(tmp_path / "a"), str(tmp_path / "b"))
 
 
-def test_only_empty_folders_go(folder: Any, tmp_path: Path) -> None:
+def test_only_empty_folders_are_removed(folder: Any, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
@@ -60,7 +60,7 @@ def test_only_empty_folders_go(folder: Any, tmp_path: Path) -> None:
     assert (tmp_path / "full" / "x").exists()
 
 
-def test_a_file_that_is_written_whole(folder: Any, tmp_path: Path) -> None:
+def test_a_file_is_written_atomically(folder: Any, tmp_path: Path) -> None:
     assert folder("deep/a").write(b"1")
     assert not folder("deep/a").write(b"2")
     assert folder("deep/a").write(b"3", overwrite=True)
@@ -70,7 +70,7 @@ def test_a_file_that_is_written_whole(folder: Any, tmp_path: Path) -> None:
 
 
 CONTENT = bytes(range(256)) * 16_384
-"""4 MiB, of which each position can be recognized."""
+"""4 MiB of a repeating pattern."""
 READ_AHEAD = 128 * 1024
 """More than the buffers of Hadoop's local file system."""
 
@@ -80,7 +80,7 @@ READ_AHEAD = 128 * 1024
     ("start", "length"),
     [(0, 0), (0, 1), (0, 4096), (2_000_001, 5000), (len(CONTENT) - 7, 7), (len(CONTENT) - 7, 100), (len(CONTENT), 10)],
 )
-def test_of_a_part_of_a_log_only_that_part_is_read(
+def test_only_the_requested_part_of_a_log_is_read(
     spark: SparkSession, tmp_path: Path, scheme: str, start: int, length: int
 ) -> None:
     (tmp_path / "a.jsonl").write_bytes(CONTENT)
@@ -96,7 +96,7 @@ def test_of_a_part_of_a_log_only_that_part_is_read(
         spark.conf.unset("fs.viewfs.mounttable.parts.link./p")
 
 
-def test_a_part_behind_the_end_is_empty(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_part_after_the_end_is_empty(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b"short")
     assert HadoopLogs(Folder(Bridge(spark), f"file:{tmp_path}")).read("a.jsonl", 10, 5) == b""
 
@@ -104,12 +104,12 @@ def test_a_part_behind_the_end_is_empty(spark: SparkSession, tmp_path: Path) -> 
 def bytes_read(bridge: Bridge) -> int:
     """Return the bytes that this JVM has read of local files through Hadoop."""
     statistics = bridge.find("org.apache.hadoop.fs.FileSystem").getAllStatistics()
-    return sum(int(one.getBytesRead()) for one in statistics if one.getScheme() == "file")
+    return sum(int(statistic.getBytesRead()) for statistic in statistics if statistic.getScheme() == "file")
 
 
-def test_what_cannot_be_deleted_is_an_error(folder: Any, tmp_path: Path) -> None:
-    one = folder("a")
-    one.delete()  # there is nothing
+def test_a_failed_deletion_is_an_error(folder: Any, tmp_path: Path) -> None:
+    file = folder("a")
+    file.delete()  # there is no file
     (tmp_path / "a").touch()
 
     class Refusing:
@@ -122,12 +122,12 @@ def test_what_cannot_be_deleted_is_an_error(folder: Any, tmp_path: Path) -> None
         def __getattr__(self, name: Any) -> Any:
             return getattr(self._inner, name)
 
-    one._fs = Refusing(one._fs)
+    file._fs = Refusing(file._fs)
     with pytest.raises(OSError, match="cannot be deleted"):
-        one.delete()
+        file.delete()
 
 
-def test_a_file_is_renamed_with_its_checksum_and_onto_nothing(folder: Any, tmp_path: Path) -> None:
+def test_a_file_is_renamed_with_its_checksum_and_overwrites_nothing(folder: Any, tmp_path: Path) -> None:
     folder("a").touch()
     assert sorted(path.name for path in tmp_path.iterdir()) == [".a.crc", "a"]
     assert folder("a").move_to(folder("b"))
@@ -138,7 +138,7 @@ def test_a_file_is_renamed_with_its_checksum_and_onto_nothing(folder: Any, tmp_p
     assert sorted(path.name for path in tmp_path.iterdir()) == [".b.crc", "b", "d"]
 
 
-def test_a_folder_of_two_names(folder: Any, tmp_path: Path) -> None:
+def test_a_folder_with_two_names(folder: Any, tmp_path: Path) -> None:
     (tmp_path / "a b%20").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "a b%20")
     assert str(folder("link").resolved) == str(folder("a b%20"))
@@ -153,8 +153,8 @@ def test_volumes(folder: Any) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["file", "viewfs", "other"])
-def test_who_wrote_a_file(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
-    """Through a mount the file system behind it decides; an object store reports the reader as the owner."""
+def test_writer_of_a_file(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    """A mount delegates to its file system; an object store reports the reader as the owner."""
     root = {"file": f"file:{tmp_path}", "viewfs": "viewfs://owners/o", "other": f"file:{tmp_path}"}[scheme]
     spark.conf.set("fs.viewfs.mounttable.owners.link./o", f"file://{tmp_path}")
     try:
@@ -169,15 +169,15 @@ def test_who_wrote_a_file(spark: SparkSession, tmp_path: Path, monkeypatch: pyte
         (tmp_path / "other").chmod(0o666)
         (tmp_path / "link").symlink_to("own")
         (tmp_path / "large").write_bytes(b"x" * 101)
-        wanted = (Writer.UNKNOWN, Writer.UNKNOWN) if scheme == "other" else (Writer.USER, Writer.OTHER)
+        expected = (Writer.UNKNOWN, Writer.UNKNOWN) if scheme == "other" else (Writer.USER, Writer.OTHER)
         checked = [file.read_checked(100) for file in (own, other)]
-        assert [(one.content, one.writer) for one in checked if one] == list(
-            zip((b"own", b"other"), wanted, strict=True)
+        assert [(file_content.content, file_content.writer) for file_content in checked if file_content] == list(
+            zip((b"own", b"other"), expected, strict=True)
         )
         if scheme == "file":
             assert link.read_checked(100).writer is Writer.OTHER  # type: ignore[union-attr]
-            assert not link.may_be_removed
-            assert own.may_be_removed
+            assert not link.is_removable
+            assert own.is_removable
         refused = large.read_checked(100)
         assert refused is not None
         assert (refused.content, refused.writer) == (b"", Writer.OTHER)
@@ -195,7 +195,7 @@ def test_who_wrote_a_file(spark: SparkSession, tmp_path: Path, monkeypatch: pyte
 def test_owners_that_hadoop_reports(
     folder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: str, mode: int, writer: str
 ) -> None:
-    """As HDFS does: the owner is compared with the user of Spark."""
+    """As with HDFS: the owner is compared with the user of Spark."""
     (tmp_path / "a").write_bytes(b"a")
     (tmp_path / "a").chmod(mode)
     if user:
@@ -205,7 +205,7 @@ def test_owners_that_hadoop_reports(
     file = folder("a")
     monkeypatch.setattr(file, "_scheme", "hdfs")
     assert file.read_checked(10).writer is Writer[writer]
-    assert file.may_be_removed is (not user)
+    assert file.is_removable is (not user)
 
 
 @pytest.mark.parametrize("private", [True, False])

@@ -1,4 +1,4 @@
-"""Checksums of rows: every type counts, in any order, and what is nearly equal is told from what is not."""
+"""Fingerprints of rows: all types count, in any order, and nearly equal rows are distinguished from different rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from penstock.spark.fingerprint import Counted, Fingerprint, fingerprint
+from penstock.spark.fingerprint import Fingerprint, FingerprintedRows, fingerprint
 from penstock.spark.jvm import Bridge
 from penstock.spark.row_hashes import UnknownTypeError
 from penstock.spark.row_matching import exact_differences, float_differences, rows_with, unmatched
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-# Name: a value, and one that is another value of the same type, however near.
+# Name: a value, and another value of the same type, as similar as possible.
 TYPES = {
     "flag": ("true", "false"),
     "tiny": ("1Y", "2Y"),
@@ -72,8 +72,10 @@ CHANGED = [name for name, (_, other) in TYPES.items() if other is not None]
 FLOATS = {"single", "double", "list_of_doubles", "map_of_doubles"}
 
 
-def table(spark: SparkSession, place: Any, only: Any = None) -> Any:
-    values = {name: pair[place if only in {None, name} and pair[place] else 0] for name, pair in TYPES.items()}
+def table(spark: SparkSession, variant: Any, changed_column: Any = None) -> Any:
+    values = {
+        name: pair[variant if changed_column in {None, name} and pair[variant] else 0] for name, pair in TYPES.items()
+    }
     return spark.range(3).selectExpr("id", *(f"{value} as {name}" for name, value in values.items()))
 
 
@@ -91,16 +93,16 @@ def prints(spark: SparkSession, bridge: Any) -> Any:
         spark.createDataFrame([(Vectors.dense([1.0, x]), i) for i in range(3)], ["vector", "i"]) for x in (2.0, 3.0)
     ]
 
-    def one(df: DataFrame, vector: Any) -> Any:
+    def fingerprint_of(df: DataFrame, vector: Any) -> Any:
         return fingerprint(df.join(vector, F.col("id") == F.col("i")), bridge)
 
     ours, other = table(spark, 0), table(spark, 1)
     nulls = ours.select("id", *(F.when(F.col("id") != 1, F.col(name)).alias(name) for name in TYPES))
     return (
-        one(ours, vectors[0]),
-        one(ours.repartition(3).orderBy(F.desc("id")), vectors[0]),
-        one(other, vectors[1]),
-        one(nulls, vectors[0]),
+        fingerprint_of(ours, vectors[0]),
+        fingerprint_of(ours.repartition(3).orderBy(F.desc("id")), vectors[0]),
+        fingerprint_of(other, vectors[1]),
+        fingerprint_of(nulls, vectors[0]),
     )
 
 
@@ -121,17 +123,17 @@ def test_equal_rows_in_another_order(prints: Any) -> None:
 def test_every_type_counts(prints: Any, name: Any) -> None:
     ours, _, other, _ = prints
     assert not ours.equals(other)
-    place = [*TYPES, "vector"].index(name) + 1
-    if name == "double":  # a last digit
-        assert place not in ours.differing_columns(other)
-        assert ours.sums[place] != other.sums[place]
+    position = [*TYPES, "vector"].index(name) + 1
+    if name == "double":  # the values differ in the last digit
+        assert position not in ours.differing_columns(other)
+        assert ours.sums[position] != other.sums[position]
     else:
-        assert place in ours.differing_columns(other)
+        assert position in ours.differing_columns(other)
     assert 0 not in ours.differing_columns(other)
 
 
 @pytest.mark.parametrize("name", [name for name in TYPES if name != "nothing"])
-def test_one_null_among_values_counts(prints: Any, name: Any) -> None:
+def test_a_single_null_counts(prints: Any, name: Any) -> None:
     ours, _, _, nulls = prints
     assert list(TYPES).index(name) + 1 in ours.differing_columns(nulls)
 
@@ -153,10 +155,10 @@ CASES = [
 def test_what_is_equal(spark: SparkSession, bridge: Any, left: str, right: str, same: bool) -> None:
     prints = [fingerprint(spark.sql(f"select {value} as v"), bridge) for value in (left, right)]
     assert prints[0].equals(prints[1]) is same
-    assert prints[0].equals_but_for_floats(prints[1]) is same
+    assert prints[0].equals_except_floats(prints[1]) is same
 
 
-def test_nulls_change_places_between_columns(spark: SparkSession, bridge: Any) -> None:
+def test_nulls_swapped_between_columns_count(spark: SparkSession, bridge: Any) -> None:
     """Spark's own xxhash64 gives both rows the same hash."""
     rows = [spark.sql("select 1 a, cast(null as int) b"), spark.sql("select cast(null as int) a, 1 b")]
     assert rows[0].select(F.xxhash64("a", "b")).collect()[0][0] == rows[1].select(F.xxhash64("a", "b")).collect()[0][0]
@@ -164,12 +166,12 @@ def test_nulls_change_places_between_columns(spark: SparkSession, bridge: Any) -
 
 
 def test_duplicates_and_names(spark: SparkSession, bridge: Any) -> None:
-    one = spark.sql("select 1 as `a.b`, 2 as `a.b`, 3 as `A.b` from range(4)")
-    found = fingerprint(one, bridge)
-    assert found.rows == 4
-    twice = fingerprint(one.union(one), bridge)
-    assert twice.hashes == tuple(2 * value for value in found.hashes)
-    assert not twice.equals(found)
+    df = spark.sql("select 1 as `a.b`, 2 as `a.b`, 3 as `A.b` from range(4)")
+    single = fingerprint(df, bridge)
+    assert single.rows == 4
+    twice = fingerprint(df.union(df), bridge)
+    assert twice.hashes == tuple(2 * value for value in single.hashes)
+    assert not twice.equals(single)
 
 
 def test_no_rows_and_no_columns(spark: SparkSession, bridge: Any) -> None:
@@ -177,38 +179,38 @@ def test_no_rows_and_no_columns(spark: SparkSession, bridge: Any) -> None:
     assert fingerprint(spark.range(5).select(), bridge).rows == 5
 
 
-def test_fields_that_cannot_be_told_apart(spark: SparkSession, bridge: Any) -> None:
-    with pytest.raises(UnknownTypeError, match="told apart"):
+def test_ambiguous_field_names_are_refused(spark: SparkSession, bridge: Any) -> None:
+    with pytest.raises(UnknownTypeError, match="have equal names"):
         fingerprint(spark.sql("select named_struct('a', 1, 'A', 2) s"), bridge)
 
 
-def test_values_that_change_places_between_rows_show(spark: SparkSession, bridge: Any) -> None:
-    """Sums per column would be equal."""
+def test_values_swapped_between_rows_count(spark: SparkSession, bridge: Any) -> None:
+    """The sums per column are equal."""
     ours = fingerprint(spark.sql("select * from values (1, 2.0D), (2, 3.0D) t(k, v)"), bridge)
     swapped = fingerprint(spark.sql("select * from values (1, 3.0D), (2, 2.0D) t(k, v)"), bridge)
     assert ours.sums == swapped.sums
-    assert ours.equals_but_for_floats(swapped)
+    assert ours.equals_except_floats(swapped)
     assert not ours.may_equal(swapped)
 
 
-def test_counted_rows_are_those_that_flow(spark: SparkSession, bridge: Any) -> None:
-    from penstock.spark.plain_runs import in_users_session
+def test_counted_rows_are_those_that_pass_through(spark: SparkSession, bridge: Any) -> None:
+    from penstock.spark.plain_runs import in_user_session
 
-    df = in_users_session(bridge, spark.range(100).selectExpr("id", "id * 0.5D as `x.y`", "id as id"))
-    counted = Counted(df, bridge)
+    df = in_user_session(bridge, spark.range(100).selectExpr("id", "id * 0.5D as `x.y`", "id as id"))
+    counted = FingerprintedRows(df, bridge)
     assert counted.fingerprint().rows == 0
     assert counted.df.columns == ["id", "x.y", "id"]
     assert counted.df.collect() == df.collect()
     assert counted.fingerprint().equals(fingerprint(df, bridge))
 
 
-def test_sums_that_are_too_large_say_nothing() -> None:
+def test_infinite_sums_prove_nothing() -> None:
     ours = Fingerprint(1, (1, 1), 1, (1,), {0: (float("inf"), float("inf"))}, (float("nan"), float("inf")))
     assert ours.may_equal(replace(ours, hashes=(2, 2)))
     assert not ours.may_equal(replace(ours, exact=2))
 
 
-def test_differing_rows_are_found(spark: SparkSession, bridge: Any) -> None:
+def test_differing_rows_are_listed(spark: SparkSession, bridge: Any) -> None:
     ours = spark.range(50).selectExpr("id", "map('k', id) as m", "id * 0.1D as d", "X'FF' as b")
     theirs = ours.where("id <> 7").union(ours.where("id = 9"))
     more, less = exact_differences(bridge, ours, theirs, 5)
@@ -222,17 +224,17 @@ NOISE = [
     ("if(v = 3.0D, v + 1e-6D, v)", 1),
     ("if(v = 0.0D, 1e-13D, v)", 0),
     ("if(v = 0.0D, 1e-9D, v)", 1),
-    ("20.0D - v - 1", 0),  # the same values, as nothing else tells the rows apart
+    ("20.0D - v - 1", 0),  # the same values in another order
 ]
 
 
-@pytest.mark.parametrize(("change", "alone"), NOISE)
-def test_doubles_are_paired(spark: SparkSession, bridge: Any, change: str, alone: int) -> None:
+@pytest.mark.parametrize(("change", "expected"), NOISE)
+def test_doubles_are_paired(spark: SparkSession, bridge: Any, change: str, expected: int) -> None:
     ours = spark.range(20).selectExpr("cast(id as double) as v")
-    found = float_differences(bridge, ours.selectExpr(f"{change} as v").repartition(3), ours)
-    assert found is not None
+    unpaired = float_differences(bridge, ours.selectExpr(f"{change} as v").repartition(3), ours)
+    assert unpaired is not None
     zero = int("1 + 1e-6D" in change)  # zero times anything is zero
-    assert tuple(map(len, found)) == (alone - zero, alone - zero)
+    assert tuple(map(len, unpaired)) == (expected - zero, expected - zero)
 
 
 def test_pairs_whose_order_changes_with_the_noise(spark: SparkSession, bridge: Any) -> None:
@@ -246,7 +248,7 @@ def test_too_many_to_be_paired(spark: SparkSession, bridge: Any) -> None:
     assert float_differences(bridge, ours.selectExpr("-v - 1 as v"), ours) is None
 
 
-def test_partners_are_taken_once() -> None:
+def test_partners_are_matched_once() -> None:
     row = ((1, 2), ((1.0,), ()))
     near = ((1, 2), ((1.0 + 1e-12,), ()))
     assert unmatched([row, row], [near]) == ([row], [])

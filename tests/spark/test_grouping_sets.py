@@ -1,4 +1,4 @@
-"""Aggregates made before rows are multiplied, on real Spark: equal rows, and fewer copies."""
+"""Aggregation before rows are expanded for grouping sets, on real Spark: equal rows, and fewer copies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from penstock.spark import catalyst, exchange
 from penstock.spark.dataframes import dataframe
 from penstock.spark.fragment import rdd_leaf
-from penstock.spark.grouping_sets import can_aggregate_first
+from penstock.spark.grouping_sets import can_pre_aggregate
 from penstock.spark.jvm import Bridge, class_name
 from penstock.spark.plans import read_plan
 from tests.equality import assert_same_rows
@@ -48,24 +48,24 @@ CAN = [
     f"select a, b, {FUNCTIONS} from multiplied group by rollup(a, b)",
     f"select a, b, c, {FUNCTIONS} from multiplied group by cube(a, b, c)",
     f"select a, b, c, {FUNCTIONS} from multiplied group by grouping sets ((a), (b, c), ())",
-    "select a, b, sum(v) from multiplied group by grouping sets ((a), (a), (a, b))",  # a set that is there twice
+    "select a, b, sum(v) from multiplied group by grouping sets ((a), (a), (a, b))",  # a duplicate grouping set
     "select a + 1, upper(b), sum(v) from multiplied group by rollup(a + 1, upper(b))",
     "select a, grouping(b), grouping_id(), sum(v) from multiplied group by rollup(a, b)",
-    "select a, avg(a), max(a) from multiplied group by rollup(a)",  # the column itself is read, not its copies
+    "select a, avg(a), max(a) from multiplied group by rollup(a)",  # aggregates of the original column
     "select a, b, sum(v) from multiplied group by rollup(a, b) having sum(v) > 10",
     "select a, b from multiplied group by rollup(a, b)",
     "select a, b, sum(v) from multiplied where v < 0 group by rollup(a, b)",
     "select a, 'x', sum(v) from multiplied group by rollup(a, 'x')",
-    "select z, a, sum(v) from multiplied group by rollup(z, a)",  # 0.0, -0.0 and kinds of NaN, which Spark makes equal
+    "select z, a, sum(v) from multiplied group by rollup(z, a)",  # 0.0, -0.0 and several NaN, which Spark considers equal
     "select a, approx_count_distinct(k) from multiplied group by rollup(a)",
 ]
 CANNOT = [
     "select a, count(distinct v) from multiplied group by rollup(a)",
-    "select a, max(b) from multiplied group by rollup(a)",  # sorted, as texts cannot be changed in place
+    "select a, max(b) from multiplied group by rollup(a)",  # a sort aggregate, as strings are immutable
     "select a, collect_list(b) from multiplied group by rollup(a)",
-    "select count(distinct v), count(distinct k) from multiplied",  # copies of another kind
+    "select count(distinct v), count(distinct k) from multiplied",  # an Expand for distinct aggregates
     "select a, sum(v) from multiplied group by a",
-    # a sum of a finest group may overflow where that of no requested set does
+    # a sum of the finest groups may overflow although no requested sum does
     "select a, sum(l) from multiplied group by rollup(a, b)",
     "select a, try_sum(l) from multiplied group by rollup(a, b)",
     "select a, sum(cast(l as decimal(38, 0))) from multiplied group by rollup(a, b)",
@@ -74,12 +74,12 @@ CANNOT = [
     "select a, first(v) from multiplied group by rollup(a, b)",
 ]
 WRAPPING = "select a, sum(l) from multiplied group by rollup(a, b)"
-"""Without ANSI, sums of long integers wrap around: in any order they come to the same."""
+"""Without ANSI, sums of longs wrap around, with the same result in any order."""
 
 
 def copies(result: Any) -> int:
-    """Return how many rows the one ``ExpandExec`` of a stage that ran has made."""
-    (ran,) = exchange.plans_run(result)
+    """Return the output rows of the ``ExpandExec`` of an executed stage."""
+    (ran,) = exchange.executed_plans(result)
     plan = ran._handle
     while class_name(plan) != "ExpandExec":
         plan = plan.child()
@@ -95,11 +95,11 @@ def aggregate_of(spark: SparkSession, text: str) -> Any:
 def test_rows_are_the_same(spark: SparkSession, table: Any, text: str) -> None:
     bridge = Bridge(spark)
     plan = aggregate_of(spark, text)
-    assert can_aggregate_first(plan)
+    assert can_pre_aggregate(plan)
     plain, early = (exchange.write(bridge.session, plan, pre_aggregated=first) for first in (False, True))
-    leaf = rdd_leaf(bridge.session, plan.output, exchange.as_cut(early, None).rows())
-    found, expected = (dataframe(bridge.session, one).collect() for one in (leaf, plan))
-    assert_same_rows(found, expected)
+    leaf = rdd_leaf(bridge.session, plan.output, exchange.read_ranges(early, None).rows())
+    actual, expected = (dataframe(bridge.session, plan_or_leaf).collect() for plan_or_leaf in (leaf, plan))
+    assert_same_rows(actual, expected)
     assert early.rows == plain.rows
     if "where v < 0" not in text:
         assert copies(early) < copies(plain) / 10
@@ -107,15 +107,15 @@ def test_rows_are_the_same(spark: SparkSession, table: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", CANNOT)
-def test_what_is_left_alone(spark: SparkSession, table: Any, text: str) -> None:
+def test_other_aggregates_are_not_pre_aggregated(spark: SparkSession, table: Any, text: str) -> None:
     aggregate = aggregate_of(spark, text)
-    assert aggregate.children[0].name != "Expand" or not can_aggregate_first(aggregate)
+    assert aggregate.children[0].name != "Expand" or not can_pre_aggregate(aggregate)
 
 
-def test_sums_that_wrap_around_can_be_made_early(spark: SparkSession, table: Any) -> None:
+def test_sums_that_wrap_around_can_be_pre_aggregated(spark: SparkSession, table: Any) -> None:
     before = spark.conf.get("spark.sql.ansi.enabled")
     spark.conf.set("spark.sql.ansi.enabled", False)
     try:
-        assert can_aggregate_first(aggregate_of(spark, WRAPPING))
+        assert can_pre_aggregate(aggregate_of(spark, WRAPPING))
     finally:
         spark.conf.set("spark.sql.ansi.enabled", before)

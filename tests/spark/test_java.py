@@ -1,4 +1,4 @@
-"""The package's Java classes: each has a caller, each compiles both ways, and both ways answer the same."""
+"""The package's Java classes: each has a caller, and each compiles with javac and Janino, with equal results."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ METHOD = re.compile(
     r"^ +(?:(public|private) )?(?:static )?(?:final )?[\w.<>\[\], ?]+ (\w+)\([^;{]*\)[^;{]*\{$", re.MULTILINE
 )
 DECLARED = re.compile(r"^    (?:abstract )?\w[\w.<>\[\], ?]* (\w+)\([^;{=]*\)[^;{=]*;$", re.MULTILINE)
-"""Methods of interfaces and abstract classes, which others implement."""
+"""Abstract methods of interfaces and classes."""
 OVERRIDDEN = re.compile(r"@Override\s+[^{]*\{")
 FOR_TASKS = {
-    "CutLayouts",
+    "CoalescedLayouts",
     "KeyGroupMover",
     "LayoutCheck",
-    "PieceCount",
+    "WindowChunkCheck",
     "PulledRows",
     "RowMover",
     "SnapshotMover",
@@ -52,10 +52,10 @@ FOR_TASKS = {
 
 
 def methods(source: str) -> list[tuple[str, str]]:
-    """Return the visibility and the name of each method that is declared first here, by no interface or class above."""
+    """Return the visibility and the name of each method that does not override another."""
     own = OVERRIDDEN.sub("", source)
-    named = [(found[1] or "", found[2]) for found in METHOD.finditer(own)]
-    named += [("", found[1]) for found in DECLARED.finditer(own)]
+    named = [(match[1] or "", match[2]) for match in METHOD.finditer(own)]
+    named += [("", match[1]) for match in DECLARED.finditer(own)]
     return [
         (visibility, name) for visibility, name in named if name[0].islower() and name not in {"if", "for", "while"}
     ]
@@ -64,24 +64,24 @@ def methods(source: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("name", JAVA)
 def test_every_class_and_method_has_a_caller(name: Any) -> None:
     others = "\n".join(text for other, text in JAVA.items() if other != name)
-    heirs = OVERRIDDEN.sub("", "\n".join(text for text in JAVA.values() if f" extends {name} " in text))
-    asked = {method for cls, method in HELPERS if cls == name}
-    assert asked or name in INSTANCES or re.search(rf"\b{name}\b", others), "nobody uses the class"
-    found = methods(JAVA[name])
-    for visibility, method in found:
+    subclasses = OVERRIDDEN.sub("", "\n".join(text for text in JAVA.values() if f" extends {name} " in text))
+    called = {method for cls, method in HELPERS if cls == name}
+    assert called or name in INSTANCES or re.search(rf"\b{name}\b", others), "the class is unused"
+    own_methods = methods(JAVA[name])
+    for visibility, method in own_methods:
         if method == "writeReplace":  # Java's serialisation calls it
             continue
-        calls = len(re.findall(rf"\b{method}\(", JAVA[name])) - sum(method == other for _, other in found)
+        calls = len(re.findall(rf"\b{method}\(", JAVA[name])) - sum(method == other for _, other in own_methods)
         if visibility != "private":
-            calls += len(re.findall(rf"\.{method}\(", others)) + len(re.findall(rf"\b{method}\(", heirs))
+            calls += len(re.findall(rf"\.{method}\(", others)) + len(re.findall(rf"\b{method}\(", subclasses))
         if visibility == "public" and name in {cls for cls, _ in HELPERS}:
-            calls = method in asked
-        elif visibility == "public":  # of what Python holds: an answer, or an object with state
+            calls = method in called
+        elif visibility == "public":  # of objects that Python holds: answers, or objects with state
             calls += len(re.findall(rf"\.{method}\b", PYTHON))
-        assert calls, f"nobody calls {method}"
+        assert calls, f"{method} has no caller"
 
 
-def test_what_python_calls_is_there() -> None:
+def test_methods_that_python_calls_exist() -> None:
     assert len(HELPERS) > 15
     for name, method in HELPERS:
         assert ("public", method) in methods(JAVA[name]), f"{name}.{method}"
@@ -92,14 +92,14 @@ def test_files_are_small(name: Any) -> None:
     assert len(JAVA[name].splitlines()) < 250
 
 
-def test_a_method_without_a_caller_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, method in (("PlanSearch", "observesMetrics"), ("GroupMover", "readsGroups"), ("GroupRows", "next")):
-        monkeypatch.setitem(JAVA, name, JAVA[name].replace(f" {method}(", " toNobody("))
-        with pytest.raises(AssertionError, match="nobody calls toNobody"):
+def test_a_method_without_a_caller_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, method in (("PlanSearch", "observesMetrics"), ("GroupMover", "setGroups"), ("GroupRows", "next")):
+        monkeypatch.setitem(JAVA, name, JAVA[name].replace(f" {method}(", " unused("))
+        with pytest.raises(AssertionError, match="unused has no caller"):
             test_every_class_and_method_has_a_caller(name)
-    monkeypatch.setitem(JAVA, "Lonely", "package penstock;\n\nfinal class Lonely {\n}\n")
-    with pytest.raises(AssertionError, match="nobody uses"):
-        test_every_class_and_method_has_a_caller("Lonely")
+    monkeypatch.setitem(JAVA, "Unused", "package penstock;\n\nfinal class Unused {\n}\n")
+    with pytest.raises(AssertionError, match="the class is unused"):
+        test_every_class_and_method_has_a_caller("Unused")
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +117,8 @@ def both(spark: SparkSession, jar: Any) -> dict[str, JavaClasses]:
     return {"shipped": JavaClasses(ShippedClasses(bridge, jar)), "compiled": JavaClasses(CompiledClasses(bridge))}
 
 
-def in_a_thread(function: Any, *arguments: Any) -> Any:
-    """Call a function in a thread of its own: py4j takes classes of one name for one, but in each thread anew."""
+def in_new_thread(function: Any, *arguments: Any) -> Any:
+    """Call a function in a new thread: py4j caches classes by name per thread."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(function, *arguments).result()
 
@@ -126,15 +126,15 @@ def in_a_thread(function: Any, *arguments: Any) -> Any:
 @pytest.mark.parametrize("way", ["shipped", "compiled"])
 @pytest.mark.parametrize("name", JAVA)
 def test_classes_load_either_way(spark: SparkSession, both: Any, way: str, name: Any) -> None:
-    """Whoever links a class finds what it needs: ``forName`` with ``initialize`` runs what is static in it."""
+    """Classes link and initialize: ``forName`` with ``initialize`` runs static initializers."""
     bridge = Bridge(spark)
     origin = both[way]._origin
     loader = origin.load(bridge, name, on_executors=name in FOR_TASKS).handle.getClassLoader()
-    found = bridge.find("java.lang.Class").forName(f"penstock.{name}", True, loader)
-    assert found.getDeclaredMethods() is not None
+    java_class = bridge.find("java.lang.Class").forName(f"penstock.{name}", True, loader)
+    assert java_class.getDeclaredMethods() is not None
 
 
-def test_both_ways_answer_the_same(spark: SparkSession, both: Any, tmp_path: Path) -> None:
+def test_both_compilers_have_equal_results(spark: SparkSession, both: Any, tmp_path: Path) -> None:
     spark.range(50).selectExpr("id as k", "id % 7 as v", "'text' as t").coalesce(1).write.parquet(str(tmp_path / "l"))
     spark.range(9).selectExpr("id as j").write.parquet(str(tmp_path / "r"))
     left, right = (spark.read.parquet(str(tmp_path / name)) for name in ("l", "r"))
@@ -149,7 +149,7 @@ def test_both_ways_answer_the_same(spark: SparkSession, both: Any, tmp_path: Pat
     none, file = bridge.seq([]), bridge.seq([next((tmp_path / "l").glob("*.parquet")).as_uri()])
     above = bridge.seq([catalyst.optimized_plan(bridge, left.where("k > 99"))._handle.condition()])
 
-    def ask(classes: JavaClasses) -> dict[str, object]:
+    def query_all(classes: JavaClasses) -> dict[str, object]:
         def helper(name: str) -> Any:
             return classes.helper(bridge, name, on_executors=name in FOR_TASKS)
 
@@ -169,7 +169,7 @@ def test_both_ways_answer_the_same(spark: SparkSession, both: Any, tmp_path: Pat
             "sizes": answers.text(helper("PlanSearch").advisorySizesAndOptions(plan)),
             "same": helper("ListingComparison").readsSame(plan, plan),
             "mixed": helper("ListingComparison").mixesListings(plan),
-            "left": helper("RowGroups").partLeft(bridge.session, file, above),
+            "left": helper("RowGroups").fractionLeft(bridge.session, file, above),
             "overflow": helper("ExpressionSafety").cannotOverflow(total),
             "layout": str(helper("HashedLayout").of(exchanged, exchanged.output())),
             "scans": answers.text(helper("ScanMetrics").rows(exchanged)),
@@ -177,8 +177,8 @@ def test_both_ways_answer_the_same(spark: SparkSession, both: Any, tmp_path: Pat
         }
 
     exchanged = spark.range(5).repartition(3, "id")._jdf.queryExecution().sparkPlan()
-    shipped, own = (in_a_thread(ask, both[way]) for way in ("shipped", "compiled"))
-    assert shipped == own
+    shipped, compiled_results = (in_new_thread(query_all, both[way]) for way in ("shipped", "compiled"))
+    assert shipped == compiled_results
     assert (shipped["left"], shipped["no join"], shipped["same"], shipped["mixed"]) == (0.0, None, True, False)
     assert "maxPartitionBytes" in shipped["settings"]
     assert "12345" in shipped["settings"]
@@ -186,7 +186,7 @@ def test_both_ways_answer_the_same(spark: SparkSession, both: Any, tmp_path: Pat
     assert '"name":"Aggregate"' in shipped["plan"]
 
 
-def test_the_jar_is_for_one_release(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_jar_is_for_a_single_release(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert shipped_jar((4, 3)) is None, "the sources have no jar beside them"
     (tmp_path / "penstock-spark4.2.jar").touch()
     monkeypatch.setattr(compiled, "_JAVA", tmp_path)
@@ -195,7 +195,7 @@ def test_the_jar_is_for_one_release(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert shipped_jar((4, 1)) is None
 
 
-def test_a_class_that_does_not_fit_harms_no_other(
+def test_a_class_that_does_not_compile_affects_no_other(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     shutil.copytree(SOURCES, tmp_path / "java")
@@ -203,7 +203,7 @@ def test_a_class_that_does_not_fit_harms_no_other(
     broken.write_text(broken.read_text().replace("provider.rocksDB()", "provider.notInThisSpark()"))
     monkeypatch.setattr(compiled, "_JAVA", tmp_path / "java")
 
-    def ask() -> Any:
+    def read_with_broken_class() -> Any:
         bridge = Bridge(spark)
         classes = JavaClasses(CompiledClasses(bridge))
         with pytest.raises(Py4JJavaError, match="notInThisSpark"):
@@ -212,10 +212,10 @@ def test_a_class_that_does_not_fit_harms_no_other(
         assert classes.helper(bridge, "LayoutCheck", on_executors=True) is not None
         return answers.facts(classes.helper(bridge, "PlanReader", on_executors=False).read(plan))
 
-    assert in_a_thread(ask)[0]["name"] == "Range"
+    assert in_new_thread(read_with_broken_class)[0]["name"] == "Range"
 
 
-def test_objects_without_state_are_made_once(spark: SparkSession) -> None:
+def test_objects_without_state_are_created_once(spark: SparkSession) -> None:
     bridge, other = Bridge(spark), Bridge(spark)
     assert bridge.helper("PlanReader") is bridge.helper("PlanReader")
     assert bridge.helper("PlanReader") is other.helper("PlanReader")

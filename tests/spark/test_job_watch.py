@@ -1,4 +1,4 @@
-"""Jobs that are stopped for what they have done so far."""
+"""Jobs that are cancelled because of their metrics so far."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMIT = 100
 BRIDGE: Any = None
 
 
-def found(returned: int) -> list[tuple[StageRun, StageFigures]]:
+def running(returned: int) -> list[tuple[StageRun, StageFigures]]:
     return [(StageRun(3, 10, 1), StageFigures(3, 0, 1, 0, 0, 0, 0, 0, 1.0, returned))]
 
 
@@ -26,39 +26,39 @@ def fail(*_: Any) -> Any:
     raise RuntimeError("there is no Spark any more")
 
 
-# What running stages give, one look after the other; whether the cancel works; the jobs cancelled, and `has_stopped`.
+# The running stages at each check, the cancel function, the number of cancelled jobs, and `has_stopped`.
 CASES: dict[str, tuple[list[Any], Callable[..., None] | None, int, bool]] = {
     "nothing runs": ([[], []], None, 0, False),
-    "little is given": ([found(1), found(LIMIT)], None, 0, False),
-    "too much, at the third look": ([[], found(1), found(LIMIT + 1), found(LIMIT + 2)], None, 1, True),
-    "it cannot be looked at": ([None], None, 0, False),
-    "it cannot be cancelled": ([found(LIMIT + 1)], fail, 0, False),
+    "few rows": ([running(1), running(LIMIT)], None, 0, False),
+    "too much, at the third check": ([[], running(1), running(LIMIT + 1), running(LIMIT + 2)], None, 1, True),
+    "the check fails": ([None], None, 0, False),
+    "the cancel fails": ([running(LIMIT + 1)], fail, 0, False),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_watch(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    looks, cancel, cancelled, has_stopped = CASES[case]
-    left, made = list(looks), []
+    checks, cancel, cancelled, has_stopped = CASES[case]
+    remaining, tags = list(checks), []
 
-    def look(bridge: Any, tag: str) -> Any:
+    def running_stages(bridge: Any, tag: str) -> Any:
         assert tag == "the tag"
-        one = left.pop(0) if left else []
-        return fail() if one is None else one
+        stages = remaining.pop(0) if remaining else []
+        return fail() if stages is None else stages
 
-    monkeypatch.setattr(job_watch, "_LOOK", 0.01)
-    monkeypatch.setattr(jobs, "running_stages", look)
-    monkeypatch.setattr(jobs, "cancel_tag", cancel or (lambda bridge, tag, why: made.append(tag)))
+    monkeypatch.setattr(job_watch, "_INTERVAL", 0.01)
+    monkeypatch.setattr(jobs, "running_stages", running_stages)
+    monkeypatch.setattr(jobs, "cancel_tag", cancel or (lambda bridge, tag, reason: tags.append(tag)))
     watch = JobWatch(BRIDGE, lambda stage, figures: figures.returned > LIMIT)
     with watch.over("the tag"):
-        until = time.monotonic() + 5
-        while left and not watch.has_stopped and time.monotonic() < until and case != "it cannot be cancelled":
+        deadline = time.monotonic() + 5
+        while remaining and not watch.has_stopped and time.monotonic() < deadline and case != "the cancel fails":
             time.sleep(0.01)
         time.sleep(0.05)
-    assert (len(made), watch.has_stopped) == (cancelled, has_stopped)
+    assert (len(tags), watch.has_stopped) == (cancelled, has_stopped)
 
 
-def test_a_short_job_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_job_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "running_stages", fail)
     watch = JobWatch(BRIDGE, lambda *_: True)
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Waiting for what still runs, on real Spark."""
+"""Waiting for running tasks, on real Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_it_waits_until_no_task_runs(spark: SparkSession, patience: float, least
         time.sleep(2)
         return rows
 
-    spark.sparkContext.parallelize(range(2), 2).mapPartitions(list).count()  # Python's workers are up now
+    spark.sparkContext.parallelize(range(2), 2).mapPartitions(list).count()  # starts the Python workers
     job = threading.Thread(target=lambda: spark.sparkContext.parallelize(range(2), 2).mapPartitions(slow).count())
     job.start()
     time.sleep(1)
@@ -35,7 +35,7 @@ def test_it_waits_until_no_task_runs(spark: SparkSession, patience: float, least
     job.join()
 
 
-def test_it_does_not_wait_for_nothing(spark: SparkSession) -> None:
+def test_it_does_not_wait_without_tasks(spark: SparkSession) -> None:
     began = time.monotonic()
     wait_for_tasks(Bridge(spark), 60)
     assert time.monotonic() - began < 5
@@ -44,10 +44,8 @@ def test_it_does_not_wait_for_nothing(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     "error", [Py4JError("the status store has forgotten the stage"), AttributeError("Spark was stopped")], ids=str
 )
-def test_stages_that_spark_cannot_tell_of(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    """What a job does while it runs helps to decide; the job does not fail for want of it."""
+def test_stages_that_spark_has_dropped(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Metrics of running stages are optional: a job does not fail without them."""
 
     def fail(*_: Any) -> Any:
         raise error
@@ -72,4 +70,4 @@ def test_stages_that_spark_cannot_tell_of(
 def test_slots_to_come(settings: dict[str, str], slots: int | None) -> None:
     keys = {"cores": "spark.executor.cores", "cpus": "spark.task.cpus"}
     conf = {keys.get(key, f"spark.dynamicAllocation.{key}"): value for key, value in settings.items()}
-    assert jobs.slots_to_come(conf) == slots
+    assert jobs.max_dynamic_slots(conf) == slots

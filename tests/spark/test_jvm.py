@@ -1,4 +1,4 @@
-"""What reaches into the JVM goes away with the last who holds it, without the garbage collector."""
+"""References to the JVM are freed with their last owner, without the garbage collector."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def test_a_bridge_is_in_no_cycle(spark: SparkSession) -> None:
         bridge = Bridge(spark)
         session = bridge.session
         assert session._bridge is bridge
-        gone = weakref.ref(bridge)
+        reference = weakref.ref(bridge)
         del bridge
-        assert gone() is not None  # the session needs it
+        assert reference() is not None  # the session needs it
         del session
-        assert gone() is None
+        assert reference() is None
     finally:
         gc.enable()

@@ -1,4 +1,4 @@
-"""What plans refer to by a number lives as long as they do, and no longer."""
+"""Objects that plans refer to by a number live exactly as long as the plans."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ if TYPE_CHECKING:
     from penstock import Environment
 
 
-def kept(spark: SparkSession) -> Any:
-    """Return how many plan hints and functions are kept once all garbage is collected."""
+def live_entries(spark: SparkSession) -> Any:
+    """Return the number of plan hints and functions that survive garbage collection."""
     gc.collect()
-    _tell_the_jvm(spark)
+    _wait_for_finalizers(spark)
     for _ in range(3):
         spark._jvm.java.lang.System.gc()
         time.sleep(0.2)
-    # What is gone is noticed when something comes.
+    # Collected entries are removed when a new entry is added.
     penstock.rebalance(penstock.with_parallelism(spark.range(1), 1), 2, adaptive=True).dataframe()
-    return len(dataframes._HINTS), len(barrier._FUNCTIONS)
+    return len(dataframes._HINTS), len(barrier._ATTACHED)
 
 
-def _tell_the_jvm(spark: SparkSession) -> None:
-    """Wait until the JVM knows what Python has forgotten: an idle thread of py4j tells it once a second."""
-    forgotten = spark.sparkContext._gateway._gateway_client.finalizer_deque
-    until = time.monotonic() + 5
-    while forgotten and time.monotonic() < until:
+def _wait_for_finalizers(spark: SparkSession) -> None:
+    """Wait until py4j has reported collected Python objects to the JVM, which it does once a second."""
+    pending = spark.sparkContext._gateway._gateway_client.finalizer_deque
+    deadline = time.monotonic() + 5
+    while pending and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
 @pytest.mark.thorough
-def test_marks_go_with_their_plans(spark: SparkSession) -> None:
-    before = kept(spark)
+def test_hints_are_freed_with_their_plans(spark: SparkSession) -> None:
+    before = live_entries(spark)
     many = [penstock.with_parallelism(spark.range(10), 2) for _ in range(30)]
     many += [penstock.rebalance(spark.range(10), 2, adaptive=True).dataframe() for _ in range(10)]
-    during = kept(spark)
+    during = live_entries(spark)
     assert during[0] >= before[0] + 30
     assert during[1] >= before[1] + 10
     many.clear()
-    after = kept(spark)
+    after = live_entries(spark)
     assert after[0] <= before[0] + 2
     assert after[1] <= before[1] + 2
 
@@ -67,29 +67,29 @@ WAYS = {
 
 
 @pytest.mark.thorough
-def test_a_mark_lives_in_every_plan_made_of_its_own(spark: SparkSession, env: Environment) -> None:
+def test_a_hint_lives_in_every_derived_plan(spark: SparkSession, env: Environment) -> None:
     base = spark.range(0, 100, 1, 4).selectExpr("id % 7 as k")
     for name, way in WAYS.items():
         marked = penstock.with_parallelism(base.groupBy("k").count(), 3)
         derived = way(marked)
         fresh = ran_with(env, derived)
         del marked
-        kept(spark)
+        live_entries(spark)
         assert ran_with(env, derived) == fresh, name
-        assert {3, 6} & set(fresh), name  # of a union, three for each side
+        assert {3, 6} & set(fresh), name  # a union has three tasks per side
 
 
 @pytest.mark.thorough
-def test_a_mark_lives_in_a_view_and_in_the_cache(spark: SparkSession, env: Environment) -> None:
+def test_a_hint_lives_in_a_view_and_in_the_cache(spark: SparkSession, env: Environment) -> None:
     base = spark.range(0, 100, 1, 4).selectExpr("id % 7 as k")
     penstock.with_parallelism(base.groupBy("k").count(), 3).createOrReplaceTempView("marked")
-    kept(spark)
+    live_entries(spark)
     assert 3 in ran_with(env, spark.table("marked"))
     assert 3 in ran_with(env, spark.sql("select k, count + 1 from marked where k > 2"))
     spark.catalog.dropTempView("marked")
     cached = penstock.with_parallelism(base.groupBy("k").count(), 3).cache()
     rows = sorted(map(tuple, env.collect(cached)))
-    kept(spark)
+    live_entries(spark)
     assert sorted(map(tuple, env.collect(cached))) == rows
     cached.unpersist()
 
@@ -99,6 +99,6 @@ def test_an_exchange_lives_with_its_plan(spark: SparkSession, env: Environment) 
     df = penstock.rebalance(spark.range(50), 2, adaptive=True).map_in_arrow(lambda rows: rows, "id long")
     derived = df.selectExpr("id + 1 as n")
     del df
-    kept(spark)
+    live_entries(spark)
     assert len(env.collect(derived)) == 50
     assert "rebalance" in {decision.kind.value for decision in env.last_job.decisions}

@@ -1,4 +1,4 @@
-"""The folders of spark.local.dir, as users write them."""
+"""The folders of spark.local.dir in all formats that users write."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 
 def bridge(master: str = "local[2]") -> Any:
-    """Return a bridge to a session; nothing but its master is asked of it."""
+    """Return a fake bridge with a master."""
     return SimpleNamespace(session=None, spark=SimpleNamespace(sparkContext=SimpleNamespace(master=master)))
 
 
 @pytest.mark.parametrize(
-    ("written", "found"),
+    ("written", "expected"),
     [("{a}", "a"), ("{a},{b}", "ab"), ("{a},", "a"), (" {a} , ,{b}", "ab"), ("{a}/nothing,{b}", "b"), ("", "")],
 )
-def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, found: str) -> None:
+def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, expected: str) -> None:
     for name in ("SPARK_EXECUTOR_DIRS", "SPARK_LOCAL_DIRS"):
         monkeypatch.delenv(name, raising=False)
-    places = {name: str(tmp_path / name) for name in "ab"}
-    for place in places.values():
-        (tmp_path / place).mkdir()
-    monkeypatch.setattr(module, "read_settings", lambda *_: {"spark.local.dir": written.format(**places)})
+    paths = {name: str(tmp_path / name) for name in "ab"}
+    for path in paths.values():
+        (tmp_path / path).mkdir()
+    monkeypatch.setattr(module, "read_settings", lambda *_: {"spark.local.dir": written.format(**paths)})
     dirs = local_dirs(bridge())
-    assert [one.path for one in dirs] == [places[name] for name in found]
-    assert all(one.free > 0 for one in dirs)
+    assert [local_dir.path for local_dir in dirs] == [paths[name] for name in expected]
+    assert all(local_dir.free > 0 for local_dir in dirs)
     assert local_dirs(bridge(master="spark://host:7077")) == []

@@ -1,4 +1,4 @@
-"""What is remembered of native computations that failed, and which releases of DuckDB are used."""
+"""The record of failed native queries, and the supported releases of DuckDB."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from pyspark.sql import functions as F
 from penstock import Environment
 from penstock.errors import JobError
 from penstock.native import engine
+from penstock.planner.native_query import SINGLE_DUCKDB_TASK
 from penstock.spark import native_failures
-from tests.native.bounds import all_that_can_be
+from tests.native.bounds import compute_all_natively
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-JOB = Path(__file__).parents[1] / "jobs" / "native_failed.py"
+JOB = Path(__file__).parents[1] / "jobs" / "native_failures.py"
 INFINITE = 2147483647
-ONE_TASK = {"execution.batch.adaptive.whole-query-threshold": 1}
+SINGLE_TASK = {"execution.batch.adaptive.whole-query-threshold": 1}
 MANY_TASKS = {"execution.batch.adaptive.whole-query-threshold": 0, "execution.native": True}
 
 
 @pytest.fixture
 def all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DuckDB computes each part that it can, however small."""
-    all_that_can_be(monkeypatch)
+    """DuckDB computes every supported part, however small."""
+    compute_all_natively(monkeypatch)
 
 
 def write_days(folder: Path, largest: int) -> None:
@@ -41,26 +42,28 @@ def write_days(folder: Path, largest: int) -> None:
 
 
 def years(spark: SparkSession, folder: Path) -> DataFrame:
-    """Return a query that DuckDB cannot compute over the infinite day, as it reads it."""
+    """Return a query that fails in DuckDB for an infinite day."""
     return spark.read.parquet(str(folder)).selectExpr("k", "year(d) y").groupBy("k").sum("y")
 
 
 def choice(env: Environment) -> tuple[str, str, str]:
-    """Return what the last job's native decision says: what was chosen, why, and what happened instead."""
+    """Return the choice, the reason and the fallback of the last job's native decision."""
     assert env.last_job is not None
     decision = next(decision for decision in env.last_job.decisions if decision.kind == "native")
     return str(decision.chosen), decision.reason, str(decision.outcome.get("instead", ""))
 
 
-def test_what_failed_is_not_tried_again(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_query_is_not_tried_again(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     write_days(tmp_path, INFINITE)
-    env, rows = Environment(spark, config=ONE_TASK, progress=False), []
+    env, rows = Environment(spark, config=SINGLE_TASK, progress=False), []
     choices = []
     for _ in range(2):
         rows.append(sorted(map(tuple, env.collect(years(spark, tmp_path)))))
         choices.append(choice(env))
     assert rows == [[(1, 5881580 + 1970), (2, 1970)]] * 2
-    assert choices[0][0] == "DuckDB, in one task"
+    assert choices[0][0] == SINGLE_DUCKDB_TASK
     assert choices[0][2] == "Spark computes it"
     assert choices[1][0] == "not in one task of DuckDB"
     assert "DuckDB failed on it before" in choices[1][1]
@@ -69,34 +72,34 @@ def test_what_failed_is_not_tried_again(spark: SparkSession, tmp_path: Path, cap
 
 @pytest.mark.thorough
 def test_a_task_that_fails_for_its_values_is_not_repeated(tmp_path: Path) -> None:
-    """On a Spark that repeats tasks, of which the driver hears a moment later: the task may have begun once more."""
+    """Spark repeats failed tasks; the driver learns of the failure later, so that the task may have started again."""
     done = subprocess.run(
         [sys.executable, str(JOB), str(tmp_path)], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr
-    why = "Invalid Input Error: a date that DuckDB reads as infinite"
+    reason = "Invalid Input Error: a date that DuckDB reads as infinite"
     ran = json.loads(done.stdout.splitlines()[-1])
-    for name, chosen in (("part", "Spark"), ("query", "DuckDB, in one task")):
+    for name, chosen in (("part", "Spark"), ("query", SINGLE_DUCKDB_TASK)):
         assert ran[name]["rows"] == [[1, 5881580 + 1970], [2, 1970]]
         assert ran[name]["failed"] in ([1], [2])
         assert ran[name]["chosen"] == chosen
-    assert ran["elsewhere"] == [4], "nobody computes these rows again"
-    assert ran["part"]["reason"] == ran["query"]["outcome"]["because"] == why
+    assert ran["elsewhere"] == [4], "tasks whose rows have no fallback are repeated"
+    assert ran["part"]["reason"] == ran["query"]["outcome"]["because"] == reason
 
 
-def test_files_with_other_rows_are_tried_again(spark: SparkSession, tmp_path: Path) -> None:
-    env, choices = Environment(spark, config=ONE_TASK, progress=False), []
+def test_changed_files_are_tried_again(spark: SparkSession, tmp_path: Path) -> None:
+    env, choices = Environment(spark, config=SINGLE_TASK, progress=False), []
     for day in (INFINITE, 7, INFINITE):
         write_days(tmp_path, day)
         expected = sorted(map(tuple, years(spark, tmp_path).collect()))
         assert sorted(map(tuple, env.collect(years(spark, tmp_path)))) == expected
         choices.append(choice(env))
-    assert [chosen for chosen, _, _ in choices] == ["DuckDB, in one task"] * 3
+    assert [chosen for chosen, _, _ in choices] == [SINGLE_DUCKDB_TASK] * 3
     assert [instead for _, _, instead in choices] == ["Spark computes it", "", "Spark computes it"]
 
 
 @pytest.mark.usefixtures("all_parts")
-def test_a_function_of_the_query_that_fails_is_no_failure_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failing_user_function_is_no_failure_of_duckdb(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(pa.table({"k": pa.array(range(1000), pa.int32()), "v": range(1000)}), tmp_path / "a.parquet")
 
     def same(value):  # type: ignore[no-untyped-def]
@@ -116,7 +119,7 @@ def test_a_function_of_the_query_that_fails_is_no_failure_of_duckdb(spark: Spark
 
 
 def test_a_file_that_changed_while_it_was_read_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
-    """Such a failure says nothing about the next query."""
+    """Such a failure does not predict the next query."""
     write_days(tmp_path, INFINITE)
     plan = years(spark, tmp_path)
     from penstock.spark.catalyst import analyzed_plan
@@ -124,10 +127,12 @@ def test_a_file_that_changed_while_it_was_read_is_tried_again(spark: SparkSessio
 
     bridge = Bridge(spark)
     handle = analyzed_plan(bridge, plan)._handle
-    native_failures.remember(bridge, handle, "a.parquet has changed since the query was planned")
-    assert native_failures.failed_before(bridge, handle) is None
-    native_failures.remember(bridge, handle, "a sum that may not fit")
-    assert native_failures.failed_before(bridge, handle) == "DuckDB failed on it before (a sum that may not fit)"
+    native_failures.record_failure(bridge, handle, "a.parquet has changed since the query was planned")
+    assert native_failures.previous_failure_reason(bridge, handle) is None
+    native_failures.record_failure(bridge, handle, "a sum that may not fit")
+    assert (
+        native_failures.previous_failure_reason(bridge, handle) == "DuckDB failed on it before (a sum that may not fit)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,12 +151,12 @@ def test_a_file_that_changed_while_it_was_read_is_tried_again(spark: SparkSessio
     ],
 )
 def test_supported_releases(version: str, is_supported: bool) -> None:
-    assert (engine.unsupported(version) is None) == is_supported
+    assert (engine.unsupported_reason(version) is None) == is_supported
 
 
 def test_another_release_is_not_used(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_failures, "version", lambda _: "1.1.3")
-    env = Environment(spark, config=ONE_TASK, progress=False)
+    env = Environment(spark, config=SINGLE_TASK, progress=False)
     pq.write_table(pa.table({"k": [1, 1, 2]}), tmp_path / "a.parquet")
     env.collect(spark.read.parquet(str(tmp_path)).groupBy("k").count())
     assert choice(env)[:2] == (

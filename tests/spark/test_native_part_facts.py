@@ -1,4 +1,4 @@
-"""Whether DuckDB pays for a part of a plan."""
+"""Whether a part of a plan is worth computing with DuckDB."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from penstock.native.columns import Column
 from penstock.spark.native_part_facts import PartFacts, ScatterFacts
 
-FOUR = tuple(Column(f"c{place}", "bigint") for place in range(4))
+FOUR = tuple(Column(f"c{index}", "bigint") for index in range(4))
 PART = PartFacts("t", None, "SELECT 1", FOUR, FOUR)
 SCATTERED = replace(PART, scatter=ScatterFacts((0,), 200))
 
-# The part, its tasks, rows of each, and the beginning of why Spark computes it.
+# The part, its tasks, the rows per task, and the start of the reason why Spark computes it.
 SMALL: dict[str, tuple[PartFacts, int, int, str | None]] = {
     "enough values": (PART, 5, 1_000_000, None),
     "too few values": (PART, 4, 1_000_000, "about 4000000 rows are too few"),
@@ -29,22 +29,22 @@ SMALL: dict[str, tuple[PartFacts, int, int, str | None]] = {
 
 
 @pytest.mark.parametrize("case", SMALL, ids=str)
-def test_enough_to_do(case: str) -> None:
-    part, tasks, rows, why = SMALL[case]
-    found = part.why_small(tasks, rows)
-    assert found is None if why is None else str(found).startswith(why)
+def test_too_small_reason(case: str) -> None:
+    part, tasks, rows, expected = SMALL[case]
+    reason = part.too_small_reason(tasks, rows)
+    assert reason is None if expected is None else str(reason).startswith(expected)
 
 
-def test_inputs_that_a_task_can_hold() -> None:
+def test_memory_reason() -> None:
     part = replace(PART, inputs=(FOUR,), task_bytes=25)
-    assert part.why_memory(100) is None
-    assert str(part.why_memory(99)).startswith("a task would hold 25 bytes")
+    assert part.memory_reason(100) is None
+    assert str(part.memory_reason(99)).startswith("a task would hold 25 bytes")
 
 
 MANY: dict[str, tuple[PartFacts, float, str | None]] = {
     "few rows": (PART, 0.1, None),
-    "many rows": (PART, 0.11, "11% of the rows stay"),
-    "many rows, and why no more is done to them": (
+    "many rows": (PART, 0.11, "11% of the rows remain"),
+    "many rows, and the reason of the operator above": (
         replace(PART, above="expression Upper"),
         1.0,
         "expression Upper: 100%",
@@ -54,22 +54,22 @@ MANY: dict[str, tuple[PartFacts, float, str | None]] = {
 
 
 @pytest.mark.parametrize("case", MANY, ids=str)
-def test_few_rows_that_leave(case: str) -> None:
-    part, share, why = MANY[case]
-    found = part.why_many(share)
-    assert found is None if why is None else str(found).startswith(why)
+def test_too_many_rows_reason(case: str) -> None:
+    part, share, expected = MANY[case]
+    reason = part.too_many_rows_reason(share)
+    assert reason is None if expected is None else str(reason).startswith(expected)
 
 
 @pytest.mark.parametrize(
     ("part", "rows", "expected"),
     [(PART, 1e9, False), (SCATTERED, 20_000, True), (SCATTERED, 19_999, False)],
 )
-def test_rows_that_leave_as_columns(part: PartFacts, rows: float, expected: bool) -> None:
+def test_rows_exchanged_as_columns(part: PartFacts, rows: float, expected: bool) -> None:
     assert part.leaves_as_columns(rows) is expected
 
 
-def test_what_java_tells() -> None:
-    told = {
+def test_facts_from_java() -> None:
+    facts = {
         "table": "t",
         "sql": "SELECT 1",
         "read": [],
@@ -83,8 +83,8 @@ def test_what_java_tells() -> None:
         "joined_rows": 3,
         "above": None,
     }
-    plain = PartFacts.of(told)
+    plain = PartFacts.of(facts)
     assert (plain.columns, plain.inputs) == ((Column("c1", "bigint"),), ((Column("c2", "date"),),))
     assert (plain.keys, plain.scatter) == ((7,), None)
-    assert PartFacts.of(told | {"scatter": {"keys": [0], "subpartitions": 4}}).scatter == ScatterFacts((0,), 4)
+    assert PartFacts.of(facts | {"scatter": {"keys": [0], "subpartitions": 4}}).scatter == ScatterFacts((0,), 4)
     assert PartFacts.of({"table": "t", "declined": "no"}) == PartFacts("t", "no")

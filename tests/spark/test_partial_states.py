@@ -1,4 +1,4 @@
-"""Partial results of hot groups merged in pieces, on real Spark: which can be, and equal rows."""
+"""Partial results of hot groups merged in chunks, on real Spark: supported aggregates, and equal rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from penstock.spark import catalyst, exchange, layouts
 from penstock.spark.dataframes import dataframe, with_settings
 from penstock.spark.fragment import rdd_leaf
 from penstock.spark.jvm import Bridge
-from penstock.spark.partial_states import MergedStates, aggregated, keeps_distinct_values, merge, why_not_merged
+from penstock.spark.partial_states import (
+    MergedStates,
+    aggregate_merged,
+    keeps_distinct_values,
+    merge,
+    unmergeable_states_reason,
+)
 from penstock.spark.plans import read_plan
 from tests.equality import assert_same_rows
 
@@ -36,7 +42,7 @@ COLUMNS = {
 
 
 def table(spark: SparkSession, hot: int = 9, values: int = 20, rows: int = 3000) -> DataFrame:
-    """Rows of which tenths have one key, and some columns of so many values, one in eleven null."""
+    """Return rows of which `hot` tenths share a key; other columns have up to `values` values, and 1 in 11 is null."""
     columns = (f"if(id % 11 = 0, null, {text.format(values=values)}) as {name}" for name, text in COLUMNS.items())
     return spark.range(0, rows, 1, MAPPERS).selectExpr(f"if(id % 10 < {hot}, 7, id % 100) as k", "id", *columns)
 
@@ -104,23 +110,23 @@ def grouped(df: DataFrame, functions: list[str]) -> DataFrame:
 
 
 @pytest.mark.parametrize("functions", CANNOT)
-def test_what_is_left_alone(spark: SparkSession, functions: str) -> None:
+def test_unsupported_aggregates(spark: SparkSession, functions: str) -> None:
     assert not keeps_distinct_values(aggregate_of(grouped(table(spark), [functions])))
 
 
-def merged_rows(spark: SparkSession, plan: Any, pieces: int, tasks: int) -> tuple[list, int, MergedStates]:
-    """Return the rows of an aggregate whose largest subpartition is merged in pieces, its bytes, and what was merged."""
+def merged_rows(spark: SparkSession, plan: Any, chunks: int, tasks: int) -> tuple[list, int, MergedStates]:
+    """Merge the largest subpartition of an aggregate in chunks; return the rows, its bytes, and the merged states."""
     session = Bridge(spark).session
     result = exchange.write(session, plan)
-    assert why_not_merged(result) is None
+    assert unmergeable_states_reason(result) is None
     sizes = result.sizes[0].tolist()
     hot = sizes.index(max(sizes))
-    ends = sorted({round(i * MAPPERS / pieces) for i in range(pieces + 1)})
+    ends = sorted({round(i * MAPPERS / chunks) for i in range(chunks + 1)})
     merged = merge(result, {hot: list(pairwise(ends))})
-    cuts = sorted({round(i * len(sizes) / tasks) for i in range(tasks + 1)})
-    physical = aggregated(session, result, merged, {hot}, list(pairwise(cuts)))
+    boundaries = sorted({round(i * len(sizes) / tasks) for i in range(tasks + 1)})
+    physical = aggregate_merged(session, result, merged, {hot}, list(pairwise(boundaries)))
     rows = physical.rows()
-    assert rows.tasks == len(cuts) - 1
+    assert rows.tasks == len(boundaries) - 1
     layout = layouts.layout(physical, plan.output)
     assert (layout is not None) is (tasks > 1)
     leaf = rdd_leaf(session, plan.output, rows, layout=layout)
@@ -134,7 +140,7 @@ def merged_rows(spark: SparkSession, plan: Any, pieces: int, tasks: int) -> tupl
     beside=st.lists(st.sampled_from(BESIDE), max_size=4, unique=True),
     hot=st.integers(0, 10),
     values=st.sampled_from([1, 20, 1000]),
-    pieces=st.sampled_from([1, 2, 3, MAPPERS]),
+    chunks=st.sampled_from([1, 2, 3, MAPPERS]),
     tasks=st.sampled_from([1, 3, 8]),
     ansi=st.booleans(),
 )
@@ -144,7 +150,7 @@ def test_rows_are_plain_sparks(
     beside: list[str],
     hot: int,
     values: int,
-    pieces: int,
+    chunks: int,
     tasks: int,
     ansi: bool,
 ) -> None:
@@ -153,8 +159,8 @@ def test_rows_are_plain_sparks(
         df = grouped(table(spark, hot, values, 1000), functions + beside)
         plan = aggregate_of(df)
         assert keeps_distinct_values(plan)
-        found, _, _ = merged_rows(spark, plan, pieces, tasks)
-        assert_same_rows(found, df.collect())
+        actual, _, _ = merged_rows(spark, plan, chunks, tasks)
+        assert_same_rows(actual, df.collect())
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
 
@@ -163,23 +169,23 @@ def test_all_functions_at_once(spark: SparkSession) -> None:
     df = grouped(table(spark), FUNCTIONS + BESIDE)
     plan = aggregate_of(df)
     assert keeps_distinct_values(plan)
-    found, before, merged = merged_rows(spark, plan, 2, 3)
-    assert_same_rows(found, df.collect())
+    actual, before, merged = merged_rows(spark, plan, 2, 3)
+    assert_same_rows(actual, df.collect())
     assert merged.bytes < before / 3
     assert tasks_that_sorted(merged) == 0
 
 
 def tasks_that_sorted(merged: MergedStates) -> int:
-    """Return in how many tasks a hash table had too many groups, so that Spark sorted the rest of the rows."""
+    """Return the number of tasks that fell back to sorting, as a hash table had too many groups."""
     return int(merged.stage._handle.shuffle().child().metrics().apply("numTasksFallBacked").value())
 
 
 @pytest.mark.thorough
 def test_tasks_whose_hash_table_is_full(spark: SparkSession) -> None:
-    """The largest subpartition has many groups, as there are two."""
+    """With two subpartitions, the largest has many groups."""
     threshold = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"
     with with_settings(spark, {threshold: "2", "spark.sql.shuffle.partitions": "2"}):
         df = grouped(table(spark), FUNCTIONS + BESIDE)
-        found, _, merged = merged_rows(spark, aggregate_of(df), 3, 3)
+        actual, _, merged = merged_rows(spark, aggregate_of(df), 3, 3)
         assert tasks_that_sorted(merged) == 3
-        assert_same_rows(found, df.collect())
+        assert_same_rows(actual, df.collect())

@@ -1,4 +1,4 @@
-"""How wide the rows are that Spark gives to Python functions."""
+"""The maximum width of rows that Spark sends to Python functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from penstock.spark import catalyst
 from penstock.spark.dataframes import with_settings
 from penstock.spark.jvm import Bridge
-from penstock.spark.python_batches import LIMIT, BatchLimits, batch_limits, unmeasured, widest_row
+from penstock.spark.python_batches import LIMIT, BatchLimits, batch_limits, widest_row, without_measuring
 from penstock.spark.session import SessionPool
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def plus(column: pd.Series) -> pd.Series:  # type: ignore[type-arg]
         (lambda f: [f("id"), f(F.col("id").cast("string"))], None),
         (lambda f: [f(f(F.col("id").cast("string")))], None),
     ],
-    ids=["one", "one after the other", "two", "one with a text", "a text below"],
+    ids=["single", "nested", "two", "with a text", "nested with a text"],
 )
 def test_functions_of_columns(spark: SparkSession, make: Callable[[Any], list[Any]], expected: int | None) -> None:
     function = F.pandas_udf(plus, "double")
@@ -89,7 +89,7 @@ def mean(column: pd.Series) -> float:  # type: ignore[type-arg]
     return float(column.mean())
 
 
-KNOWN: dict[str, tuple[str, int]] = {
+BOUNDED: dict[str, tuple[str, int]] = {
     "no function": ("select id, count(*) as n from narrow group by id", 0),
     "a function of narrow rows": ("select narrow_plus(id) as id from narrow", 9),
     "much around it": (
@@ -102,7 +102,7 @@ KNOWN: dict[str, tuple[str, int]] = {
         9,
     ),
 }
-UNKNOWN = {
+UNBOUNDED = {
     "an aggregate function": "select id % 3 as k, narrow_mean(id) as m from narrow group by id % 3",
     "a window function": "select narrow_mean(id) over (partition by id % 3) as m from narrow",
     "a function of rows of another kind": "select slow_plus(id) as id from narrow",
@@ -110,8 +110,8 @@ UNKNOWN = {
     "a function above a text's": "select narrow_plus(n) as n from lengths",
     "a subquery": "select narrow_plus(id) as id, (select max(n) from lengths) as n from narrow",
     "a subquery in a condition": "select narrow_plus(id) as id from narrow where id < (select max(n) from lengths)",
-    "cached rows": "select narrow_plus(n) as n from kept",
-    "rows of an RDD": "select narrow_plus(id) as id from given",
+    "cached rows": "select narrow_plus(n) as n from cached_numbers",
+    "rows of an RDD": "select narrow_plus(id) as id from of_rdd",
 }
 
 
@@ -123,34 +123,34 @@ def tables(spark: SparkSession) -> Iterator[SparkSession]:
     spark.range(9).createOrReplaceTempView("narrow")
     lengths = spark.range(9).selectExpr("repeat('x', 9) as text").mapInArrow(same, "n double")
     lengths.createOrReplaceTempView("lengths")
-    kept = spark.range(9).selectExpr("double(id) as n").cache()
-    kept.createOrReplaceTempView("kept")
-    spark.createDataFrame(spark.sparkContext.parallelize([(1,)]), "id long").createOrReplaceTempView("given")
+    cached = spark.range(9).selectExpr("double(id) as n").cache()
+    cached.createOrReplaceTempView("cached_numbers")
+    spark.createDataFrame(spark.sparkContext.parallelize([(1,)]), "id long").createOrReplaceTempView("of_rdd")
     yield spark
-    kept.unpersist()
-    for name in ("narrow", "lengths", "kept", "given"):
+    cached.unpersist()
+    for name in ("narrow", "lengths", "cached_numbers", "of_rdd"):
         spark.catalog.dropTempView(name)
 
 
-@pytest.mark.parametrize("query", KNOWN)
-def test_plans_of_which_all_is_known(tables: SparkSession, query: str) -> None:
-    text, expected = KNOWN[query]
+@pytest.mark.parametrize("query", BOUNDED)
+def test_plans_with_bounded_rows(tables: SparkSession, query: str) -> None:
+    text, expected = BOUNDED[query]
     assert widest(tables.sql(text)) == expected
 
 
-@pytest.mark.parametrize("query", UNKNOWN)
-def test_plans_that_may_give_any_row_to_a_function(tables: SparkSession, query: str) -> None:
-    assert widest(tables.sql(UNKNOWN[query])) is None
+@pytest.mark.parametrize("query", UNBOUNDED)
+def test_plans_with_unbounded_rows(tables: SparkSession, query: str) -> None:
+    assert widest(tables.sql(UNBOUNDED[query])) is None
 
 
-def test_functions_of_groups_are_not_known(spark: SparkSession) -> None:
+def test_functions_of_groups_are_unbounded(spark: SparkSession) -> None:
     df = spark.range(3).groupBy("id").applyInPandas(lambda frame: pd.DataFrame(frame), "id long")
     assert widest(df) is None
 
 
-def test_rows_that_lie_ready_are_known_by_their_number(tables: SparkSession) -> None:
+def test_materialized_rows_are_bounded(tables: SparkSession) -> None:
     bridge = Bridge(tables)
-    plan = catalyst.optimized_plan(bridge, tables.sql("select narrow_plus(id) as id from given"))
+    plan = catalyst.optimized_plan(bridge, tables.sql("select narrow_plus(id) as id from of_rdd"))
     number = int(plan._handle.collectLeaves().head().rdd().id())
     assert widest_row(plan, {number}) == 9
     assert widest_row(plan, {number + 1}) is None
@@ -159,24 +159,24 @@ def test_rows_that_lie_ready_are_known_by_their_number(tables: SparkSession) -> 
 def test_limits_are_those_of_the_session(spark: SparkSession) -> None:
     bridge = Bridge(spark)
     assert batch_limits(bridge.session) == BatchLimits(10_000, 64 << 20)
-    of_the_user = {"spark.sql.execution.arrow.maxRecordsPerBatch": "7", LIMIT: "1k"}
-    with with_settings(spark, of_the_user):
+    user_settings = {"spark.sql.execution.arrow.maxRecordsPerBatch": "7", LIMIT: "1k"}
+    with with_settings(spark, user_settings):
         session = SessionPool(bridge, {}).take()
     assert batch_limits(session) == BatchLimits(7, 1024)
     assert batch_limits(bridge.session) == BatchLimits(10_000, 64 << 20)
 
 
-def test_a_session_and_a_thread_have_their_limit_back(spark: SparkSession) -> None:
+def test_the_limit_of_a_session_and_a_thread_is_restored(spark: SparkSession) -> None:
     bridge, seen = Bridge(spark), []
     with with_settings(spark, {LIMIT: "1k"}):
         session = SessionPool(bridge, {}).take()
     limits = batch_limits(session)
 
-    def look() -> None:
+    def record_limits() -> None:
         seen.append((batch_limits(session).bytes, spark.sparkContext.getLocalProperty(LIMIT)))
 
-    with unmeasured(session, limits):
-        look()
-    look()
+    with without_measuring(session, limits):
+        record_limits()
+    record_limits()
     spark.sparkContext.setLocalProperty(LIMIT, None)  # type: ignore[arg-type]
     assert seen == [((1 << 31) - 1, str((1 << 31) - 1)), (1024, "1024")]

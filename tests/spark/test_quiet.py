@@ -1,4 +1,4 @@
-"""What a JVM says while it starts: its noise is dropped, all else comes through."""
+"""Output of a starting JVM: known noise is dropped, everything else is printed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ NOISE = [
     "26/11/24 05:26:15 WARN Utils: Your hostname resolves to a loopback address",
     "26/11/24 05:26:16 WARN NativeCodeLoader: Unable to load native-hadoop library",
 ]
-SAID = ["print() of a Python worker", "26/11/24 05:26:16 ERROR Executor: Exception in task", "a WARNING: in a sentence"]
+PRINTED = [
+    "print() of a Python worker",
+    "26/11/24 05:26:16 ERROR Executor: Exception in task",
+    "a WARNING: in a sentence",
+]
 PROGRAM = """
 import subprocess, sys, time
 from pyspark.core import context
@@ -51,9 +55,9 @@ def started(lines: list[str], *, fails: bool) -> Any:
 
 
 def test_noise_is_dropped() -> None:
-    done = started([*NOISE, *SAID], fails=False)
+    done = started([*NOISE, *PRINTED], fails=False)
     assert done.stdout == "gateway\n"
-    assert done.stderr.splitlines() == [*SAID, "Python's own"]
+    assert done.stderr.splitlines() == [*PRINTED, "Python's own"]
 
 
 @pytest.mark.sample(1)

@@ -1,4 +1,4 @@
-"""What the session says about broadcasts, and which of its settings says it."""
+"""The broadcast threshold of a session and the setting that it comes from; pooled sessions."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def test_the_threshold_for_broadcasts(
     assert broadcast_threshold(bridge, at_run_time=at_run_time) == expected
 
 
-def test_a_session_of_the_pool_keeps_no_settings_of_an_earlier_use(spark: SparkSession) -> None:
+def test_a_pooled_session_is_reset_after_each_use(spark: SparkSession) -> None:
     pool = SessionPool(Bridge(spark), {"spark.sql.shuffle.partitions": "3"})
     with pool.use() as session:
-        as_made = read_settings(session, "spark.sql.")
-    assert as_made["spark.sql.shuffle.partitions"] == "3"
+        initial = read_settings(session, "spark.sql.")
+    assert initial["spark.sql.shuffle.partitions"] == "3"
     with pool.use({"spark.sql.shuffle.partitions": "7", "spark.sql.maxConcurrentOutputFileWriters": "8"}) as again:
         assert again is session
         assert read_settings(session, "spark.sql.shuffle.") == {"spark.sql.shuffle.partitions": "7"}
     with pool.use():
-        assert read_settings(session, "spark.sql.") == as_made
+        assert read_settings(session, "spark.sql.") == initial

@@ -1,4 +1,4 @@
-"""What Spark's planner makes of leaves that claim merged subpartitions."""
+"""How Spark's planner handles leaves that declare coalesced subpartitions."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def join(spark: SparkSession) -> Any:
 def leaf(bridge: Bridge, side: Any, tasks: Any, layout: Any) -> Any:
     output = side.output
     rows = InternalRows(bridge, bridge.spark.range(0, 40, 1, tasks)._jdf.queryExecution().toRdd())
-    found = fragment.joint_layout([output.at(0)], tasks) if layout else None
-    claim = layouts.shareable(found) if layout == "shared" else found
+    declared = fragment.joint_layout([output.at(0)], tasks) if layout else None
+    claim = layouts.shareable(declared) if layout == "shared" else declared
     return fragment.rdd_leaf(bridge.session, output, rows, layout=claim)
 
 
@@ -42,14 +42,14 @@ def exchanges(plan: Any) -> Any:
 
 
 CASES = {
-    # left tasks and claim, right tasks and claim: how many exchanges, None where planning is refused
-    "cut alike": ((3, "shared"), (3, "shared"), 0),
-    "cut otherwise": ((3, "shared"), (4, "shared"), None),
-    "one claims nothing": ((3, "shared"), (3, ""), None),
-    "the other one": ((3, ""), (3, "shared"), None),
+    # left tasks and declaration, right tasks and declaration: the number of exchanges, None if planning is refused
+    "equal boundaries": ((3, "shared"), (3, "shared"), 0),
+    "different boundaries": ((3, "shared"), (4, "shared"), None),
+    "the right side declares nothing": ((3, "shared"), (3, ""), None),
+    "the left side declares nothing": ((3, ""), (3, "shared"), None),
     "true, but not shared": ((3, "true"), (3, "true"), 2),
-    "one of them is not shared": ((3, "true"), (3, ""), 2),
-    "nothing claimed": ((3, ""), (3, ""), 2),
+    "a side is not shared": ((3, "true"), (3, ""), 2),
+    "nothing declared": ((3, ""), (3, ""), 2),
 }
 
 
@@ -70,7 +70,7 @@ def test_exchanges_of_a_join(bridge: Any, join: Any, case: str) -> None:
 
 
 def test_a_layout_follows_its_columns(spark: SparkSession, bridge: Any) -> None:
-    """Its keys are spelt in the columns of the leaf that stands for the plan; it is none where a key is missing."""
+    """Its keys are translated to the columns of the leaf; there is no layout if a key is missing."""
     plan = spark.range(40).selectExpr("id % 7 a", "id b").repartition(4, "a")._jdf.queryExecution().executedPlan()
     other = catalyst.optimized_plan(bridge, spark.range(1).selectExpr("id x", "id y")).output
     physical = PhysicalPlan(bridge, plan.initialPlan())

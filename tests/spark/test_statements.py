@@ -1,4 +1,4 @@
-"""Which statements only give rows, as they come from the parser."""
+"""Which parsed statements are queries."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("statement", [*QUERIES, *COMMANDS])
-def test_what_is_a_query(spark: SparkSession, statement: str) -> None:
+def test_is_query(spark: SparkSession, statement: str) -> None:
     assert is_query(Bridge(spark), statement) is (statement in QUERIES)

@@ -1,4 +1,4 @@
-"""A streaming query ends after its batch: none is cut short, wherever its thread stands."""
+"""A streaming query stops after its current batch, at any point of its thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 STEPS = 200
-"""Enough steps of a query that planning takes long enough to be met."""
+"""Enough operators that planning takes long enough to be observed."""
 
 TURNS = 15
 
@@ -47,13 +47,13 @@ def start(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Streami
         query.stop()
 
 
-def stands_in(bridge: Bridge, query: StreamingQuery, method: str) -> None:
+def wait_for_method(bridge: Bridge, query: StreamingQuery, method: str) -> None:
     """Wait until the thread of a query runs a method."""
     arrays = bridge.find("scala.collection.immutable.ArraySeq")
     thread = executing(query).queryExecutionThread()
-    until = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while f"{method}(" not in str(arrays.unsafeWrapArray(thread.getStackTrace()).mkString(" ")):
-        assert time.monotonic() < until, f"the query is never in {method}"
+        assert time.monotonic() < deadline, f"the query is never in {method}"
 
 
 def newest(tmp_path: Path, log: str) -> int:
@@ -64,16 +64,16 @@ def newest(tmp_path: Path, log: str) -> int:
 @pytest.mark.parametrize(
     "method", ["constructNextBatch", "QueryExecution.executePhase", "V2TableWriteExec.writeWithV2", "markMicroBatchEnd"]
 )
-def test_no_batch_is_cut_short(spark: SparkSession, start: Any, tmp_path: Path, method: str) -> None:
-    """Spark itself interrupts the thread of a batch that it has planned, if the query counts as ended by then."""
+def test_no_batch_is_interrupted(spark: SparkSession, start: Any, tmp_path: Path, method: str) -> None:
+    """Spark itself interrupts the thread of a planned batch if the query is terminated by then."""
     query = start()
-    stands_in(Bridge(spark), query, method)
+    wait_for_method(Bridge(spark), query, method)
     assert_ends_after_batch(spark, query, tmp_path)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("trigger", [{}, {"processingTime": "100 milliseconds"}], ids=["at once", "now and then"])
-def test_no_batch_is_cut_short_at_any_time(spark: SparkSession, start: Any, tmp_path: Path, trigger: Any) -> None:
+def test_no_batch_is_interrupted_at_any_time(spark: SparkSession, start: Any, tmp_path: Path, trigger: Any) -> None:
     for turn in range(TURNS):
         query = start(**trigger)
         executing(query).awaitInitialization(60_000)
@@ -81,7 +81,7 @@ def test_no_batch_is_cut_short_at_any_time(spark: SparkSession, start: Any, tmp_
         assert_ends_after_batch(spark, query, tmp_path)
 
 
-def test_who_ended_it(spark: SparkSession, start: Any) -> None:
+def test_a_stopped_query_is_reported(spark: SparkSession, start: Any) -> None:
     query = start()
     query.stop()
     assert end_after_batch(Bridge(spark), query)

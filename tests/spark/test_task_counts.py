@@ -1,4 +1,4 @@
-"""How far Spark jobs have come, as the progress of a terminal asks for it."""
+"""The progress of Spark jobs, for the progress bar."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from penstock.results import ResultSink
 from penstock.spark.jvm import Bridge
-from penstock.spark.task_counts import TaskCounts, stop_sparks_own_bar, task_counts
+from penstock.spark.task_counts import TaskCounts, stop_spark_progress_bar, task_counts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,18 +26,18 @@ def test_the_tasks_of_a_group(spark: SparkSession, tmp_path: Path) -> None:
     finally:
         context.removeJobTag("counted")
     bridge = Bridge(spark)
-    until = time.monotonic() + 30
-    while (found := task_counts(bridge, ["counted", "nobody's"]))["counted"].rows_read < 4000:
-        assert time.monotonic() < until  # the status store learns of tasks a moment later
-    assert set(found) == {"counted"}
-    counts = found["counted"]
+    deadline = time.monotonic() + 30
+    while (progress := task_counts(bridge, ["counted", "unused"]))["counted"].rows_read < 4000:
+        assert time.monotonic() < deadline  # the status store is updated asynchronously
+    assert set(progress) == {"counted"}
+    counts = progress["counted"]
     assert isinstance(counts, TaskCounts)
     assert counts.done == counts.total > 1
     assert counts.bytes_read > 0
-    assert task_counts(bridge, ["nobody's"]) == {}
+    assert task_counts(bridge, ["unused"]) == {}
 
 
-def test_a_job_tells_of_its_running_vertices(env: Any) -> None:
+def test_a_job_reports_its_running_vertices(env: Any) -> None:
     def slowly(number):  # type: ignore[no-untyped-def]  # PySpark takes hints for those of pandas
         time.sleep(0.4)
         return number
@@ -57,4 +57,4 @@ def test_a_job_tells_of_its_running_vertices(env: Any) -> None:
 
 
 def test_sparks_own_bar_can_be_stopped(spark: SparkSession) -> None:
-    stop_sparks_own_bar(Bridge(spark))
+    stop_spark_progress_bar(Bridge(spark))

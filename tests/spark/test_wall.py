@@ -1,4 +1,4 @@
-"""While jobs run, no other room holds an object of the JVM: plans, expressions and results come wrapped."""
+"""While jobs run, no other package holds an unwrapped JVM object."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ MODES = {
     | {"table.optimizer.join.broadcast__threshold": -1, "table.optimizer.adaptive__broadcast__join.strategy": "NONE"},
     "defaults": {},
 }
-# What goes through planner and execution by different ways.
+# Queries that take different paths through planner and execution.
 QUERIES = {
     "joins": lambda t: t.facts.join(t.few, "k").join(t.names, "j", "left").groupBy("n").agg(F.sum("v")),
     "anti join": lambda t: t.facts.join(t.few, "k", "anti").selectExpr("k", "v + 1 as w"),
     "grouping sets": lambda t: t.facts.rollup("k", "j").agg(F.count("v").alias("c")).orderBy("c").limit(7),
-    "aggregates alike": lambda t: (
+    "equal aggregates": lambda t: (
         t.facts.groupBy("k")
         .agg((F.sum("v") / F.count("v")).alias("a"))
         .join(t.facts.groupBy("k").agg(F.sum("v").alias("s"), F.count("v").alias("c")), "k")
@@ -45,9 +45,9 @@ QUERIES = {
         t.facts.repartition(3, "k").repartitionByRange(2, "v").coalesce(1).sortWithinPartitions("v")
     ),
     "rebalance": lambda t: t.facts.hint("rebalance", "k").join(t.few, F.expr("few.k = facts.k and w > v % 3")),
-    "marks": lambda t: penstock.with_parallelism(t.facts.where("v > 5"), 2).distinct(),
+    "hints": lambda t: penstock.with_parallelism(t.facts.where("v > 5"), 2).distinct(),
     "window": lambda t: t.facts.selectExpr("k", "row_number() over (partition by k order by v) as r").where("r < 3"),
-    "left to Spark": lambda t: t.facts.withColumn("u", F.spark_partition_id()).groupBy("u").count(),
+    "run by Spark": lambda t: t.facts.withColumn("u", F.spark_partition_id()).groupBy("u").count(),
 }
 
 
@@ -63,11 +63,11 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any
 
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("mode", MODES)
-def test_objects_of_the_jvm_stay_in_their_room(
+def test_jvm_objects_stay_in_the_spark_package(
     make_env: Callable[..., Environment], tables: Any, mode: str, tmp_path: Path
 ) -> None:
     env = make_env(**MODES[mode])
-    with guarded() as found:
+    with guarded() as violations:
         for query in QUERIES.values():
             env.collect(query(tables))
         sums = tables.facts.groupBy("k").agg(F.sum("v").alias("s"))
@@ -75,12 +75,12 @@ def test_objects_of_the_jvm_stay_in_their_room(
         env.write(sums.select("s"), FileSink(str(tmp_path / "b")))
         env.execute()
         env.explain(QUERIES["joins"](tables))
-    assert not found
+    assert not violations
 
 
-def test_the_guard_sees_an_object_of_the_jvm(spark: SparkSession) -> None:
-    elsewhere = {"__name__": "penstock.planner.made_up"}
+def test_the_guard_detects_a_jvm_object(spark: SparkSession) -> None:
+    elsewhere = {"__name__": "penstock.planner.fictional"}
     exec("def step(plan):\n    held = [plan._handle]\n", elsewhere)
-    with guarded() as found:
+    with guarded() as violations:
         elsewhere["step"](catalyst.analyzed_plan(Bridge(spark), spark.range(1)))
-    assert found == {"penstock.planner.made_up, step: held"}
+    assert violations == {"penstock.planner.fictional, step: held"}

@@ -1,4 +1,4 @@
-"""Changes of the number of key groups that queries are put through, and what has to hold after each."""
+"""Changes of the number of key groups, and the check that a query continues correctly after each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.state.queries import Query, Stopped
 
 CHOSEN = [(None, (8, 4)), (None, (6,)), (None, (12,))]
-"""Each change: how, and the numbers of key groups one after the other from 4 on."""
+"""Changes, as method and consecutive numbers of key groups; all start from 4."""
 ALL = [*CHOSEN, (RewriteMethod.ROWS, (8,)), (RewriteMethod.ROWS, (2,)), (RewriteMethod.SHUFFLE, (6,))]
 QUICK = [
     ("counts updated", None, (8, 4)),
@@ -32,38 +32,38 @@ QUICK = [
     ("counts updated", RewriteMethod.SHUFFLE, (6,)),
     ("counts in memory", None, (6,)),
 ]
-"""What every run of the tests tries."""
+"""Cases of every test run; all others are slow."""
 
 
 def cases(queries: Iterable[Query], changes: Iterable[tuple[RewriteMethod | None, tuple[int, ...]]]) -> list[Any]:
-    """Return parameters: every query with every change, and the quick ones of these queries."""
+    """Return parameters: every query with every change, with the quick cases of these queries first."""
     names = [query.name for query in queries]
-    quick = [one for one in QUICK if one[0] in names]
+    quick = [case for case in QUICK if case[0] in names]
     others = [(name, *change) for name in names for change in changes if (name, *change) not in quick]
     return [
         pytest.param(*case, marks=marks, id=f"{case[0]}: 4 to {case[2]} {case[1] or 'chosen'}")
-        for some, marks in ((quick, ()), (others, pytest.mark.slow))
-        for case in some
+        for group, marks in ((quick, ()), (others, pytest.mark.slow))
+        for case in group
     ]
 
 
 def rescaled(
-    spark: SparkSession, one: Stopped, folder: Path, numbers: tuple[int, ...], method: RewriteMethod | None
+    spark: SparkSession, query: Stopped, folder: Path, numbers: tuple[int, ...], method: RewriteMethod | None
 ) -> list:
-    """Copy a checkpoint and rescale it some times; return the reports."""
-    shutil.copytree(one.checkpoint, folder)
+    """Copy a checkpoint, rescale it to several numbers one after the other, and return the reports."""
+    shutil.copytree(query.checkpoint, folder)
     return [st.rescale(str(folder), number, spark=spark, method=method) for number in numbers]
 
 
-def goes_on_as_its_twin(
-    spark: SparkSession, one: Stopped, folder: Path, numbers: tuple[int, ...], method: RewriteMethod | None
+def check_output_after_rescale(
+    spark: SparkSession, query: Stopped, folder: Path, numbers: tuple[int, ...], method: RewriteMethod | None
 ) -> None:
-    """Rescale a query, and compare all that it gives later with what it gives untouched."""
-    rows_only = one.query in QUERIES_IN_MEMORY or not has_offline_tools(Bridge(spark))
+    """Rescale a query, and compare its later output with that of the query without a rescale."""
+    rows_only = query.query in QUERIES_IN_MEMORY or not has_offline_tools(Bridge(spark))
     if rows_only and method is not None and method is not RewriteMethod.ROWS:
         pytest.skip("this Spark has the method rows only")
-    assert one.later, "a query that gives nothing later shows nothing"
-    for report in rescaled(spark, one, folder, numbers, method):
+    assert query.later, "a query without later output tests nothing"
+    for report in rescaled(spark, query, folder, numbers, method):
         for store in report.stores:
             assert store.method == (method or (RewriteMethod.ROWS if rows_only else RewriteMethod.FILES))
-    assert run(spark, one.query, one.input, folder) == one.later
+    assert run(spark, query.query, query.input, folder) == query.later

@@ -1,4 +1,4 @@
-"""Other processes, as files of a checkpoint name them."""
+"""Other processes that are named in files of a checkpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ time.sleep(60)
 
 @contextmanager
 def named_in(file: Path) -> Iterator[subprocess.Popen]:
-    """Let another process name itself in a file, and live while the block runs."""
+    """Start a process that writes its identity to a file and lives until the end of the block."""
     process = subprocess.Popen([sys.executable, "-c", _NAMES_ITSELF, str(file)], stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:

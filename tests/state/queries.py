@@ -1,4 +1,4 @@
-"""Stateful streaming queries of every kind, each with a way to run it over some more input."""
+"""Stateful streaming queries of every kind, and functions to add input and run them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMA = "k string, v long, t timestamp"
 
 @dataclass(frozen=True)
 class Query:
-    """A streaming query: what it computes from the stream of rows, and how it is run."""
+    """A streaming query: its computation, output mode and settings."""
 
     name: str
     build: Callable[[DataFrame], DataFrame]
@@ -41,37 +41,37 @@ class Query:
 
 
 def add_file(file: Path, target: Path) -> None:
-    """Give a file to a query that runs: whole, or it may be read while it is still empty."""
+    """Add a file to the input of a running query atomically, so that it is not read while empty."""
     part = target.with_name(f"{target.name}.part")
     shutil.copy2(file, part)
     part.rename(target)
 
 
 def write_input(spark: SparkSession, folder: Path, number: int) -> None:
-    """Add one file: 400 rows of 200 keys, each file ten minutes later than the one before."""
+    """Add a file with 400 rows of 200 keys; each file is ten minutes later than its predecessor."""
     rows = [
         (f"key {(7 * i + number) % 200}", i % 5, NOON + 10 * number * MINUTE + (i % 10) * MINUTE) for i in range(400)
     ]
-    at = folder / f"part-{number}"
-    spark.createDataFrame(rows, SCHEMA).coalesce(1).write.mode("overwrite").parquet(str(at))
-    for file in at.glob("*.parquet"):
-        os.utime(file, (1_700_000_000 + number,) * 2)  # the order of files is that of their times
+    part = folder / f"part-{number}"
+    spark.createDataFrame(rows, SCHEMA).coalesce(1).write.mode("overwrite").parquet(str(part))
+    for file in part.glob("*.parquet"):
+        os.utime(file, (1_700_000_000 + number,) * 2)  # Spark reads files in the order of their times
         add_file(file, folder / f"{number:03}.parquet")
-    shutil.rmtree(at)
+    shutil.rmtree(part)
 
 
 def run(spark: SparkSession, query: Query, folder: Path, checkpoint: Path, partitions: int = 4) -> list[list[tuple]]:
-    """Run the query over the files it has not seen, one a batch; return the rows of each batch that gave any."""
+    """Run a query over its unread files, one per batch, and return the rows of each batch with output."""
     batches: list[list[tuple]] = []
 
-    def keep(df: DataFrame, _: int) -> None:
+    def collect(df: DataFrame, _: int) -> None:
         rows = sorted((tuple(row) for row in df.collect()), key=str)
         if rows:
             batches.append(rows)
 
     with with_settings(spark, BASE | {"spark.sql.shuffle.partitions": str(partitions)} | query.settings):
         source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / "*.parquet"))
-        writer = query.build(source).writeStream.outputMode(query.mode).foreachBatch(keep)
+        writer = query.build(source).writeStream.outputMode(query.mode).foreachBatch(collect)
         stream = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         stream.awaitTermination()
     return batches
@@ -97,7 +97,7 @@ class Everything(StatefulProcessor):
         self._handle = handle
         self._count = handle.getValueState("count", "n long")
         self._values = handle.getListState("values", "v long")
-        self._places = handle.getMapState("places", "v long", "n long")
+        self._counts_by_value = handle.getMapState("counts_by_value", "v long", "n long")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
         count = self._count.get()[0] if self._count.exists() else 0
@@ -105,17 +105,17 @@ class Everything(StatefulProcessor):
         for frame in rows:
             for value, time in zip(frame["v"], frame["t"], strict=True):
                 count += 1
-                place = (int(value),)
-                known = self._places.getValue(place)[0] if self._places.containsKey(place) else 0
-                self._places.updateValue(place, (known + 1,))
+                map_key = (int(value),)
+                seen = self._counts_by_value.getValue(map_key)[0] if self._counts_by_value.containsKey(map_key) else 0
+                self._counts_by_value.updateValue(map_key, (seen + 1,))
                 if count % 3 == 0:
                     self._values.appendValue((int(value),))
                 latest = time if latest is None else max(latest, time)
         self._count.update((count,))
         self._handle.registerTimer(int(latest.timestamp() * 1000) + 600_000)
         listed = sorted(value[0] for value in self._values.get())
-        places = sorted((key[0], value[0]) for key, value in self._places.iterator())
-        yield pd.DataFrame({"k": [key[0]], "what": ["rows"], "n": [count], "state": [str((listed, places))]})
+        by_value = sorted((key[0], value[0]) for key, value in self._counts_by_value.iterator())
+        yield pd.DataFrame({"k": [key[0]], "what": ["rows"], "n": [count], "state": [str((listed, by_value))]})
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
         yield pd.DataFrame(
@@ -126,22 +126,22 @@ class Everything(StatefulProcessor):
         pass
 
 
-class Kept(StatefulProcessor):
+class LongLived(StatefulProcessor):
     """State with a time to live, longer than any test."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._count = handle.getValueState("count", "n long", ttlDurationMs=86_400_000)
-        self._places = handle.getMapState("places", "v long", "n long", ttlDurationMs=86_400_000)
+        self._counts_by_value = handle.getMapState("counts_by_value", "v long", "n long", ttlDurationMs=86_400_000)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
         count = self._count.get()[0] if self._count.exists() else 0
         for frame in rows:
             for value in frame["v"]:
                 count += 1
-                self._places.updateValue((int(value),), (count,))
+                self._counts_by_value.updateValue((int(value),), (count,))
         self._count.update((count,))
-        places = sorted((key[0], value[0]) for key, value in self._places.iterator())
-        yield pd.DataFrame({"k": [key[0]], "n": [count], "state": [str(places)]})
+        by_value = sorted((key[0], value[0]) for key, value in self._counts_by_value.iterator())
+        yield pd.DataFrame({"k": [key[0]], "n": [count], "state": [str(by_value)]})
 
     def close(self) -> None:
         pass
@@ -157,7 +157,7 @@ def _timers(df: DataFrame) -> DataFrame:
 
 def _ttl(df: DataFrame) -> DataFrame:
     return df.groupBy("k").transformWithStateInPandas(
-        Kept(), "k string, n long, state string", "Update", "ProcessingTime"
+        LongLived(), "k string, n long, state string", "Update", "ProcessingTime"
     )
 
 
@@ -214,7 +214,7 @@ OPERATORS = [
     Query("three operators", _chain, "append"),
     Query("applyInPandasWithState", _pandas_counts),
     Query("state of every kind with timers", _timers),
-    # Spark runs batches without data for ever where state is bound to the clock.
+    # Spark endlessly runs batches without data if state depends on processing time.
     Query("state with time to live", _ttl, settings={"spark.sql.streaming.noDataMicroBatches.enabled": "false"}),
     Query("no key", lambda df: df.groupBy().agg(F.count("*"), F.sum("v"))),
     Query(
@@ -228,7 +228,7 @@ OPERATORS = [
         "append",
     ),
 ]
-"""Every operator, with RocksDB as it is."""
+"""Every operator, with the default settings of RocksDB."""
 KINDS_OF_FILES = [
     Query("changelog", _counts, settings={f"{STORE}.rocksdb.changelogCheckpointing.enabled": "true"}),
     Query("changelog of a join", _join("left"), "append", {f"{STORE}.rocksdb.changelogCheckpointing.enabled": "true"}),
@@ -247,7 +247,7 @@ KINDS_OF_FILES = [
         "full join in column families", _join("full"), "append", {"spark.sql.streaming.join.stateFormatVersion": "3"}
     ),
 ]
-"""Other files of RocksDB, and other layouts in them."""
+"""Other file formats and layouts of RocksDB."""
 QUERIES = [*OPERATORS, *KINDS_OF_FILES]
 _MEMORY = {f"{STORE}.providerClass": IN_MEMORY}
 QUERIES_IN_MEMORY = [
@@ -279,25 +279,25 @@ QUERIES_IN_MEMORY = [
         ("a snapshot after each change", QUERIES[0], {f"{STORE}.minDeltasForSnapshot": "1"}),
     ]
 ]
-"""Spark's default state store keeps each key group in memory; it runs all operators but those of transformWithState."""
+"""Queries with Spark's default state store, which holds key groups in memory and lacks transformWithState."""
 BY_NAME = {query.name: query for query in [*QUERIES, *QUERIES_IN_MEMORY]}
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """A query that ran for a while, and what it gives when it goes on untouched."""
+    """A stopped query, and its later output without a rescale."""
 
     query: Query
     input: Path
-    """What it has seen, and what comes later."""
+    """The folder of its past and later input."""
     checkpoint: Path
     later: list[list[tuple]]
 
 
 def digest(folder: Path) -> str:
     """Return a hash of all names and bytes below a folder."""
-    found = hashlib.sha256()
+    result = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
-        found.update(str(path.relative_to(folder)).encode())
-        found.update(path.read_bytes() if path.is_file() else b"")
-    return found.hexdigest()
+        result.update(str(path.relative_to(folder)).encode())
+        result.update(path.read_bytes() if path.is_file() else b"")
+    return result.hexdigest()

@@ -1,4 +1,4 @@
-"""What cannot be rescaled is refused in words, and the checkpoint is left as it was, byte for byte."""
+"""Checkpoints that cannot be rescaled are refused with a clear message, and stay unchanged byte for byte."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def checkpoint(stopped: Any, tmp_path: Path) -> Any:
 
 
 def refused(spark: SparkSession, folder: Path, number: int = 8, **options: Any) -> str:
-    """Rescale a checkpoint that cannot be; return what is said."""
+    """Try to rescale a checkpoint, check that it is refused and unchanged, and return the message."""
     before = digest(folder)
-    with pytest.raises(StateError) as found:
+    with pytest.raises(StateError) as raised:
         st.rescale(str(folder), number, spark=spark, **options)
     assert digest(folder) == before
-    assert "Exception" not in str(found.value) or "Java" not in str(found.value)
-    assert "\tat " not in str(found.value)
-    return str(found.value)
+    assert "Exception" not in str(raised.value) or "Java" not in str(raised.value)
+    assert "\tat " not in str(raised.value)
+    return str(raised.value)
 
 
 @pytest.mark.parametrize("number", [0, -1, 32769])
@@ -48,7 +48,7 @@ def test_numbers_out_of_bounds(spark: SparkSession, checkpoint: Any, number: int
     assert f"max parallelism is {number}" in refused(spark, checkpoint, number)
 
 
-def test_the_present_number(spark: SparkSession, checkpoint: Any) -> None:
+def test_the_current_number(spark: SparkSession, checkpoint: Any) -> None:
     assert "it already has 4 key groups" in refused(spark, checkpoint, 4)
 
 
@@ -85,8 +85,8 @@ def test_a_damaged_snapshot(spark: SparkSession, checkpoint: Any, kind: str) -> 
     damaged = max((checkpoint / "state/0/2").glob(kind))
     damaged.write_bytes(damaged.read_bytes()[:100])
     (damaged.parent / f".{damaged.name}.crc").unlink()
-    said = refused(spark, checkpoint)
-    assert "cannot be read" in said or "the checkpoint is unchanged" in said
+    message = refused(spark, checkpoint)
+    assert "cannot be read" in message or "the checkpoint is unchanged" in message
 
 
 @pytest.mark.thorough
@@ -98,11 +98,11 @@ def test_a_missing_sorted_file(spark: SparkSession, checkpoint: Any) -> None:
 def test_no_permission_to_write(spark: SparkSession, checkpoint: Any) -> None:
     (checkpoint / "offsets").chmod(0o555)
     try:
-        said = refused(spark, checkpoint)
+        message = refused(spark, checkpoint)
     finally:
         (checkpoint / "offsets").chmod(0o755)
-    assert "there is no permission to write to" in said
-    assert "offsets" in said
+    assert "there is no permission to write to" in message
+    assert "offsets" in message
 
 
 @pytest.fixture
@@ -116,20 +116,20 @@ def small_disk(tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("left", "said"), [(20_000, "its file system has"), (150_000, "No space left")])
-def test_a_full_disk(spark: SparkSession, checkpoint: Any, small_disk: Any, left: int, said: str) -> None:
+@pytest.mark.parametrize(("free_bytes", "message"), [(20_000, "its file system has"), (150_000, "No space left")])
+def test_a_full_disk(spark: SparkSession, checkpoint: Any, small_disk: Any, free_bytes: int, message: str) -> None:
     shutil.copytree(checkpoint, small_disk / "checkpoint")
     free = shutil.disk_usage(small_disk).free
-    (small_disk / "filler").write_bytes(bytes(free - left))
-    assert said in refused(spark, small_disk / "checkpoint", 64)
+    (small_disk / "filler").write_bytes(bytes(free - free_bytes))
+    assert message in refused(spark, small_disk / "checkpoint", 64)
 
 
 @pytest.mark.thorough
 def test_a_query_that_runs(spark: SparkSession, checkpoint: Any, stopped: Any) -> None:
-    one = stopped("counts updated")
+    query_state = stopped("counts updated")
     with with_settings(spark, BASE):
-        source = spark.readStream.schema("k string, v long, t timestamp").parquet(str(one.input / "*.parquet"))
-        writer = one.query.build(source).writeStream.outputMode("update").format("noop").queryName("nightly")
+        source = spark.readStream.schema("k string, v long, t timestamp").parquet(str(query_state.input / "*.parquet"))
+        writer = query_state.query.build(source).writeStream.outputMode("update").format("noop").queryName("nightly")
         query = writer.option("checkpointLocation", str(checkpoint)).start()
         try:
             query.processAllAvailable()
@@ -141,32 +141,32 @@ def test_a_query_that_runs(spark: SparkSession, checkpoint: Any, stopped: Any) -
 
 
 def test_a_key_in_two_groups(spark: SparkSession, checkpoint: Any) -> None:
-    """Files of one group were copied over another's; a merge must end all the same."""
+    """The files of a group were copied over those of another; a merge must fail instead of running endlessly."""
     shutil.rmtree(checkpoint / "state/0/2")
     shutil.copytree(checkpoint / "state/0/0", checkpoint / "state/0/2")
     with pytest.raises(StateError, match="the state is damaged: key groups 0 and 2 have the same key"):
         st.rescale(str(checkpoint), 2, spark=spark)
 
 
-def test_another_state_store_than_sparks(spark: SparkSession, checkpoint: Any) -> None:
+def test_a_state_store_of_another_provider(spark: SparkSession, checkpoint: Any) -> None:
     (checkpoint / "offsets/.1.crc").unlink()
     log = checkpoint / "offsets/1"
     log.write_text(log.read_text().replace(ROCKSDB, "com.example.OtherStateStoreProvider"))
-    said = refused(spark, checkpoint)
-    assert "OtherStateStoreProvider; only Spark's own two can be rescaled" in said
-    assert f"{STORE}.providerClass=" in said
+    message = refused(spark, checkpoint)
+    assert "OtherStateStoreProvider; only Spark's own two can be rescaled" in message
+    assert f"{STORE}.providerClass=" in message
 
 
 @pytest.fixture
 def older(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Older releases are only pretended here: the tests run with one Spark."""
+    """Simulate an older release, as the tests run with a single release of Spark."""
 
-    def bridge(_: Any) -> Bridge:
-        found = Bridge(spark)
-        found.version = (4, 0)
-        return found
+    def older_bridge(_: Any) -> Bridge:
+        bridge = Bridge(spark)
+        bridge.version = (4, 0)
+        return bridge
 
-    monkeypatch.setattr(api, "bridge_of", bridge)
+    monkeypatch.setattr(api, "bridge_of", older_bridge)
 
 
 @pytest.mark.thorough
@@ -182,9 +182,11 @@ def test_state_that_older_releases_cannot_rewrite(
     spark: SparkSession, stopped: Any, tmp_path: Path, name: str, operator: str
 ) -> None:
     shutil.copytree(stopped(name).checkpoint, tmp_path / "checkpoint")
-    said = refused(spark, tmp_path / "checkpoint")
-    assert f"operator 0 ({operator}), store default: state of this operator cannot be rescaled before Spark 4.2" in said
-    assert f"this is Spark {spark.version}" in said
+    message = refused(spark, tmp_path / "checkpoint")
+    assert (
+        f"operator 0 ({operator}), store default: state of this operator cannot be rescaled before Spark 4.2" in message
+    )
+    assert f"this is Spark {spark.version}" in message
 
 
 @pytest.mark.usefixtures("older")
@@ -192,32 +194,32 @@ def test_versions_of_state_that_older_releases_cannot_read(spark: SparkSession, 
     (checkpoint / "commits/.1.crc").unlink()
     commit = checkpoint / "commits/1"
     commit.write_text(commit.read_text().replace("v1", "v2"))
-    said = refused(spark, checkpoint)
-    assert "its checkpoint has format version 2, which only a running query can read" in said
+    message = refused(spark, checkpoint)
+    assert "its checkpoint has format version 2, which only a running query can read" in message
 
 
 @pytest.mark.usefixtures("older")
-def test_methods_that_older_releases_have_not(spark: SparkSession, checkpoint: Any) -> None:
-    said = refused(spark, checkpoint, method=RewriteMethod.SHUFFLE)
-    assert f"this is Spark {spark.version}, which takes the method rows only" in said
+def test_methods_that_older_releases_do_not_support(spark: SparkSession, checkpoint: Any) -> None:
+    message = refused(spark, checkpoint, method=RewriteMethod.SHUFFLE)
+    assert f"this is Spark {spark.version}, which supports only the method rows" in message
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["counts in memory", "counts updated"])
-def test_rows_in_another_key_group_than_their_own(spark: SparkSession, stopped: Any, tmp_path: Path, name: str) -> None:
+def test_rows_in_the_wrong_key_group(spark: SparkSession, stopped: Any, tmp_path: Path, name: str) -> None:
     shutil.copytree(stopped(name).checkpoint, tmp_path / "checkpoint")
     groups = tmp_path / "checkpoint/state/0"
     for old, new in (("1", "x"), ("2", "1"), ("x", "2")):
         (groups / old).rename(groups / new)
-    said = refused(spark, tmp_path / "checkpoint")
-    assert "in a wrong key group" in said or "has a row of key group" in said
-    assert "the checkpoint is unchanged" in said
+    message = refused(spark, tmp_path / "checkpoint")
+    assert "in a wrong key group" in message or "has a row of key group" in message
+    assert "the checkpoint is unchanged" in message
 
 
 def test_methods_that_need_rocksdb(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     shutil.copytree(stopped("counts in memory").checkpoint, tmp_path / "checkpoint")
-    said = refused(spark, tmp_path / "checkpoint", method=RewriteMethod.FILES)
-    assert "HDFSBackedStateStoreProvider, which takes the method rows only" in said
+    message = refused(spark, tmp_path / "checkpoint", method=RewriteMethod.FILES)
+    assert "HDFSBackedStateStoreProvider, which supports only the method rows" in message
 
 
 @pytest.mark.thorough
@@ -238,11 +240,11 @@ def test_a_query_without_state(spark: SparkSession, stopped: Any, tmp_path: Path
     assert "it has no state" in refused(spark, tmp_path / "checkpoint")
 
 
-def test_all_obstacles_are_named_at_once(spark: SparkSession, checkpoint: Any) -> None:
+def test_the_message_lists_all_obstacles(spark: SparkSession, checkpoint: Any) -> None:
     (checkpoint / "offsets").chmod(0o555)
     try:
-        said = refused(spark, checkpoint, 4)
+        message = refused(spark, checkpoint, 4)
     finally:
         (checkpoint / "offsets").chmod(0o755)
-    assert "already" in said
-    assert "permission" in said
+    assert "already" in message
+    assert "permission" in message

@@ -1,4 +1,4 @@
-"""A query that writes files keeps writing them after a rescale: Spark's log of the files has an entry for each batch."""
+"""A query with a file sink continues after a rescale, as Spark's log of files has an entry for each batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# The log is compacted with batches 2, 5, 8: before, at and after the rescale.
+# Batches 2, 5 and 8 compact the log: before, at and after the rescale.
 SETTINGS = BASE | {
     "spark.sql.streaming.fileSink.log.compactInterval": "3",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
@@ -51,10 +51,10 @@ class Files:
             query.awaitTermination()
 
     def check(self) -> None:
-        """Compare what was written with the answer of a batch query."""
+        """Compare the written rows with the result of a batch query."""
         expected = self.spark.read.schema(SCHEMA).parquet(str(self.folder / "in")).select("k", "v").distinct()
-        found = self.spark.read.parquet(self.output).select("k", "v")
-        assert sorted(map(tuple, found.collect())) == sorted(map(tuple, expected.collect()))
+        written = self.spark.read.parquet(self.output).select("k", "v")
+        assert sorted(map(tuple, written.collect())) == sorted(map(tuple, expected.collect()))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def files(spark: SparkSession, tmp_path: Path) -> Files:
 )
 def test_a_stopped_query(files: Files, before: int) -> None:
     files.run(before)
-    with with_settings(files.spark, SETTINGS):  # the log's own settings count, as they do in the query
+    with with_settings(files.spark, SETTINGS):  # the settings of the log apply here, as in the query
         st.rescale(files.checkpoint, 4, spark=files.spark, file_sink=files.output)
     files.run(4)
     files.check()
@@ -103,7 +103,7 @@ def test_a_query_that_start_query_continues(files: Files) -> None:
 
 
 @pytest.mark.slow
-def test_spark_alone_fails_without_the_entry(files: Files) -> None:
+def test_plain_spark_fails_without_the_entry(files: Files) -> None:
     files.run(3)
     st.rescale(files.checkpoint, 4, spark=files.spark)
     with pytest.raises(Exception, match="BATCH_METADATA_NOT_FOUND"):

@@ -1,4 +1,4 @@
-"""Key groups as tables and laws."""
+"""Key groups of keys, and bounds of their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver is killed while it rescales a checkpoint on an object store, where a rename is a copy and a deletion."""
+"""The driver is killed during a rescale on an object store, where a rename is a copy and a deletion."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.slow
 TESTS = Path(__file__).parent.parent
 JARS = Path(pyspark.__file__).parent / "jars"
 QUERY = "changelog"
-"""What is left of an undone rescale would be read in place of the query's own changes."""
+"""The query for which leftover files of an undone rescale would be read instead of its own changes."""
 SHARES = (0.1, 0.45, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.97)
-"""Where it is killed: the changes of objects lay out the new state, put it in place, and remove what is no longer needed."""
+"""Kill points, as fractions of the changes to objects, which stage and publish the new state and clean up."""
 
 
 @pytest.fixture(scope="module")
@@ -51,24 +51,24 @@ def job(store: SeaweedFs, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_killed_driver(stopped: Any, job: Any) -> None:
-    one = stopped(QUERY)
-    alive = job("kill", one.checkpoint, "weed://bucket/alive", 0)
+    query = stopped(QUERY)
+    alive = job("kill", query.checkpoint, "weed://bucket/alive", 0)
     assert alive.returncode == 0, alive.stderr
     changes = int(alive.stdout.split()[-1])
     killed = {}
     for change in (int(share * changes) for share in SHARES):
-        place = f"weed://bucket/killed-{change}"
-        done = job("kill", one.checkpoint, place, change)
-        assert done.returncode != 0, f"nobody was killed at change {change} of {changes}"
-        killed[place] = change
-    done = job("go-on", QUERY, one.input, *killed)
+        checkpoint = f"weed://bucket/killed-{change}"
+        done = job("kill", query.checkpoint, checkpoint, change)
+        assert done.returncode != 0, f"no process was killed at change {change} of {changes}"
+        killed[checkpoint] = change
+    done = job("go-on", QUERY, query.input, *killed)
     assert done.returncode == 0, done.stderr
     outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert len(outcomes) == 3 * len(killed)
     for outcome in outcomes:
-        assert outcome["batches"] == str(one.later), outcome
+        assert outcome["batches"] == str(query.later), outcome
         assert not outcome["left"], outcome
-        wanted = {"resume": {8}, "abort": {8 if outcome["committed"] else 4}, "restart": {4, 8}}[outcome["what"]]
-        assert outcome["after"] in wanted, outcome
+        expected = {"resume": {8}, "abort": {8 if outcome["committed"] else 4}, "restart": {4, 8}}[outcome["what"]]
+        assert outcome["after"] in expected, outcome
     phases = {(outcome["phase"], outcome["committed"]) for outcome in outcomes}
     assert {("staging", False), ("publishing", False), ("publishing", True)} <= phases, "every phase was met"

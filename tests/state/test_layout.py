@@ -1,4 +1,4 @@
-"""Entries of a checkpoint's logs, read and written."""
+"""Parsing and writing of the entries of a checkpoint's logs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ OPERATOR = (
 )
 
 
-def test_offsets_keep_everything_but_the_number() -> None:
+def test_offsets_change_only_the_number() -> None:
     entry = OffsetEntry.parse(OFFSETS, "offsets/1")
     assert entry.max_parallelism == 4
     assert str(entry) == OFFSETS
     assert str(entry.with_max_parallelism(8)) == OFFSETS.replace('"4"', '"8"')
 
 
-def test_commits_carry_ids_in_version_two_only() -> None:
-    one = CommitEntry.parse('v1\n{"nextBatchWatermarkMs":7}', "commits/1")
-    assert one.with_checkpoint_ids({0: [["a"]]}) == one
-    two = CommitEntry.parse('v2\n{"nextBatchWatermarkMs":7,"stateUniqueIds":{"0":[["old"]]}}', "commits/1")
-    assert str(two.with_checkpoint_ids({0: [["a"], ["b"]]})) == (
+def test_only_commits_of_version_two_have_ids() -> None:
+    version_1 = CommitEntry.parse('v1\n{"nextBatchWatermarkMs":7}', "commits/1")
+    assert version_1.with_checkpoint_ids({0: [["a"]]}) == version_1
+    version_2 = CommitEntry.parse('v2\n{"nextBatchWatermarkMs":7,"stateUniqueIds":{"0":[["old"]]}}', "commits/1")
+    assert str(version_2.with_checkpoint_ids({0: [["a"], ["b"]]})) == (
         'v2\n{"nextBatchWatermarkMs":7,"stateUniqueIds":{"0":[["a"],["b"]]}}'
     )
 

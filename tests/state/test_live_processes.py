@@ -1,4 +1,4 @@
-"""A query in a process of its own is rescaled by a command in another one, and killed meanwhile."""
+"""A command rescales a query of another process, which is killed in some tests."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ JOB = Path(__file__).parent.parent / "jobs" / "state_live.py"
 
 
 class Program:
-    """A program that runs a query; its sink keeps every row of every batch, and repeated ones twice."""
+    """A program that runs a query; its sink records every row of every batch, repeated batches included."""
 
-    def __init__(self, folder: Path, one: Any, *, slowly: float = 0.0, deadly: int = 0) -> None:
+    def __init__(self, folder: Path, query: Any, *, slowly: float = 0.0, deadly: int = 0) -> None:
         self.folder = folder
         self.checkpoint = folder / "checkpoint"
         (folder / "in").mkdir(exist_ok=True)
-        self.waiting = [file for file in sorted(one.input.glob("*.parquet")) if not self._input(file).exists()]
-        arguments = (folder / "in", self.checkpoint, folder, one.query.name, slowly, deadly)
+        self.waiting = [file for file in sorted(query.input.glob("*.parquet")) if not self._input(file).exists()]
+        arguments = (folder / "in", self.checkpoint, folder, query.query.name, slowly, deadly)
         (folder / "started").unlink(missing_ok=True)
         self.process = subprocess.Popen([sys.executable, str(JOB), *map(str, arguments)], cwd=folder)
         self.wait_for(lambda: (folder / "started").exists())
@@ -54,9 +54,9 @@ class Program:
 
     @property
     def rows(self) -> list[str]:
-        """The rows that the sink has got so far, in the order of batches."""
-        kept = self.folder / "batches.txt"
-        lines = kept.read_text().splitlines() if kept.exists() else []
+        """The rows that the sink has recorded so far, in the order of batches."""
+        file = self.folder / "batches.txt"
+        lines = file.read_text().splitlines() if file.exists() else []
         return [line.partition("\t")[2] for line in lines]
 
     def wait_for_rows(self, least: int) -> None:
@@ -82,17 +82,17 @@ def programs() -> Iterator[list[Program]]:
         program.process.wait()
 
 
-def expected_rows(spark: SparkSession, one: Any, folder: Path) -> list[str]:
-    """What the query gives that is left alone."""
-    return [str(row) for batch in run(spark, one.query, one.input, folder / "twin") for row in batch]
+def expected_rows(spark: SparkSession, query: Any, folder: Path) -> list[str]:
+    """Return the output of the query without a rescale."""
+    return [str(row) for batch in run(spark, query.query, query.input, folder / "twin") for row in batch]
 
 
 @pytest.mark.parametrize("name", ["counts updated", "counts in memory", "left join", "state of every kind with timers"])
 def test_a_command_rescales_a_query_of_another_process(
     spark: SparkSession, stopped: Any, tmp_path: Path, programs: list[Program], name: str
 ) -> None:
-    one = stopped(name)
-    program = Program(tmp_path, one, slowly=1.0)
+    query = stopped(name)
+    program = Program(tmp_path, query, slowly=1.0)
     programs.append(program)
     program.add(2)
     program.wait_for(lambda: (program.checkpoint / "commits" / "0").exists())
@@ -106,26 +106,26 @@ def test_a_command_rescales_a_query_of_another_process(
     program.add(2)
     program.end()
     assert st.inspect(str(program.checkpoint), spark=spark).max_parallelism == 8
-    assert sorted(program.rows) == sorted(expected_rows(spark, one, tmp_path))
+    assert sorted(program.rows) == sorted(expected_rows(spark, query, tmp_path))
 
 
 @pytest.mark.parametrize("change", [3, 12, 20, 26, 33, 40])
-def test_the_process_is_killed_while_it_rescales(
+def test_the_process_is_killed_during_a_rescale(
     spark: SparkSession, stopped: Any, tmp_path: Path, programs: list[Program], change: int
 ) -> None:
-    one = stopped("counts updated")
-    program = Program(tmp_path, one, deadly=change)
+    query = stopped("counts updated")
+    program = Program(tmp_path, query, deadly=change)
     programs.append(program)
     program.add(2)
     program.wait_for_rows(400)
     _, errors = (command := program.command(8)).communicate(timeout=120)
-    assert program.process.wait(60) == -9, "a change beyond the last one kills nobody"
+    assert program.process.wait(60) == -9, "a change beyond the last change has no effect"
     assert command.returncode == 1
-    assert "has not told how the rescale" in errors
+    assert "has not reported how the rescale" in errors
     assert "start_query" in errors
-    again = Program(tmp_path, one)
-    programs.append(again)
-    again.add(3)
-    again.end()
-    assert again.rows == expected_rows(spark, one, tmp_path)
-    assert st.inspect(str(again.checkpoint), spark=spark).max_parallelism in {4, 8}
+    restarted = Program(tmp_path, query)
+    programs.append(restarted)
+    restarted.add(3)
+    restarted.end()
+    assert restarted.rows == expected_rows(spark, query, tmp_path)
+    assert st.inspect(str(restarted.checkpoint), spark=spark).max_parallelism in {4, 8}

@@ -1,4 +1,4 @@
-"""A query whose logs are taken back to before a rescale loses no key."""
+"""A query whose logs are rewound to a batch before a rescale loses no keys."""
 
 from __future__ import annotations
 
@@ -20,29 +20,31 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(params=["counts in memory", "changelog", pytest.param("counts updated", marks=pytest.mark.slow)])
-def one(request: pytest.FixtureRequest, stopped: Any) -> Any:
+def query(request: pytest.FixtureRequest, stopped: Any) -> Any:
     return stopped(request.param)
 
 
 @pytest.fixture
-def checkpoint(one: Any, tmp_path: Path) -> Path:
-    shutil.copytree(one.checkpoint, tmp_path / "checkpoint")
+def checkpoint(query: Any, tmp_path: Path) -> Path:
+    shutil.copytree(query.checkpoint, tmp_path / "checkpoint")
     return tmp_path / "checkpoint"
 
 
-def take_back(checkpoint: Path, batch: int) -> None:
+def remove_batch(checkpoint: Path, batch: int) -> None:
     for log in ("offsets", "commits"):
         (checkpoint / log / str(batch)).unlink()
         (checkpoint / log / f".{batch}.crc").unlink(missing_ok=True)
 
 
 @pytest.mark.thorough
-def test_it_is_refused_until_what_is_left_is_removed(spark: SparkSession, one: Any, checkpoint: Path) -> None:
+def test_a_rewound_query_is_refused_until_the_rescale_is_aborted(
+    spark: SparkSession, query: Any, checkpoint: Path
+) -> None:
     for number in (8, 16):
         report = st.rescale(str(checkpoint), number, spark=spark)
         assert report is not None
     for batch in (report.batch, report.batch - 1):
-        take_back(checkpoint, batch)
+        remove_batch(checkpoint, batch)
     before = digest(checkpoint)
     for act in (
         lambda: st.rescale(str(checkpoint), 2, spark=spark),
@@ -56,16 +58,16 @@ def test_it_is_refused_until_what_is_left_is_removed(spark: SparkSession, one: A
     assert st.abort(str(checkpoint), spark=spark)
     assert not st.abort(str(checkpoint), spark=spark)
     assert not (checkpoint / FOLDER).exists()
-    assert run(spark, one.query, one.input, checkpoint) == one.later
+    assert run(spark, query.query, query.input, checkpoint) == query.later
     assert st.inspect(str(checkpoint), count=True, spark=spark).stores[0].total_rows == 200
 
 
 @pytest.mark.thorough
-def test_a_batch_that_was_run_again_is_told(spark: SparkSession, one: Any, checkpoint: Path) -> None:
+def test_a_rescale_whose_batch_was_run_again_is_refused(spark: SparkSession, query: Any, checkpoint: Path) -> None:
     report = st.rescale(str(checkpoint), 8, spark=spark)
     assert report is not None
-    take_back(checkpoint, report.batch)
-    run(spark, one.query, one.input, checkpoint)
+    remove_batch(checkpoint, report.batch)
+    run(spark, query.query, query.input, checkpoint)
     with pytest.raises(StateError, match=f"batch {report.batch} was run again since, so keys may be missing"):
         st.rescale(str(checkpoint), 2, spark=spark)
     assert st.abort(str(checkpoint), spark=spark)
@@ -73,14 +75,14 @@ def test_a_batch_that_was_run_again_is_told(spark: SparkSession, one: Any, check
 
 
 @pytest.mark.thorough
-def test_rescales_of_batches_that_are_not_in_the_logs_any_more_are_forgotten(
-    spark: SparkSession, one: Any, checkpoint: Path
+def test_records_of_batches_that_are_no_longer_in_the_logs_are_removed(
+    spark: SparkSession, query: Any, checkpoint: Path
 ) -> None:
     first = st.rescale(str(checkpoint), 8, spark=spark)
     assert first is not None
     st.rescale(str(checkpoint), 4, spark=spark)
     assert len(list((checkpoint / FOLDER).glob("[0-9]*"))) == 2
-    take_back(checkpoint, first.batch)  # as Spark removes old batches
+    remove_batch(checkpoint, first.batch)  # as Spark removes old batches
     assert st.plan(str(checkpoint), 2, spark=spark).assignment.old == 4
     st.rescale(str(checkpoint), 2, spark=spark)
     assert [int(file.stem) for file in sorted((checkpoint / FOLDER).glob("[0-9]*"))] == [

@@ -1,4 +1,4 @@
-"""Putting a rescale in place, and undoing it, whatever the file system refuses and the query did meanwhile."""
+"""Publishing and undoing a rescale, with errors of the file system and batches of the query in between."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """All files with what they hold, but those that a rescale has written aside."""
+    """Return the text of all files except those in the folder of a rescale."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_text() for path in files if FOLDER not in path.parts}
 
@@ -61,12 +61,12 @@ def after(*, barrier: bool) -> dict[str, str]:
 
 
 class Disk:
-    """Refuses the n-th change to a file, if it is told so."""
+    """A disk on which the change with the number `refuses` fails; 0 for none."""
 
     def __init__(self) -> None:
         self.refuses, self.changes = 0, 0
 
-    def let(self, change: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(self, change: Callable[..., Any]) -> Callable[..., Any]:
         def maybe(*arguments: Any, **options: Any) -> Any:
             self.changes += 1
             if self.changes == self.refuses:
@@ -81,18 +81,18 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     monkeypatch.setattr("penstock.state.checkpoint.Folder", LocalFolder)
     disk = Disk()
     for name in ("make", "write", "move_to", "delete"):
-        monkeypatch.setattr(LocalFolder, name, disk.let(getattr(LocalFolder, name)))
+        monkeypatch.setattr(LocalFolder, name, disk.wrap(getattr(LocalFolder, name)))
     return disk
 
 
 @pytest.fixture(params=[False, True], ids=["Spark 4.2", "Spark 4.1"])
 def barrier(request: Any) -> bool:
-    """Whether a query is kept from starting in between, as releases before 4.2 need it."""
+    """Whether a barrier is needed, as for releases before 4.2."""
     return bool(request.param)
 
 
 def staged(folder: Path, *, barrier: bool) -> tuple[Any, Journal]:
-    """A checkpoint whose rescale from 4 to 8 is complete and checked, and not put in place yet."""
+    """Return a checkpoint whose rescale from 4 to 8 is staged and checked, and its journal."""
     write(folder, BEFORE)
     write(folder / STAGED, STAGED_FILES)
     journal = complete(barrier=barrier)
@@ -101,7 +101,7 @@ def staged(folder: Path, *, barrier: bool) -> tuple[Any, Journal]:
 
 
 @pytest.mark.usefixtures("disk")
-def test_put_in_place_and_undone(tmp_path: Path, barrier: Any) -> None:
+def test_publish_and_undo(tmp_path: Path, barrier: Any) -> None:
     checkpoint, journal = staged(tmp_path / "a", barrier=barrier)
     publish(checkpoint, journal)
     assert tree(tmp_path / "a") == after(barrier=barrier)
@@ -113,7 +113,7 @@ def test_put_in_place_and_undone(tmp_path: Path, barrier: Any) -> None:
 
 
 @pytest.mark.parametrize("then", ["finished", "undone"])
-def test_whatever_change_is_refused_it_can_be_finished_and_undone(
+def test_after_any_refused_change_a_rescale_can_be_finished_or_undone(
     tmp_path: Path, disk: Disk, then: str, barrier: Any
 ) -> None:
     refused = 0
@@ -130,22 +130,22 @@ def test_whatever_change_is_refused_it_can_be_finished_and_undone(
         if disk.changes < step:
             break
         disk.refuses = 0
-        left = Journal.load(checkpoint.folder)
+        remaining = Journal.load(checkpoint.folder)
         is_complete = (folder / "commits/2").exists() and not (folder / "offsets/3").exists()
-        if left is not None and then == "finished":
-            publish(checkpoint, left)
-        elif left is not None and is_complete:
+        if remaining is not None and then == "finished":
+            publish(checkpoint, remaining)
+        elif remaining is not None and is_complete:
             with pytest.raises(StateError, match="is complete and cannot be aborted"):
-                undo(checkpoint, left)
-        elif left is not None:
-            undo(checkpoint, left)
+                undo(checkpoint, remaining)
+        elif remaining is not None:
+            undo(checkpoint, remaining)
         assert tree(folder) == (after(barrier=barrier) if is_complete or then == "finished" else BEFORE), (
             f"change {step}"
         )
-    assert refused >= 2 * len(FILES), "each file is moved, and what is in its place deleted first"
+    assert refused >= 2 * len(FILES), "each file is moved after its target was deleted"
 
 
-def test_an_undo_that_is_refused_is_done_again(
+def test_an_undo_that_fails_can_be_repeated(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, barrier: Any
 ) -> None:
     for step in range(1, 99):
@@ -165,51 +165,51 @@ def test_an_undo_that_is_refused_is_done_again(
             assert disk.changes < step
             break
         disk.refuses = 0
-        left = Journal.load(checkpoint.folder)
-        if left is not None:
-            undo(checkpoint, left)
+        remaining = Journal.load(checkpoint.folder)
+        if remaining is not None:
+            undo(checkpoint, remaining)
         assert tree(folder) == BEFORE, f"change {step}"
     assert step > len(FILES)
 
 
 @pytest.mark.usefixtures("disk")
 @pytest.mark.parametrize("refusal", [OSError(errno.EXDEV, "on another volume"), OSError(errno.ENOSPC, "full"), None])
-def test_a_move_that_is_refused_is_not_taken_for_done(
+def test_a_move_that_is_refused_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: OSError | None, barrier: Any
 ) -> None:
-    """By an exception or without one, where another file is in its place."""
+    """With an exception, or without an exception if another file is in the way."""
     checkpoint, journal = staged(tmp_path, barrier=barrier)
 
-    def refuses(_: LocalFolder, target: LocalFolder) -> bool:
+    def refuse(_: LocalFolder, target: LocalFolder) -> bool:
         if refusal is not None:
             raise refusal
         write(tmp_path, {str(target.local_path): "foreign"})
         return False
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalFolder, "move_to", refuses)
-        with pytest.raises(StateError, match="in the middle of a rescale") as found:
+        patch.setattr(LocalFolder, "move_to", refuse)
+        with pytest.raises(StateError, match="in the middle of a rescale") as raised:
             publish(checkpoint, journal)
-    assert (refusal.strerror if refusal is not None else "could not be moved") in (found.value.cause or "")
+    assert (refusal.strerror if refusal is not None else "could not be moved") in (raised.value.cause or "")
     assert not (tmp_path / "commits/2").exists()
     publish(checkpoint, journal)
     assert tree(tmp_path) == after(barrier=barrier)
 
 
 @pytest.mark.usefixtures("disk")
-def test_a_barrier_stands_while_anything_is_half_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark reads the newest entry of the log first, and refuses to start a query whose entry it cannot read."""
+def test_a_barrier_exists_while_a_rescale_is_partly_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark reads the newest entry of the log first, and refuses to start a query whose entry it cannot parse."""
     checkpoint, journal = staged(tmp_path, barrier=True)
     seen = []
 
     def watched(change: Callable[..., Any]) -> Callable[..., Any]:
-        def with_a_look(*arguments: Any, **options: Any) -> Any:
-            found = change(*arguments, **options)
+        def change_and_check(*arguments: Any, **options: Any) -> Any:
+            result = change(*arguments, **options)
             now = tree(tmp_path)
             seen.append("whole" if now in (BEFORE, after(barrier=True)) else "offsets/3" in now)
-            return found
+            return result
 
-        return with_a_look
+        return change_and_check
 
     for name in ("write", "move_to", "delete"):
         monkeypatch.setattr(LocalFolder, name, watched(getattr(LocalFolder, name)))
@@ -225,8 +225,8 @@ def test_a_barrier_stands_while_anything_is_half_in_place(tmp_path: Path, monkey
     assert seen.count(True) > 2 * len(FILES)
 
 
-def went_on(folder: Path, number: int, *, barrier: bool) -> dict[str, str]:
-    """Let the query run until nothing of the batch after 1 is in its logs any more, and its sorted files are shared."""
+def continue_query(folder: Path, number: int, *, barrier: bool) -> dict[str, str]:
+    """Simulate later batches, after which the logs no longer contain batch 2 and snapshots share SST files."""
     write(folder, after(barrier=barrier) if number == 8 else BEFORE)
     for name in ("offsets", "commits"):
         shutil.rmtree(folder / name)
@@ -237,7 +237,7 @@ def went_on(folder: Path, number: int, *, barrier: bool) -> dict[str, str]:
 
 @pytest.mark.usefixtures("disk")
 @pytest.mark.parametrize(
-    ("number", "phase", "act", "said"),
+    ("number", "phase", "action", "message"),
     [
         (8, Phase.PUBLISHING, publish, None),
         (8, Phase.PUBLISHING, undo, "is complete and cannot be aborted"),
@@ -246,25 +246,25 @@ def went_on(folder: Path, number: int, *, barrier: bool) -> dict[str, str]:
         (4, Phase.ABORTING, undo, None),
     ],
 )
-def test_a_query_that_went_on_for_long_is_left_as_it_is(
-    tmp_path: Path, number: int, phase: Phase, act: Callable[..., None], said: str | None, barrier: Any
+def test_a_query_that_has_run_since_is_not_changed(
+    tmp_path: Path, number: int, phase: Phase, action: Callable[..., None], message: str | None, barrier: Any
 ) -> None:
-    """What was written aside was left: after a rescale that was complete, or before it began to be put in place."""
+    """Staged files were not removed, after a complete rescale or before its publication."""
     checkpoint, journal = staged(tmp_path, barrier=barrier)
     if phase is Phase.ABORTING:
         journal = journal.aborting()
         journal.save(checkpoint.folder)
-    before = went_on(tmp_path, number, barrier=barrier)
-    with pytest.raises(StateError, match=said) if said else nullcontext():
-        act(checkpoint, journal)
+    before = continue_query(tmp_path, number, barrier=barrier)
+    with pytest.raises(StateError, match=message) if message else nullcontext():
+        action(checkpoint, journal)
     assert tree(tmp_path) == before
     assert not (tmp_path / FOLDER).exists()
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/x", "state/../../x", ""])
 @pytest.mark.parametrize("field", ["files", "replaced"])
-def test_a_journal_that_leads_out_of_the_checkpoint(name: str, field: str) -> None:
-    """Whoever may write to a checkpoint must not write elsewhere with the rights of who starts the query."""
+def test_a_journal_with_paths_outside_the_checkpoint_is_refused(name: str, field: str) -> None:
+    """A user who may write to a checkpoint must not gain access to other files through the user of the query."""
     content = json.loads(complete(barrier=False).text)
     content[field] = [name] if field == "files" else {name: "text"}
     with pytest.raises(StateError, match="journal of a rescale"):

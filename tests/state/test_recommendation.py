@@ -10,13 +10,13 @@ from penstock.state.recommendation import recommend
 
 GIB = 1 << 30
 TABLE = [
-    # groups now, bytes of state, cores: groups to take
+    # current groups, bytes of state, cores, recommended groups, reason
     (4, 1 << 20, 2, 4, "neither too few nor too many"),
     (200, 1 << 20, 2, 2, "next divisor"),
     (199, 1 << 20, 2, 199, "no smaller divisor"),
     (4, 10 * GIB, 2, 80, "next multiple of 4"),
     (200, 10 * GIB, 16, 100, "next divisor"),
-    (80, 10 * GIB + 1, 2, 160, "next multiple of 80"),  # one byte more than 80 groups hold
+    (80, 10 * GIB + 1, 2, 160, "next multiple of 80"),  # a byte more than 80 groups should have
     (6, 1 << 20, 16, 18, "next multiple of 6"),
     (128, 100 * GIB, 64, 896, "next multiple of 128"),
     (32768, 1 << 20, 8192, 32768, "neither too few nor too many"),
@@ -26,6 +26,6 @@ TABLE = [
 
 @pytest.mark.parametrize(("current", "size", "cores", "expected", "reason"), TABLE)
 def test_recommendations(current: int, size: Any, cores: int, expected: int, reason: str) -> None:
-    found = recommend(current, size, cores)
-    assert found.max_parallelism == expected
-    assert reason in found.reason
+    recommendation = recommend(current, size, cores)
+    assert recommendation.max_parallelism == expected
+    assert reason in recommendation.reason

@@ -1,4 +1,4 @@
-"""Ways to keep state: a query that was rescaled goes on as its twin that was not, whatever its store and its files."""
+"""State stores and file formats: the output after a rescale equals that without."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.state.changes import ALL, CHOSEN, cases, goes_on_as_its_twin
+from tests.state.changes import ALL, CHOSEN, cases, check_output_after_rescale
 from tests.state.queries import KINDS_OF_FILES, QUERIES_IN_MEMORY
 
 if TYPE_CHECKING:
@@ -22,4 +22,4 @@ CASES = cases(KINDS_OF_FILES, ALL) + cases(QUERIES_IN_MEMORY, CHOSEN)
 def test_later_output_is_the_same(
     spark: SparkSession, stopped: Any, tmp_path: Path, name: Any, method: Any, numbers: Any
 ) -> None:
-    goes_on_as_its_twin(spark, stopped(name), tmp_path / "checkpoint", numbers, method)
+    check_output_after_rescale(spark, stopped(name), tmp_path / "checkpoint", numbers, method)

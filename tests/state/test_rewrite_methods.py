@@ -1,4 +1,4 @@
-"""Which method rewrites a store, as a table."""
+"""Choice of the rewrite method of a store."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ TABLE = [
     (4, 6, True, "unsaferow", OLD_SPARK, RewriteMethod.SHUFFLE, "not a multiple or divisor of 4"),
     (199, 200, True, "unsaferow", None, RewriteMethod.SHUFFLE, "stores open"),
     (4, 8, False, "unsaferow", None, RewriteMethod.FILES, "rewritten whole"),
-    (4, 6, False, "unsaferow", OLD_SPARK, RewriteMethod.ROWS, "one key group, which is copied"),
+    (4, 6, False, "unsaferow", OLD_SPARK, RewriteMethod.ROWS, "single key group, which is copied"),
     (199, 200, False, "unsaferow", None, RewriteMethod.FILES, "rewritten whole"),
 ]
 
 
 @pytest.mark.parametrize(("old", "new", "keyed", "encoding", "problem", "method", "reason"), TABLE)
 def test_methods(old: int, new: int, keyed: bool, encoding: str, problem: Any, method: Any, reason: str) -> None:
-    found = choose_method(StateAssignment(old, new), keyed=keyed, encoding=encoding, files_problem=problem, slots=2)
-    assert found[0] is method
-    assert reason in found[1]
+    chosen, chosen_reason = choose_method(
+        StateAssignment(old, new), keyed=keyed, encoding=encoding, files_problem=problem, slots=2
+    )
+    assert chosen is method
+    assert reason in chosen_reason

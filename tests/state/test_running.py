@@ -1,4 +1,4 @@
-"""A running query is rescaled: nothing is lost or repeated, and whatever goes wrong leaves it running."""
+"""Rescales of a running query lose and repeat no rows, and leave it running if they fail."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from penstock.spark.dataframes import with_settings
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
 from penstock.spark.streaming_queries import executing
-from penstock.state import asking
+from penstock.state import live_rescale
 from penstock.state.marker import MARKER
 from penstock.state.requests import Requests
 from penstock.state.rescale import Rescale
-from penstock.state.turn import my_turn
+from penstock.state.rescale_lock import rescale_lock
 from tests.state.processes import named_in
 from tests.state.queries import BASE, SCHEMA, add_file, run
 from tests.state.test_bad_input import digest
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 
 class Live:
-    """A query that runs in this process over files that are added one by one."""
+    """A query that runs in this process over files that are added step by step."""
 
-    def __init__(self, spark: SparkSession, one: Any, folder: Path, **options: Any) -> None:
+    def __init__(self, spark: SparkSession, stopped_query: Any, folder: Path, **options: Any) -> None:
         self.spark = spark
         self.input = folder / "in"
         self.input.mkdir()
         self.checkpoint = str(folder / "checkpoint")
-        self.waiting = sorted(one.input.glob("*.parquet"))
-        self.query_of = one.query
+        self.waiting = sorted(stopped_query.input.glob("*.parquet"))
+        self.definition = stopped_query.query
         self.batches: list[list[tuple]] = []
         self.in_batch: Callable[[], object] = lambda: None
         self.add(2)
@@ -50,16 +50,16 @@ class Live:
 
     def writer(self) -> Any:
         source = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-        rows = self.query_of.build(source.parquet(str(self.input / "*.parquet")))
-        return rows.writeStream.outputMode(self.query_of.mode)
+        rows = self.definition.build(source.parquet(str(self.input / "*.parquet")))
+        return rows.writeStream.outputMode(self.definition.mode)
 
     def start(self, **config: Any) -> RescalableQuery:
-        with with_settings(self.spark, BASE | self.query_of.settings):
+        with with_settings(self.spark, BASE | self.definition.settings):
             return st.start_query(
-                self.writer().foreachBatch(self._keep), self.checkpoint, config=config, spark=self.spark
+                self.writer().foreachBatch(self._collect), self.checkpoint, config=config, spark=self.spark
             )
 
-    def _keep(self, df: DataFrame, _: int) -> None:
+    def _collect(self, df: DataFrame, _: int) -> None:
         rows = sorted((tuple(row) for row in df.collect()), key=str)
         if rows:
             self.batches.append(rows)
@@ -73,23 +73,23 @@ class Live:
 
 @pytest.fixture
 def live(spark: SparkSession, stopped: Any, tmp_path: Path) -> Iterator[Live]:
-    one = Live(spark, stopped("counts updated"), tmp_path, **{"pipeline.max-parallelism": 4})
-    yield one
-    one.query.stop()
+    running = Live(spark, stopped("counts updated"), tmp_path, **{"pipeline.max-parallelism": 4})
+    yield running
+    running.query.stop()
 
 
 @pytest.fixture(scope="module")
 def expected(spark: SparkSession, stopped: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The output of the query that is left alone."""
-    one = stopped("counts updated")
-    return run(spark, one.query, one.input, tmp_path_factory.mktemp("twin") / "checkpoint")
+    """The output of the query without a rescale."""
+    query = stopped("counts updated")
+    return run(spark, query.query, query.input, tmp_path_factory.mktemp("twin") / "checkpoint")
 
 
-def test_it_goes_on_with_another_number(live: Live, expected: Any) -> None:
+def test_a_running_query_continues_with_another_number(live: Live, expected: Any) -> None:
     live.query.processAllAvailable()
     before, identity = live.query.runId, live.query.id
-    waits = threading.Thread(target=live.query.awaitTermination)
-    waits.start()
+    waiter = threading.Thread(target=live.query.awaitTermination)
+    waiter.start()
     report = live.query.rescale(8)
     assert (report.rescale.old, report.rescale.new) == (4, 8)
     assert live.query.runId != before
@@ -98,15 +98,15 @@ def test_it_goes_on_with_another_number(live: Live, expected: Any) -> None:
     live.add(3)
     live.query.processAllAvailable()
     assert live.batches == expected
-    assert waits.is_alive()
+    assert waiter.is_alive()
     live.query.stop()
-    waits.join(10)
-    assert not waits.is_alive()
+    waiter.join(10)
+    assert not waiter.is_alive()
     assert not live.query.isActive
 
 
 @pytest.mark.thorough
-def test_the_batch_that_runs_is_finished_first(live: Live, expected: Any) -> None:
+def test_the_running_batch_is_finished_first(live: Live, expected: Any) -> None:
     live.query.processAllAvailable()
     in_batch = threading.Event()
 
@@ -114,7 +114,7 @@ def test_the_batch_that_runs_is_finished_first(live: Live, expected: Any) -> Non
         in_batch.set()
         time.sleep(1.5)
 
-    live.in_batch = slowly  # the rows are kept before: a batch that is interrupted and repeated gives them twice
+    live.in_batch = slowly  # after its rows were collected: an interrupted and repeated batch would repeat them
     live.add(1)
     assert in_batch.wait(20)
     report = live.query.rescale(6)
@@ -126,11 +126,11 @@ def test_the_batch_that_runs_is_finished_first(live: Live, expected: Any) -> Non
 
 
 @pytest.mark.slow
-def test_the_next_batch_is_not_waited_for(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
+def test_a_rescale_does_not_wait_for_the_next_trigger(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     hourly = Live(spark, stopped("counts updated"), tmp_path, **{"pipeline.max-parallelism": 4})
     hourly.query.stop()
     with with_settings(spark, BASE):
-        writer = hourly.writer().foreachBatch(hourly._keep).trigger(processingTime="1 hour")
+        writer = hourly.writer().foreachBatch(hourly._collect).trigger(processingTime="1 hour")
         query = st.start_query(writer, hourly.checkpoint, spark=spark)
     try:
         deadline = time.monotonic() + 30
@@ -145,7 +145,7 @@ def test_the_next_batch_is_not_waited_for(spark: SparkSession, stopped: Any, tmp
 
 
 @pytest.mark.thorough
-def test_what_is_refused_does_not_stop_the_query(live: Live) -> None:
+def test_a_refused_rescale_does_not_stop_the_query(live: Live) -> None:
     live.query.processAllAvailable()
     run_id = live.query.runId
     with pytest.raises(StateError, match="it already has 4 key groups"):
@@ -153,7 +153,7 @@ def test_what_is_refused_does_not_stop_the_query(live: Live) -> None:
     with pytest.raises(StateError, match="it already has 4 key groups"):
         st.rescale_running(live.checkpoint, 4, spark=live.spark)
     bridge = Bridge(live.spark)
-    with my_turn(bridge, Folder(bridge, live.checkpoint)), pytest.raises(StateError, match="is under way"):
+    with rescale_lock(bridge, Folder(bridge, live.checkpoint)), pytest.raises(StateError, match="is under way"):
         live.query.rescale(8)
     assert live.query.runId == run_id
 
@@ -175,58 +175,60 @@ def test_a_table_in_memory_does_not_survive_a_stop(live: Live, tmp_path: Path) -
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("place", ["Rescale._commit_staged", pytest.param("Folder.move_to", marks=pytest.mark.slow)])
-def test_a_rescale_that_fails_leaves_the_query_running_as_before(
-    live: Live, expected: Any, monkeypatch: pytest.MonkeyPatch, place: str
+@pytest.mark.parametrize("method", ["Rescale._commit_staged", pytest.param("Folder.move_to", marks=pytest.mark.slow)])
+def test_the_query_continues_unchanged_after_a_failed_rescale(
+    live: Live, expected: Any, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    owner = {"Rescale": Rescale, "Folder": Folder}[place.partition(".")[0]]
+    owner = {"Rescale": Rescale, "Folder": Folder}[method.partition(".")[0]]
 
-    def fails(*_: Any) -> None:
+    def fail(*_: Any) -> None:
         raise OSError("the disk is gone")
 
     live.query.processAllAvailable()
     with monkeypatch.context() as patch:
-        patch.setattr(owner, place.partition(".")[2], fails)
-        with pytest.raises(StateError, match="the disk is gone") as found:
+        patch.setattr(owner, method.partition(".")[2], fail)
+        with pytest.raises(StateError, match="the disk is gone") as raised:
             live.query.rescale(8)
-    assert "was not rescaled: " in found.value.message
-    assert found.value.hint == "the checkpoint is unchanged"
+    assert "was not rescaled: " in raised.value.message
+    assert raised.value.hint == "the checkpoint is unchanged"
     assert st.inspect(live.checkpoint, spark=live.spark).max_parallelism == 4
     live.add(3)
     live.query.processAllAvailable()
     assert live.batches == expected
-    assert live.query.rescale(8).rescale.new == 8, "nothing is left in the way"
+    assert live.query.rescale(8).rescale.new == 8, "nothing of the failed rescale is in the way"
 
 
 @pytest.mark.thorough
-def test_a_query_that_is_stopped_meanwhile_stays_stopped(live: Live) -> None:
+def test_a_query_that_is_stopped_during_a_rescale_stays_stopped(live: Live) -> None:
     live.query.processAllAvailable()
-    stops = threading.Thread(target=live.query.stop)
+    stopper = threading.Thread(target=live.query.stop)
 
     def stop(done: int, total: int, step: str) -> None:
         if step == "putting it in place":
-            stops.start()
-            assert live.query.stop_wanted.wait(5)
+            stopper.start()
+            assert live.query.stop_requested.wait(5)
 
     live.query.rescale(8, on_progress=stop)
-    stops.join(10)
+    stopper.join(10)
     assert not live.query.isActive
     assert live.query.awaitTermination(5)
 
 
 @pytest.mark.thorough
-def test_who_rescales_may_stop_the_query(live: Live) -> None:
-    """It does not wait for itself."""
+def test_on_progress_may_stop_the_query(live: Live) -> None:
+    """`stop` does not wait for the rescale that calls it."""
     live.query.processAllAvailable()
-    report = live.query.rescale(8, on_progress=lambda *told: live.query.stop() if "place" in told[2] else None)
+    report = live.query.rescale(
+        8, on_progress=lambda _, __, step: live.query.stop() if step == "putting it in place" else None
+    )
     assert report.rescale.new == 8
     assert not live.query.isActive
     assert live.query.awaitTermination(5)
 
 
 @pytest.mark.thorough
-def test_a_start_that_is_refused_leaves_the_run_before_marked(live: Live) -> None:
-    """Or another process could run the query, too, and nobody could ask this one for a rescale."""
+def test_a_refused_start_does_not_remove_the_marker_of_the_running_query(live: Live) -> None:
+    """Otherwise another process could start the query, and no process could request a rescale."""
     live.query.processAllAvailable()
     marker = Path(live.checkpoint, MARKER)
     before = marker.read_bytes()
@@ -238,8 +240,8 @@ def test_a_start_that_is_refused_leaves_the_run_before_marked(live: Live) -> Non
 
 
 @pytest.mark.thorough
-def test_a_query_that_others_stop_in_a_batch_stays_stopped(live: Live) -> None:
-    """A rescale interrupts no batch. One that is interrupted may be finished all the same: Python's code is not."""
+def test_a_query_that_another_caller_stops_in_a_batch_stays_stopped(live: Live) -> None:
+    """A rescale interrupts no batch; an interrupted batch may still finish, as its Python code continues."""
     live.query.processAllAvailable()
     in_batch, may_end = threading.Event(), threading.Event()
     live.in_batch = lambda: (in_batch.set(), may_end.wait(60))
@@ -250,25 +252,25 @@ def test_a_query_that_others_stop_in_a_batch_stays_stopped(live: Live) -> None:
     waits = threading.Event()
 
     def rescale() -> None:
-        with pytest.raises(StateError) as found:
+        with pytest.raises(StateError) as raised:
             live.query.rescale(8, on_progress=lambda done, *_: waits.set() if done == 0 else None)
-        refused.append(str(found.value))
+        refused.append(str(raised.value))
 
-    asks = threading.Thread(target=rescale)
-    asks.start()
+    rescaler = threading.Thread(target=rescale)
+    rescaler.start()
     assert waits.wait(30), "the rescale waits for the end of its batch"
     time.sleep(0.5)
     threading.Timer(1, may_end.set).start()
     running.stop()
-    asks.join(30)
+    rescaler.join(30)
     is_finished = Path(live.checkpoint, "commits/2").exists()
-    assert ("by others" if is_finished else "in the middle of batch 2") in refused[0]
+    assert ("by another caller" if is_finished else "in the middle of batch 2") in refused[0]
     assert not live.query.isActive
     assert live.query.awaitTermination(5)
 
 
 @pytest.mark.thorough
-def test_a_batch_that_was_not_finished_is_finished_before_a_rescale_at_its_start(live: Live, expected: Any) -> None:
+def test_an_unfinished_batch_is_finished_before_a_rescale_at_the_start(live: Live, expected: Any) -> None:
     live.query.processAllAvailable()
     live.query.stop()
     for file in Path(live.checkpoint, "commits").glob("*1*"):
@@ -281,7 +283,7 @@ def test_a_batch_that_was_not_finished_is_finished_before_a_rescale_at_its_start
 
 
 @pytest.mark.thorough
-def test_settings_are_those_of_the_first_start(live: Live) -> None:
+def test_a_restart_uses_the_settings_of_the_first_start(live: Live) -> None:
     live.query.processAllAvailable()
     zone = "spark.sql.session.timeZone"
     first = live.spark.conf.get(zone)
@@ -292,7 +294,7 @@ def test_settings_are_those_of_the_first_start(live: Live) -> None:
 
 
 @pytest.mark.thorough
-def test_one_request_at_a_time(live: Live, expected: Any) -> None:
+def test_a_second_request_is_refused(live: Live, expected: Any) -> None:
     live.query.processAllAvailable()
     in_batch = threading.Event()
 
@@ -319,32 +321,32 @@ def test_one_request_at_a_time(live: Live, expected: Any) -> None:
     assert live.batches == expected
 
 
-@pytest.mark.parametrize("who", ["nobody", "a process that is gone", "a process without the query"])
-def test_a_checkpoint_that_nobody_serves(
-    spark: SparkSession, stopped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str
+@pytest.mark.parametrize("marker", ["none", "of a dead process", "of a process without the query"])
+def test_a_checkpoint_that_no_process_serves(
+    spark: SparkSession, stopped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: str
 ) -> None:
-    monkeypatch.setattr(asking, "_TAKEN", 1.0)
+    monkeypatch.setattr(live_rescale, "_ACCEPT_TIMEOUT", 1.0)
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(stopped("counts updated").checkpoint, checkpoint)
-    if who != "nobody":
+    if marker != "none":
         with named_in(checkpoint / MARKER):
-            if who == "a process without the query":
-                said = refused(spark, checkpoint)
-    if who != "a process without the query":
-        said = refused(spark, checkpoint)
-    assert {"nobody": "there is no", "a process that is gone": "is gone"}.get(who, "takes no requests on") in said
+            if marker == "of a process without the query":
+                message = refused(spark, checkpoint)
+    if marker != "of a process without the query":
+        message = refused(spark, checkpoint)
+    assert {"none": "there is no", "of a dead process": "is gone"}.get(marker, "accepts no requests") in message
 
 
 def refused(spark: SparkSession, checkpoint: Path) -> str:
-    """Ask where nobody serves; return what is said. Nothing is left of the request."""
+    """Request a rescale that no process serves, check that no file is left, and return the message."""
     before = digest(checkpoint)
-    with pytest.raises(StateError, match="no process serves a rescale of the query") as found:
+    with pytest.raises(StateError, match="no process serves a rescale of the query") as raised:
         st.rescale_running(str(checkpoint), 8, spark=spark)
     assert digest(checkpoint) == before
-    return str(found.value)
+    return str(raised.value)
 
 
-def test_the_marker_goes_with_the_query(live: Live, tmp_path: Path) -> None:
+def test_the_marker_is_removed_when_the_query_ends(live: Live, tmp_path: Path) -> None:
     assert (tmp_path / "checkpoint" / MARKER).exists()
     live.query.stop()
     deadline = time.monotonic() + 10

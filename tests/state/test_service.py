@@ -1,4 +1,4 @@
-"""What goes wrong while requests are looked for or served does not end the service."""
+"""Errors while polling for requests, or while serving them, do not end the service."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ if TYPE_CHECKING:
 
 
 class Query:
-    """A query that can be rescaled until `ends` is set."""
+    """A query that is active until `ends` is set, and refuses every rescale."""
 
     def __init__(self) -> None:
         self.ends = False
-        self.asked: list[tuple[int, Any]] = []
+        self.requested: list[tuple[int, Any]] = []
 
     @property
     def isActive(self) -> bool:
         return not self.ends
 
     def rescale(self, number: int, *, method: Any, on_progress: Any) -> None:
-        self.asked.append((number, method))
+        self.requested.append((number, method))
         raise StateError("it cannot be now")
 
 
-class Looks:
-    """The requests of a checkpoint, one look after the other; an exception is raised.
+class ScriptedRequests:
+    """A replacement of `Requests` whose polls return, or raise, the items of a list.
 
-    As many final answers as `away` says cannot be written; a request stays until one is.
+    Writing fails for the first `failing_answers` final answers; a request stays until its final answer is written.
     """
 
-    def __init__(self, query: Query, found: list[Request | Exception | None], away: int) -> None:
-        self.query, self.found, self.away = query, found, away
+    def __init__(self, query: Query, polls: list[Request | Exception | None], failing_answers: int) -> None:
+        self.query, self.polls, self.failing_answers = query, polls, failing_answers
         self.claimed: list[Request] = []
-        self.told: list[Answer] = []
+        self.answers: list[Answer] = []
 
     def current(self) -> Request | None:
-        one = self.found.pop(0)
-        self.query.ends = not self.found
-        if isinstance(one, Exception):
-            raise one
-        return one
+        item = self.polls.pop(0)
+        self.query.ends = not self.polls
+        if isinstance(item, Exception):
+            raise item
+        return item
 
     def claim(self, request: Request) -> bool:
         if request in self.claimed:
@@ -55,48 +55,50 @@ class Looks:
         self.claimed.append(request)
         return True
 
-    def tell(self, request: Request, answer: Answer) -> None:
-        if answer.final and self.away:
-            self.away -= 1
-            self.found.insert(0, request)
+    def write_answer(self, request: Request, answer: Answer) -> None:
+        if answer.final and self.failing_answers:
+            self.failing_answers -= 1
+            self.polls.insert(0, request)
             self.query.ends = False
             raise OSError("the disk is away")
-        self.told.append(answer)
+        self.answers.append(answer)
 
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Query, list[Answer]]]:
     """Return a function that serves requests until there are no more."""
 
-    def serve(*found: Request | Exception | None, away: int = 0) -> tuple[Query, list[Answer]]:
+    def serve(*polls: Request | Exception | None, failing_answers: int = 0) -> tuple[Query, list[Answer]]:
         query = Query()
-        looks = Looks(query, [*found], away)
-        monkeypatch.setattr(service, "_LOOK", 0.0)
-        monkeypatch.setattr(service, "Requests", lambda _: looks)
+        requests = ScriptedRequests(query, [*polls], failing_answers)
+        monkeypatch.setattr(service, "_POLL_INTERVAL", 0.0)
+        monkeypatch.setattr(service, "Requests", lambda _: requests)
         mark = SimpleNamespace(remove=lambda: None)
         service.Service(query, "checkpoint", mark)._run()  # type: ignore[arg-type]
-        return query, [answer for answer in looks.told if answer.final]
+        return query, [answer for answer in requests.answers if answer.final]
 
     return serve
 
 
-def test_a_look_that_fails_is_logged_once_and_the_next_one_is_made(served: Any, caplog: Any) -> None:
-    away = [OSError("the disk is away") for _ in range(3)]
-    query, told = served(*away, Request(8, None, "a"), None)
-    assert query.asked == [(8, None)]
-    assert [answer.refusal.message for answer in told] == ["it cannot be now"]
+def test_a_failing_poll_is_logged_once_and_repeated(served: Any, caplog: Any) -> None:
+    errors = [OSError("the disk is away") for _ in range(3)]
+    query, answers = served(*errors, Request(8, None, "a"), None)
+    assert query.requested == [(8, None)]
+    assert [answer.refusal.message for answer in answers] == ["it cannot be now"]
     assert caplog.text.count("cannot be served now: OSError: the disk is away") == 1
 
 
-def test_a_method_that_is_not_known_is_told_to_whoever_asks(served: Any) -> None:
-    query, told = served(Request(8, "magic", "a"), Request(9, "rows", "b"), None)
-    assert query.asked == [(9, "rows")]
-    assert "magic" in told[0].refusal.cause
-    assert told[1].refusal.message == "it cannot be now"
+def test_an_unknown_method_is_refused(served: Any) -> None:
+    query, answers = served(Request(8, "magic", "a"), Request(9, "rows", "b"), None)
+    assert query.requested == [(9, "rows")]
+    assert "magic" in answers[0].refusal.cause
+    assert answers[1].refusal.message == "it cannot be now"
 
 
-def test_an_answer_that_cannot_be_written_is_told_at_a_later_look(served: Any, caplog: Any) -> None:
-    query, told = served(Request(8, None, "a"), OSError("the disk is away"), Request(9, None, "b"), None, away=3)
-    assert query.asked == [(8, None), (9, None)], "each is served once"
-    assert [answer.refusal.message for answer in told] == ["it cannot be now", "it cannot be now"]
+def test_an_answer_that_cannot_be_written_is_written_at_a_later_poll(served: Any, caplog: Any) -> None:
+    query, answers = served(
+        Request(8, None, "a"), OSError("the disk is away"), Request(9, None, "b"), None, failing_answers=3
+    )
+    assert query.requested == [(8, None), (9, None)], "each is served once"
+    assert [answer.refusal.message for answer in answers] == ["it cannot be now", "it cannot be now"]
     assert "cannot be served now: OSError: the disk is away" in caplog.text

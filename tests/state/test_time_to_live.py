@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LIFE = 60_000
-"""Milliseconds that an entry lives after it was last written: longer than six runs and three rescales on a busy machine."""
+"""Time to live in milliseconds: longer than six runs and three rescales on a busy machine."""
 INPUT = [range(200), range(100), range(50, 150), range(200)]
-"""The keys of each batch; the last one comes when what the first two wrote has expired."""
+"""The keys of each batch; the last batch runs when the entries of the first two have expired."""
 RESCALES = {
     "files": (8, RewriteMethod.FILES),
     "rows": (8, RewriteMethod.ROWS),
@@ -40,7 +40,7 @@ class Expiring(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._count = handle.getValueState("count", "n long", ttlDurationMs=LIFE)
         self._values = handle.getListState("values", "v long", ttlDurationMs=LIFE)
-        self._places = handle.getMapState("places", "v long", "n long", ttlDurationMs=LIFE)
+        self._counts_by_value = handle.getMapState("counts_by_value", "v long", "n long", ttlDurationMs=LIFE)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
         count = self._count.get()[0] if self._count.exists() else 0
@@ -48,11 +48,11 @@ class Expiring(StatefulProcessor):
             for value in frame["v"]:
                 count += 1
                 self._values.appendValue((int(value),))
-                self._places.updateValue((int(value),), (count,))
+                self._counts_by_value.updateValue((int(value),), (count,))
         self._count.update((count,))
-        listed = sorted(int(one[0]) for one in self._values.get())
-        places = sorted(int(one[0]) for one, _ in self._places.iterator())
-        yield pd.DataFrame({"k": [key[0]], "n": [count], "state": [f"{listed} {places}"]})
+        listed = sorted(int(entry[0]) for entry in self._values.get())
+        map_keys = sorted(int(key[0]) for key, _ in self._counts_by_value.iterator())
+        yield pd.DataFrame({"k": [key[0]], "n": [count], "state": [f"{listed} {map_keys}"]})
 
     def close(self) -> None:
         pass
@@ -60,19 +60,19 @@ class Expiring(StatefulProcessor):
 
 @dataclass
 class Entries:
-    """What a key should have: each entry with the time at which it expires."""
+    """The expected state of a key: each entry with the time at which it expires."""
 
     count: tuple[int, int] = (0, 0)
     values: list[tuple[int, int]] = field(default_factory=list)
-    places: dict[int, int] = field(default_factory=dict)
+    map_keys: dict[int, int] = field(default_factory=dict)
 
     def row(self, key: str, value: int, now: int) -> tuple[str, int, str]:
-        """Add one row at a time, and return what the query gives of it."""
+        """Add a row at a time `now`, and return the expected output."""
         expires = now + LIFE
         self.count = ((self.count[0] if self.count[1] > now else 0) + 1, expires)
-        self.values = [one for one in self.values if one[1] > now] + [(value, expires)]
-        self.places = {one: end for one, end in self.places.items() if end > now} | {value: expires}
-        return key, self.count[0], f"{sorted(one for one, _ in self.values)} {sorted(self.places)}"
+        self.values = [entry for entry in self.values if entry[1] > now] + [(value, expires)]
+        self.map_keys = {map_key: end for map_key, end in self.map_keys.items() if end > now} | {value: expires}
+        return key, self.count[0], f"{sorted(stored for stored, _ in self.values)} {sorted(self.map_keys)}"
 
 
 def _build(df: DataFrame) -> DataFrame:
@@ -81,7 +81,7 @@ def _build(df: DataFrame) -> DataFrame:
     )
 
 
-# Spark runs batches without data for ever where state is bound to the clock.
+# Spark endlessly runs batches without data if state depends on processing time.
 QUERY = Query("expiring", _build, settings={"spark.sql.streaming.noDataMicroBatches.enabled": "false"})
 
 
@@ -95,7 +95,7 @@ def add_input(spark: SparkSession, folder: Path, number: int) -> None:
 
 
 def expected(checkpoint: Path) -> list[list[tuple]]:
-    """What each batch gives at the time that Spark logged for it; a batch that is a rescale gives nothing."""
+    """Return the expected output of each batch at the time that Spark logged; the batch of a rescale has none."""
     entries = {f"key {key}": Entries() for key in range(200)}
     logs = sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda log: int(log.name))
     seen, batches = -1, []
@@ -111,29 +111,31 @@ def expected(checkpoint: Path) -> list[list[tuple]]:
 
 
 @pytest.mark.slow
-def test_entries_from_before_a_rescale_expire_in_their_time(spark: SparkSession, tmp_path: Path) -> None:
+def test_entries_from_before_a_rescale_expire_at_their_time(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     first = tmp_path / "twin"
     for number in (0, 1):
         add_input(spark, folder, number)
-    given = {name: run(spark, QUERY, folder, first) for name in ("twin",)}
+    outputs = {name: run(spark, QUERY, folder, first) for name in ("twin",)}
     for name, (groups, method) in RESCALES.items():
         shutil.copytree(first, tmp_path / name)
-        given[name] = list(given["twin"])
+        outputs[name] = list(outputs["twin"])
         assert st.rescale(str(tmp_path / name), groups, spark=spark, method=method).new == groups
     for number in (2, 3):
         if number == 3:
-            time.sleep(LIFE / 1000 - 5)  # the first two batches are too old by then, the third one may be
+            time.sleep(
+                LIFE / 1000 - 5
+            )  # the entries of the first two batches have expired then, those of the third may have
         add_input(spark, folder, number)
-        for name in given:
-            given[name] += run(spark, QUERY, folder, tmp_path / name)
+        for name in outputs:
+            outputs[name] += run(spark, QUERY, folder, tmp_path / name)
     rows = {}
-    for name, batches in given.items():
+    for name, batches in outputs.items():
         assert batches == expected(tmp_path / name), name
         counts = [row[1] for row in batches[3]]
         assert 1 in counts, f"{name}: nothing has expired"
         assert max(row[1] for row in batches[2]) > 1, f"{name}: everything had expired"
         stores = st.inspect(str(tmp_path / name), count=True, spark=spark).stores
         rows[name] = [store.total_rows for store in stores]
-    assert len({tuple(found) for name, found in rows.items() if given[name] == given["twin"]}) == 1
+    assert len({tuple(counts) for name, counts in rows.items() if outputs[name] == outputs["twin"]}) == 1

@@ -1,4 +1,4 @@
-"""What a stream needs: tables of what its batches did."""
+"""Recommendations for a stream, as tables of its past batches."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from penstock.streams.progress import BatchProgress, OperatorState
 MIB = 1 << 20
 
 
-def played(
+def simulated_batches(
     arrival: int, rate: int, *, fixed: float = 1.0, interval: float = 10, tasks: int | None = 4, cores: int | None = 4
 ) -> list[BatchProgress]:
-    """Return the batches of a stream that reads what arrives, in batches of the interval and of twice that."""
+    """Return batches that read all arriving records, with alternating intervals of `interval` and twice that."""
     batches = []
     began = 1000.0
     ends = 0
@@ -30,14 +30,14 @@ def played(
     return batches
 
 
-def found(batches: list[BatchProgress], cores: int | None = None) -> Advice:
+def advice_on(batches: list[BatchProgress], cores: int | None = None) -> Advice:
     advice = advise(batches, cores)
     assert advice is not None
     return advice
 
 
 def test_figures() -> None:
-    advice = found(played(1_000, 5_000))
+    advice = advice_on(simulated_batches(1_000, 5_000))
     assert (advice.query, advice.batches, advice.seconds, advice.lag) == ("orders", 6, 70, 7)
     assert advice.arrival == pytest.approx(1_000)
     assert (advice.pace.fixed, advice.pace.rate) == (pytest.approx(1.0), pytest.approx(5_000))
@@ -47,49 +47,49 @@ def test_figures() -> None:
 BUSY = "the records that arrive keep the query busy for 100% of its time, and 70% is enough"
 PARALLELISM: dict[str, tuple[list[BatchProgress], int | None, str | None, str, str]] = {
     "enough": (
-        played(1_000, 5_000),
+        simulated_batches(1_000, 5_000),
         None,
         "4",
         "4",
         "the records that arrive keep the query busy for 20% of its time, and up to 70% is fine; 2 would do",
     ),
     "too few": (
-        played(1_000, 1_000),
+        simulated_batches(1_000, 1_000),
         None,
         "4",
         "6",
         f"{BUSY}, if each task stays as fast; there are 4 cores now",
     ),
     "fewer tasks than cores": (
-        played(1_000, 1_000, cores=16),
+        simulated_batches(1_000, 1_000, cores=16),
         None,
         "4",
         "6",
         f"{BUSY}, if each task stays as fast",
     ),
     "fewer cores than tasks": (
-        played(1_000, 5_000, tasks=40),
+        simulated_batches(1_000, 5_000, tasks=40),
         None,
         "4",
         "4",
         "the records that arrive keep the query busy for 20% of its time, and up to 70% is fine; 2 would do",
     ),
-    "the user tells the cores": (
-        played(1_000, 5_000, tasks=None, cores=None),
+    "the user sets the cores": (
+        simulated_batches(1_000, 5_000, tasks=None, cores=None),
         8,
         "8",
         "8",
         "the records that arrive keep the query busy for 20% of its time, and up to 70% is fine; 3 would do",
     ),
-    "what the user tells wins": (
-        played(1_000, 1_000, tasks=16, cores=4),
+    "the user's cores override the recorded ones": (
+        simulated_batches(1_000, 1_000, tasks=16, cores=4),
         8,
         "8",
         "12",
         f"{BUSY}, if each task stays as fast; there are 8 cores now",
     ),
-    "nobody knows the cores": (
-        played(1_000, 1_000, tasks=None, cores=None),
+    "unknown cores": (
+        simulated_batches(1_000, 1_000, tasks=None, cores=None),
         None,
         None,
         "1.4 times as many",
@@ -101,25 +101,25 @@ PARALLELISM: dict[str, tuple[list[BatchProgress], int | None, str | None, str, s
 @pytest.mark.parametrize("case", PARALLELISM)
 def test_parallelism(case: str) -> None:
     batches, cores, now, needed, reason = PARALLELISM[case]
-    advised = found(batches, cores).settings[0]
+    advised = advice_on(batches, cores).settings[0]
     assert (advised.setting, advised.now, advised.needed, advised.reason) == ("parallelism", now, needed, reason)
 
 
 TRIGGERS: dict[str, tuple[list[BatchProgress], str, str, str]] = {
     "longer than needed": (
-        played(1_000, 5_000, interval=60),
+        simulated_batches(1_000, 5_000, interval=60),
         "60 s",
         "2 s",
         "2,000 records arrive in it, and take 1.4 s (70% of it) at 1.0 s for each batch and 5,000 records a second",
     ),
     "shorter than needed": (
-        played(1_000, 2_000, interval=2),
+        simulated_batches(1_000, 2_000, interval=2),
         "none: one batch after the other",
         "5 s",
         "5,000 records arrive in it, and take 3.5 s (70% of it) at 1.0 s for each batch and 2,000 records a second",
     ),
-    "with the parallelism that is advised": (
-        played(1_000, 1_000, interval=30),
+    "with the recommended parallelism": (
+        simulated_batches(1_000, 1_000, interval=30),
         "none: one batch after the other",
         "10 s",
         "10,000 records arrive in it, and take 7.7 s (77% of it) at 1.0 s for each batch and 1,500 records a second",
@@ -130,34 +130,34 @@ TRIGGERS: dict[str, tuple[list[BatchProgress], str, str, str]] = {
 @pytest.mark.parametrize("case", TRIGGERS)
 def test_triggers(case: str) -> None:
     batches, now, needed, reason = TRIGGERS[case]
-    advised = found(batches).settings[1]
+    advised = advice_on(batches).settings[1]
     assert (advised.setting, advised.now, advised.needed, advised.reason) == ("trigger", now, needed, reason)
 
 
-def test_state_partitions_are_those_of_the_largest_state() -> None:
-    batches = played(1_000, 5_000)
+def test_state_partitions_depend_on_the_largest_state() -> None:
+    batches = simulated_batches(1_000, 5_000)
     states = (OperatorState("stateStoreSave", 8, MIB), OperatorState("dedupe", 16, 8192 * MIB))
     batches[-1] = replace(batches[-1], state=states)
-    (advised,) = found(batches).settings[2:]
+    (advised,) = advice_on(batches).settings[2:]
     assert (advised.setting, advised.now, advised.needed) == ("state partitions", "16", "64")
     assert "8.0 GiB of state" in advised.reason
 
 
-def test_without_the_ends_of_topics_what_was_read_counts_as_arrived() -> None:
-    batches = [replace(one, ends=None, lag=None) for one in played(1_000, 5_000)]
-    advice = found(batches)
+def test_without_the_ends_of_topics_the_records_read_count_as_arrived() -> None:
+    batches = [replace(batch, ends=None, lag=None) for batch in simulated_batches(1_000, 5_000)]
+    advice = advice_on(batches)
     assert advice.lag is None
-    assert advice.arrival == pytest.approx(sum(one.rows for one in batches[1:]) / 70)
+    assert advice.arrival == pytest.approx(sum(batch.rows for batch in batches[1:]) / 70)
 
 
-def test_too_little_to_tell() -> None:
-    batches = played(1_000, 5_000)
+def test_no_advice_with_fewer_than_two_batches() -> None:
+    batches = simulated_batches(1_000, 5_000)
     assert advise([]) is None
     assert advise(batches[:1]) is None
     assert advise([batches[0], replace(batches[1], rows=0)]) is None
 
 
-def test_programs_get_plain_values() -> None:
-    told = found(played(1_000, 5_000)).as_dict()
-    assert told["settings"][0]["needed"] == "4"
-    assert told["pace"]["fixed"] == pytest.approx(1.0)
+def test_advice_as_json_object() -> None:
+    values = advice_on(simulated_batches(1_000, 5_000)).as_dict()
+    assert values["settings"][0]["needed"] == "4"
+    assert values["pace"]["fixed"] == pytest.approx(1.0)

@@ -1,4 +1,4 @@
-"""Where progress and batches are read from."""
+"""Reading of progress and batches from checkpoints and files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.errors import StreamError
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
 from penstock.state.progress_files import PROGRESS
-from penstock.streams.reading import HadoopPlace, LocalPlace, Place, read_batches, read_progress
+from penstock.streams.reading import HadoopTextFiles, LocalTextFiles, TextFiles, read_batches, read_progress
 from tests.streams.test_batches import entry, offset_of, planned
 from tests.streams.test_progress import event
 
@@ -31,62 +31,62 @@ def make_checkpoint(folder: Path) -> None:
         (folder / checksum).write_bytes(b"crc\x00\xb9")
 
 
-def read(place: Place) -> None:
-    assert [one.batch for one in read_progress(place)] == [3, 4]
-    assert [one.decision.records for one in read_batches(place)] == [3, 4]
+def read(files: TextFiles) -> None:
+    assert [batch.batch for batch in read_progress(files)] == [3, 4]
+    assert [record.decision.records for record in read_batches(files)] == [3, 4]
 
 
 def test_a_checkpoint_of_this_machine(tmp_path: Path) -> None:
     make_checkpoint(tmp_path)
-    read(LocalPlace(tmp_path))
+    read(LocalTextFiles(tmp_path))
 
 
 def test_a_checkpoint_of_hadoop(spark: SparkSession, tmp_path: Path) -> None:
     make_checkpoint(tmp_path)
-    read(HadoopPlace(Folder(Bridge(spark), f"file://{tmp_path}")))
+    read(HadoopTextFiles(Folder(Bridge(spark), f"file://{tmp_path}")))
 
 
 @pytest.mark.parametrize(("newest", "expected"), [(4, [8, 1]), (5, [6, 1])])
 def test_the_key_groups_are_those_after_a_rescale(tmp_path: Path, newest: int, expected: list[int]) -> None:
-    """It is a batch of its own in the logs, and Spark says nothing of it before the query runs again."""
+    """A rescale is a batch in the logs, for which Spark reports no progress."""
     make_checkpoint(tmp_path)
     keyed = {"operatorName": "dedupe", "numShufflePartitions": 8, "memoryUsedBytes": 5, "customMetrics": {}}
     state = [keyed, keyed | {"numShufflePartitions": 1}]
     (tmp_path / PROGRESS / "4.json").write_text(json.dumps(event(batchId=4, stateOperators=state)))
     conf = {"spark.sql.shuffle.partitions": "6"}
     (tmp_path / "offsets" / str(newest)).write_text(f"v1\n{json.dumps({'conf': conf})}\n{{}}")
-    assert [one.partitions for one in read_progress(LocalPlace(tmp_path))[-1].state] == expected
+    assert [operator.partitions for operator in read_progress(LocalTextFiles(tmp_path))[-1].state] == expected
 
 
 def test_a_file_of_lines(tmp_path: Path) -> None:
     file = tmp_path / "progress.jsonl"
     file.write_text("".join(json.dumps(event(batchId=batch)) + "\n" for batch in (3, 4)) + "\n")
-    assert [one.batch for one in read_progress(LocalPlace(file))] == [3, 4]
+    assert [batch.batch for batch in read_progress(LocalTextFiles(file))] == [3, 4]
 
 
-def test_what_has_no_progress(tmp_path: Path) -> None:
+def test_folders_without_progress(tmp_path: Path) -> None:
     with pytest.raises(StreamError, match="there is nothing there"):
-        read_progress(LocalPlace(tmp_path / "nowhere"))
+        read_progress(LocalTextFiles(tmp_path / "nowhere"))
     with pytest.raises(StreamError, match="there is no '_penstock_progress' in this folder"):
-        read_progress(LocalPlace(tmp_path))
+        read_progress(LocalTextFiles(tmp_path))
 
 
-def test_a_checkpoint_of_a_query_that_nobody_recorded(tmp_path: Path) -> None:
-    """It has one file, which is no progress."""
+def test_a_checkpoint_without_recorded_progress(tmp_path: Path) -> None:
+    """Its only file is not a file of progress."""
     (tmp_path / "metadata").write_text('{"id":"8bbb0e6d-9b4c-4a7e-8d86-5f3f0a4c7f4e"}')
     (tmp_path / "offsets").mkdir()
     with pytest.raises(StreamError, match="there is no '_penstock_progress' in this folder"):
-        read_progress(LocalPlace(tmp_path))
+        read_progress(LocalTextFiles(tmp_path))
 
 
 def test_files_that_are_removed_between_listing_and_reading(tmp_path: Path) -> None:
     make_checkpoint(tmp_path)
-    for gone in (f"{PROGRESS}/2.json", "offsets/2"):  # they are listed, and cannot be opened
+    for gone in (f"{PROGRESS}/2.json", "offsets/2"):  # listed, but impossible to open
         (tmp_path / gone).symlink_to(tmp_path / "removed")
-    read(LocalPlace(tmp_path))
+    read(LocalTextFiles(tmp_path))
 
 
-def test_files_that_are_removed_meanwhile_on_hadoop(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_that_are_removed_between_listing_and_reading_on_hadoop(spark: SparkSession, tmp_path: Path) -> None:
     """Spark removes logs of old batches."""
     make_checkpoint(tmp_path)
 
@@ -97,9 +97,9 @@ def test_files_that_are_removed_meanwhile_on_hadoop(spark: SparkSession, tmp_pat
         def entries(self) -> list[tuple[str, bool, int]]:
             return [("2.json", False, 1), ("2", False, 1), *super().entries()]
 
-    read(HadoopPlace(Removing(Bridge(spark), f"file://{tmp_path}")))
+    read(HadoopTextFiles(Removing(Bridge(spark), f"file://{tmp_path}")))
 
 
-def test_what_has_no_batches(tmp_path: Path) -> None:
+def test_a_folder_without_batches(tmp_path: Path) -> None:
     with pytest.raises(StreamError, match=r"no batch in .* was decided by Penstock"):
-        read_batches(LocalPlace(tmp_path))
+        read_batches(LocalTextFiles(tmp_path))

@@ -1,4 +1,4 @@
-"""A change runs the tests of its room and of all that import it."""
+"""A change selects the tests of its room and of the modules that import it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CASES = [
     ("a module at the top", "src/penstock/masking.py", ["tests/test_masking.py"], ["tests/sizing/test_packing.py"]),
     (
         "a Java class",
-        "src/penstock/spark/java/CutLayouts.java",
+        "src/penstock/spark/java/CoalescedLayouts.java",
         ["tests/spark/test_java.py", "tests/extension/test_written.py"],
         ["tests/cli/test_main.py"],
     ),
@@ -39,22 +39,29 @@ CASES = [
         ["tests/sizing/test_packing.py"],
         ["tests/cli/test_main.py"],
     ),
-    ("the set-up of a folder", "tests/native/conftest.py", ["tests/native/test_memory.py"], ["tests/cli/test_main.py"]),
-    ("the set-up of all tests", "tests/conftest.py", ["tests"], ["tests/test_architecture.py"]),
+    (
+        "the conftest of a folder",
+        "tests/native/conftest.py",
+        ["tests/native/test_memory.py"],
+        ["tests/cli/test_main.py"],
+    ),
+    ("the conftest of all tests", "tests/conftest.py", ["tests"], ["tests/test_architecture.py"]),
     ("the services of all tests", "tests/services.py", ["tests"], ["tests/test_architecture.py"]),
 ]
 
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize(("changed", "included", "excluded"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
-def test_affected(changed: str | None, included: list[str], excluded: list[str]) -> None:
+def test_a_change_affects_the_tests_of_its_room_and_importers(
+    changed: str | None, included: list[str], excluded: list[str]
+) -> None:
     tests = {str(path.relative_to(ROOT)) for path in affected_tests([ROOT / changed] if changed else [])}
     assert tests >= set(included)
     assert not tests & set(excluded)
     assert tests & {"tests", "tests/test_architecture.py"}
 
 
-def test_changed_files(tmp_path: Path) -> None:
+def test_changed_files_include_removed_moved_and_untracked_files(tmp_path: Path) -> None:
     def git(*arguments: str) -> None:
         identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
         subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True)
@@ -64,7 +71,7 @@ def test_changed_files(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"{name}\n" * 9)
     git("add", ".")
     git("commit", "-m", "all")
-    (tmp_path / "changed").write_text("otherwise")
+    (tmp_path / "changed").write_text("different")
     (tmp_path / "removed").unlink()
     git("mv", "moved", "elsewhere")
     (tmp_path / "new").touch()

@@ -1,4 +1,4 @@
-"""The REST API: its fields, who may do what, and what garbage gets."""
+"""The REST API: its fields, access control, and invalid requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schemathesis.specs.openapi.checks import allow_header_conformance, unsuppor
 from penstock.config import Configuration
 from penstock.history.event_log import EventLog, LocalFolder
 from penstock.history.logs import History
-from penstock.web.access import cookie_of
+from penstock.web.access import cookie_name
 from penstock.web.api import create_app
 from penstock.web.server import WebServer
 from penstock.web.store import JobStore
@@ -28,15 +28,15 @@ TOKEN = "a token"
 
 
 class Client(TestClient):
-    """A client whose requests come from this machine."""
+    """A client that sends requests to the loopback address."""
 
     def __init__(self, app: Any) -> None:
         super().__init__(app, base_url="http://127.0.0.1")
 
 
-def served(made: Any = None, cancelled: Any = None, **options: Any) -> Any:
+def served(job: Any = None, cancelled: Any = None, **options: Any) -> Any:
     store = JobStore()
-    store.add(made or record(), (cancelled if cancelled is not None else []).append)
+    store.add(job or record(), (cancelled if cancelled is not None else []).append)
     return create_app(store, TOKEN, slots=2, spark="4.3.0", **options)
 
 
@@ -72,15 +72,15 @@ def test_a_job_that_is_half_done() -> None:
 
 
 def test_a_join_numbers_its_inputs() -> None:
-    made = record(ended=False)
-    made.apply({"type": "nodes", "at": 10.0, "nodes": [node(4, "read users")]})
-    made.apply({"type": "edges", "at": 10.0, "edges": [edge(4, 2) | {"input": 2}]})
-    answer = Client(served(made)).get(f"/jobs/{ID}").json()
-    assert [one["type-num"] for one in answer["stream-graph-plan"]["nodes"][1]["input-edges"]] == ["1", "2"]
-    assert [one["num"] for one in answer["stream-graph"]["nodes"][1]["inputs"]] == [0, 1]
+    job = record(ended=False)
+    job.apply({"type": "nodes", "at": 10.0, "nodes": [node(4, "read users")]})
+    job.apply({"type": "edges", "at": 10.0, "edges": [edge(4, 2) | {"input": 2}]})
+    answer = Client(served(job)).get(f"/jobs/{ID}").json()
+    assert [edge["type-num"] for edge in answer["stream-graph-plan"]["nodes"][1]["input-edges"]] == ["1", "2"]
+    assert [edge["num"] for edge in answer["stream-graph"]["nodes"][1]["inputs"]] == [0, 1]
 
 
-def test_the_graph_as_releases_of_flink_spell_it() -> None:
+def test_stream_graph_in_the_format_of_flink_releases() -> None:
     graph = Client(served(record(ended=False))).get(f"/jobs/{ID}").json()["stream-graph"]
     assert graph.keys() == {"nodes"}
     source, join, _ = graph["nodes"]
@@ -107,7 +107,7 @@ def test_an_ended_job(client: Any) -> None:
     ]
 
 
-def test_the_other_answers(client: Any) -> None:
+def test_other_responses(client: Any) -> None:
     (job,) = client.get("/jobs/overview").json()["jobs"]
     assert (job["jid"], job["start-time"], job["end-time"], job["tasks"]["finished"]) == (ID, 10_000, 20_000, 2)
     assert client.get("/overview").json()["jobs-finished"] == 1
@@ -137,7 +137,7 @@ def test_the_other_answers(client: Any) -> None:
         "/nowhere",
     ],
 )
-def test_what_is_not_there(client: Any, path: str) -> None:
+def test_missing_resources(client: Any, path: str) -> None:
     assert client.get(path).status_code == 404
 
 
@@ -145,7 +145,7 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "told"),
+    ("path", "status", "message"),
     [
         ("/ui/jobs/ffffffffffff", 404, "There is no job ffffffffffff."),
         ("/ui/jobs/nope", 404, "The id of a job has 12 characters"),
@@ -157,13 +157,13 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
         ("/ui/jobs/<script>alert(1)", 404, "&lt;script&gt;alert(1)"),
     ],
 )
-def test_a_wrong_address_has_a_way_back_in_a_browser_and_json_elsewhere(
-    client: Any, path: str, status: int, told: str
+def test_errors_are_pages_for_browsers_and_json_for_other_clients(
+    client: Any, path: str, status: int, message: str
 ) -> None:
     page = client.get(path, headers=BROWSER)
     assert page.status_code == status
     assert page.headers["Content-Type"] == "text/html; charset=utf-8"
-    assert told in page.text
+    assert message in page.text
     assert '<a class="button" href="/">Show all jobs</a>' in page.text
     assert "<script>alert" not in page.text
     for rule in ("script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"):
@@ -184,7 +184,7 @@ def test_a_wrong_address_has_a_way_back_in_a_browser_and_json_elsewhere(
         f"/ui/jobs/{ID}/compare/{ID}",
     ],
 )
-def test_pages_answer(client: Any, path: str) -> None:
+def test_pages_respond(client: Any, path: str) -> None:
     assert client.get(path).status_code == 200
 
 
@@ -201,35 +201,35 @@ def test_pages_answer(client: Any, path: str) -> None:
         "/ui/jobs/<script>",
     ],
 )
-def test_paths_that_try_something(client: Any, path: Any) -> None:
+def test_malicious_paths(client: Any, path: Any) -> None:
     assert 400 <= client.get(path).status_code < 500
 
 
-def test_cancelling_needs_the_token() -> None:
-    asked: list[Any] = []
-    client = Client(served(record(ended=False), asked))
+def test_cancelling_requires_the_token() -> None:
+    cancelled: list[Any] = []
+    client = Client(served(record(ended=False), cancelled))
     assert client.patch(f"/jobs/{ID}").status_code == 401
     assert client.patch(f"/jobs/{ID}", headers={"Authorization": "Bearer wrong"}).status_code == 401
-    assert asked == []
+    assert cancelled == []
     assert client.patch(f"/jobs/{ID}", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 202
-    assert asked == ["cancelled through the API"]
+    assert cancelled == ["cancelled through the API"]
 
 
 def test_an_ended_job_cannot_be_cancelled(client: Any) -> None:
     assert client.patch(f"/jobs/{ID}", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 409
 
 
-def test_an_open_address_needs_the_token_for_everything() -> None:
+def test_public_address_requires_the_token_for_all_paths() -> None:
     client = TestClient(served(address="192.0.2.1"))
     for path in ("/config", "/jobs/overview", f"/jobs/{ID}", "/", f"/ui/jobs/{ID}", "/events", "/openapi.json"):
         assert client.get(path).status_code == 401, path
     assert client.get("/config", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
     assert client.get("/", params={"token": "wrong"}).status_code == 401
     assert client.get("/", params={"token": TOKEN}).status_code == 200
-    assert client.get(f"/ui/jobs/{ID}").status_code == 200, "the token is kept in a cookie"
+    assert client.get(f"/ui/jobs/{ID}").status_code == 200, "the token is stored in a cookie"
 
 
-def test_the_api_is_described(client: Any) -> None:
+def test_api_description(client: Any) -> None:
     assert "/jobs/{job_id}" in client.get("/openapi.json").json()["paths"]
 
 
@@ -238,31 +238,31 @@ WRONG = {"header": {"Authorization": "Bearer wrong"}, "cookie": "wrong", "addres
 
 
 @pytest.mark.parametrize("right", [None, *RIGHT])
-def test_one_right_token_is_enough(right: str | None) -> None:
-    given: dict[str, Any] = WRONG if right is None else WRONG | {right: RIGHT[right]}
-    client = TestClient(served(address="192.0.2.1"), cookies={cookie_of(TOKEN): given["cookie"]})
-    answer = client.get("/config", params={"token": given["address"]}, headers=given["header"])
+def test_any_valid_token_is_sufficient(right: str | None) -> None:
+    tokens: dict[str, Any] = WRONG if right is None else WRONG | {right: RIGHT[right]}
+    client = TestClient(served(address="192.0.2.1"), cookies={cookie_name(TOKEN): tokens["cookie"]})
+    answer = client.get("/config", params={"token": tokens["address"]}, headers=tokens["header"])
     assert answer.status_code == (401 if right is None else 200)
 
 
-def test_servers_of_one_host_have_cookies_of_their_own() -> None:
+def test_servers_of_a_host_have_separate_cookies() -> None:
     """A browser sends the cookies of a host to all of its ports."""
     client = Client(served(record(ended=False)))
-    client.cookies = {cookie_of("the token of another"): "the token of another"}
+    client.cookies = {cookie_name("the token of another"): "the token of another"}
     assert 'id="cancel"' not in client.get(f"/ui/jobs/{ID}").text
     client.get("/", params={"token": TOKEN})
     assert 'id="cancel"' in client.get(f"/ui/jobs/{ID}").text
     assert client.patch(f"/jobs/{ID}").status_code == 202
     assert len(set(client.cookies)) == 2
-    assert TOKEN not in cookie_of(TOKEN)
+    assert TOKEN not in cookie_name(TOKEN)
 
 
-def test_a_page_of_another_site_gets_nothing(client: Any) -> None:
+def test_foreign_host_names_are_rejected(client: Any) -> None:
     assert client.get("/jobs/overview", headers={"Host": "evil.example"}).status_code == 400
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.5", "localhost", "::1", "0:0:0:0:0:0:0:1"])
-def test_a_server_answers_at_the_address_it_listens_on_and_to_no_other_name(address: str) -> None:
+def test_server_responds_only_to_its_own_address(address: str) -> None:
     if ":" in address and not has_ipv6():
         pytest.skip("this machine has no IPv6")
     server = WebServer(JobStore(), Configuration.load({"rest.bind-address": address, "rest.port": 0}))
@@ -284,7 +284,7 @@ def has_ipv6() -> bool:
     return True
 
 
-def test_answers_may_run_no_scripts_of_others(client: Any) -> None:
+def test_security_headers(client: Any) -> None:
     headers = client.get(f"/ui/jobs/{ID}").headers
     assert "script-src 'self'" in headers["Content-Security-Policy"]
     assert headers["X-Content-Type-Options"] == "nosniff"
@@ -296,7 +296,7 @@ def test_events_of_a_job_end_with_it(client: Any) -> None:
     assert text.endswith("event: ended\ndata: 0\n\n")
 
 
-def test_jobs_of_the_past(tmp_path: Path) -> None:
+def test_jobs_from_event_logs(tmp_path: Path) -> None:
     log = EventLog(LocalFolder(tmp_path).create(f"20261122T120000-{ID}.jsonl"))
     log.write(events())
     client = Client(create_app(JobStore(History(LocalFolder(tmp_path))), TOKEN))
@@ -312,8 +312,8 @@ schema = schemathesis.openapi.from_asgi(
 
 @pytest.mark.sample(4)
 @schema.exclude(path_regex="/events$").parametrize()
-def test_garbage_gets_an_answer_as_described(case: Any) -> None:
-    # What a method that is not there gets is the framework's to say.
+def test_responses_match_the_description(case: Any) -> None:
+    # The framework answers requests with unsupported methods.
     case.call_and_validate(
         headers={"Authorization": f"Bearer {TOKEN}"}, excluded_checks=[unsupported_method, allow_header_conformance]
     )

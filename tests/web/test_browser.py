@@ -1,6 +1,6 @@
 """The page in a real browser (Debian's Chromium): a job is followed from start to end, and cancelled.
 
-Pictures of what was seen are left in the folder artifacts.
+Screenshots are written to the folder artifacts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def page(browser: Any, env: Environment) -> Iterator[Any]:
     page.set_default_timeout(20_000)
     problems = []
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
     page.goto(env.ui_url)
     yield page
     context.close()
@@ -65,14 +65,14 @@ def slow_users(spark: SparkSession, seconds: Any) -> Any:
 
 
 def revenue(spark: SparkSession, seconds: Any) -> Any:
-    """The probe side is held back until the slow build side is measured."""
+    """Return a join whose probe side waits until the slow build side is measured."""
     orders = spark.range(0, 300_000, 1, 4).selectExpr("id as amount", "id % 100 as customer")
     joined = orders.join(slow_users(spark, seconds), F.col("customer") == F.col("user"))
     return joined.groupBy("team").agg(F.count("*").alias("n"), F.sum("amount").alias("s"))
 
 
-LOOKS = """() => {
-    const box = place => { const { left, width, top, bottom } = place.getBoundingClientRect(); return { left, width, top, bottom } };
+APPEARANCE = """() => {
+    const box = node => { const { left, width, top, bottom } = node.getBoundingClientRect(); return { left, width, top, bottom } };
     const painted = document.createElement("canvas").getContext("2d");
     painted.fillStyle = getComputedStyle(document.querySelector(".graph g.pending rect")).fill;
     painted.fillRect(0, 0, 1, 1);
@@ -83,7 +83,7 @@ LOOKS = """() => {
         graph: box(document.querySelector(".graph")),
     };
 }"""
-"""How what is pending is drawn, and where its button is; a canvas tells a colour in whatever form the style gives it."""
+"""Appearance of pending operators, and position of their button; a canvas normalizes the colour."""
 
 
 def start(env: Environment, df: DataFrame, name: Any, tmp_path: Path) -> Any:
@@ -103,19 +103,19 @@ def test_a_job_is_followed_from_start_to_end(spark: SparkSession, env: Environme
     page.get_by_role("button", name="Show pending operators").click()
     shown = page.locator(".graph g.pending rect")
     assert shown.count() == before
-    # the page draws the graph anew while the job goes on: a box that was found may be gone when it is looked at
+    # the page redraws the graph while the job runs, so an element may vanish before it is inspected
     page.wait_for_function(
         """() => {
             const style = getComputedStyle(document.querySelector(".graph g.pending rect"));
             return style.strokeDasharray === "7px, 5px" && style.stroke === "rgb(33, 118, 47)";
         }"""
     )
-    looks = page.evaluate(LOOKS)
-    red, green, blue = looks["fill"]
+    appearance = page.evaluate(APPEARANCE)
+    red, green, blue = appearance["fill"]
     assert green > max(red, blue), "a green background"
-    assert looks["dots"] == "1px, 6px"
-    assert looks["button"]["left"] > looks["graph"]["left"] + looks["graph"]["width"] / 2
-    assert looks["button"]["bottom"] <= looks["graph"]["top"]
+    assert appearance["dots"] == "1px, 6px"
+    assert appearance["button"]["left"] > appearance["graph"]["left"] + appearance["graph"]["width"] / 2
+    assert appearance["button"]["bottom"] <= appearance["graph"]["top"]
     assert page.locator(".graph path.edge.pending").count() > 0
     assert "tasks undecided" in page.locator(".graph g.pending").first.text_content()
     assert page.locator(".graph g.pending title").first.text_content()
@@ -124,7 +124,7 @@ def test_a_job_is_followed_from_start_to_end(spark: SparkSession, env: Environme
     job.wait()
     assert page.locator("#pending-operators").inner_text() == "0"
     assert page.get_by_role("button", name=re.compile("pending operators")).count() == 0
-    assert page.locator("#broadcast li").count() >= 1, "what was broadcast is told, and why"
+    assert page.locator("#broadcast li").count() >= 1, "broadcasts are shown with reasons"
     assert "broadcast" in page.locator(".decisions").inner_text()
     assert page.locator(".timeline .critical").count() >= 1
     assert page.locator(".steps tbody tr").count() == len(job.vertices)
@@ -132,7 +132,7 @@ def test_a_job_is_followed_from_start_to_end(spark: SparkSession, env: Environme
 
 
 @pytest.mark.thorough
-def test_a_vertex_opens_by_keyboard(spark: SparkSession, env: Environment, page: Any, tmp_path: Path) -> None:
+def test_vertex_page_opens_by_keyboard(spark: SparkSession, env: Environment, page: Any, tmp_path: Path) -> None:
     job = start(env, revenue(spark, 0), "by keyboard", tmp_path).wait()
     page.goto(env.ui_url.partition("?")[0] + f"ui/jobs/{job.id}")
     vertex = page.locator(".graph a").first
@@ -145,7 +145,7 @@ def test_a_vertex_opens_by_keyboard(spark: SparkSession, env: Environment, page:
     page.screenshot(path=ARTIFACTS / "vertex.png", full_page=True)
 
 
-def test_a_running_job_is_cancelled(spark: SparkSession, env: Environment, page: Any, tmp_path: Path) -> None:
+def test_running_job_is_cancelled(spark: SparkSession, env: Environment, page: Any, tmp_path: Path) -> None:
     job = start(env, revenue(spark, 60), "too slow", tmp_path)
     page.get_by_role("link", name="too slow").click()
     page.on("dialog", lambda dialog: dialog.accept())
@@ -157,7 +157,7 @@ def test_a_running_job_is_cancelled(spark: SparkSession, env: Environment, page:
 
 
 @pytest.mark.thorough
-def test_nothing_can_be_cancelled_without_the_token(
+def test_cancelling_is_impossible_without_the_token(
     spark: SparkSession, env: Environment, browser: Any, tmp_path: Path
 ) -> None:
     job = start(env, revenue(spark, 60), "not yours", tmp_path)
@@ -171,22 +171,22 @@ def test_nothing_can_be_cancelled_without_the_token(
 
 
 @pytest.mark.thorough
-def test_phones_and_the_dark(spark: SparkSession, env: Environment, browser: Any, tmp_path: Path) -> None:
+def test_phone_in_dark_mode(spark: SparkSession, env: Environment, browser: Any, tmp_path: Path) -> None:
     job = start(env, revenue(spark, 0), "in the pocket", tmp_path).wait()
     context = browser.new_context(viewport={"width": 390, "height": 800}, color_scheme="dark", device_scale_factor=2)
     phone = context.new_page()
     phone.goto(env.ui_url.partition("?")[0] + f"ui/jobs/{job.id}")
-    wider = phone.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    assert wider <= 0, "the page itself does not scroll sideways"
+    overflow = phone.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert overflow <= 0, "the page itself does not scroll sideways"
     assert phone.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 22, 28)"
     phone.screenshot(path=ARTIFACTS / "phone.png")
     context.close()
 
 
 @pytest.mark.thorough
-def test_an_idle_page_asks_for_nothing(spark: SparkSession, env: Environment, page: Any, tmp_path: Path) -> None:
-    asked = []
+def test_idle_page_sends_no_requests(spark: SparkSession, env: Environment, page: Any, tmp_path: Path) -> None:
+    requests = []
     page.wait_for_timeout(1500)
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: requests.append(request.url))
     page.wait_for_timeout(4000)
-    assert asked == []
+    assert requests == []

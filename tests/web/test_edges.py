@@ -1,4 +1,4 @@
-"""How rows get from one step to the next: in the words of the log, or of the text that older releases wrote."""
+"""Descriptions of the distribution of rows: from the log, or parsed from the text of older releases."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_logs_of_older_releases(partitioner: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(("words", "shown"), [("by my hand", "by my hand"), ("", "in the same task")])
-def test_the_words_of_the_log_count(words: str, shown: str) -> None:
+def test_description_in_the_log_takes_precedence(words: str, shown: str) -> None:
     assert distribution({"partitioner": "HASH(k)", "words": words}) == shown
 
 
@@ -48,17 +48,17 @@ def test_the_words_of_the_log_count(words: str, shown: str) -> None:
     ("figures", "filtered", "expected"),
     [
         ({"join": 2, "side": "left"}, "4", [("v1", "v3")]),
-        ({"join": 2, "side": "right"}, "4", []),  # nothing comes from there
-        ({"join": 2, "side": "left"}, "1", []),  # the step filters by its own keys
-        ({"join": 2, "side": "left"}, "5", []),  # not part of a step yet
-        ({}, "4", []),  # an older release tells less
+        ({"join": 2, "side": "right"}, "4", []),  # no edge provides this input
+        ({"join": 2, "side": "left"}, "1", []),  # the step filters itself
+        ({"join": 2, "side": "left"}, "5", []),  # a pending operator
+        ({}, "4", []),  # a log of an older release
     ],
 )
-def test_the_step_that_gives_the_keys_of_a_filter(figures: Any, filtered: Any, expected: Any) -> None:
-    made = record()
-    made.apply(vertex(3, [4], "FINISHED"))
-    of = {"type": "decision", "at": 11.0, "subject": "x", "chosen": "by keys", "reason": "few", "outcome": {}}
-    for index in (1, 2):  # told once
-        made.apply({**of, "index": index, "kind": "dynamic filter", "nodes": [filtered], "figures": figures})
-    made.apply({**of, "index": 3, "kind": "broadcast", "nodes": ["4"], "figures": {"join": 2, "side": "left"}})
-    assert key_edges(made) == expected
+def test_step_that_provides_the_keys_of_a_filter(figures: Any, filtered: Any, expected: Any) -> None:
+    job = record()
+    job.apply(vertex(3, [4], "FINISHED"))
+    decision = {"type": "decision", "at": 11.0, "subject": "x", "chosen": "by keys", "reason": "few", "outcome": {}}
+    for index in (1, 2):  # reported once
+        job.apply({**decision, "index": index, "kind": "dynamic filter", "nodes": [filtered], "figures": figures})
+    job.apply({**decision, "index": 3, "kind": "broadcast", "nodes": ["4"], "figures": {"join": 2, "side": "left"}})
+    assert key_edges(job) == expected

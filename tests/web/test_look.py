@@ -1,6 +1,6 @@
-"""How the pages look in a real browser: nothing overflows or overlaps, all can be read and used, at every width.
+"""Layout and accessibility of the pages in a real browser, at several widths.
 
-The jobs are those whose event logs are in the folder logs. Pictures of all pages are left in the folder artifacts.
+The jobs are read from the event logs in the folder logs. Screenshots of all pages are written to the folder artifacts.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SIXTY, RUNNING = "60" * 6, "a1" * 6
 
 
 def sixty_steps() -> list[Any]:
-    """Return a job of 60 steps with long names, each of which reads up to three others."""
-    made = events(name="sixty steps", job_id=SIXTY)[:1]
-    made.append({"type": "nodes", "at": 1.0, "nodes": [node(n, f"operator {n}") for n in range(60)]})
+    """Return the events of a job of 60 steps with long names, each of which reads up to three other steps."""
+    lines = events(name="sixty steps", job_id=SIXTY)[:1]
+    lines.append({"type": "nodes", "at": 1.0, "nodes": [node(n, f"operator {n}") for n in range(60)]})
     edges, vertices = [], []
     for n in range(60):
         sources = sorted({max(n - 1, 0) // 2, (n * 7) % max(n, 1), max(n - 3, 0)} - {n}) if n % 4 else []
@@ -46,19 +46,19 @@ def sixty_steps() -> list[Any]:
         times = {"CREATED": 10.0, "RUNNING": 10.0 + n / 10, "FINISHED": 11.0 + n / 9}
         vertices.append(vertex(n, [n], "FINISHED", inputs, label=label, timestamps=times, bytes_out=10 ** (n % 12)))
     ended = {"type": "state", "at": 20.0, "state": "FINISHED", "pending": 0, "counts": {"FINISHED": 60}}
-    return [*made, {"type": "edges", "at": 1.0, "edges": edges}, *vertices, ended]
+    return [*lines, {"type": "edges", "at": 1.0, "edges": edges}, *vertices, ended]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("logs")
+    path = tmp_path_factory.mktemp("logs")
     for log in LOGS:
-        (made / log.stem).write_bytes(gzip.decompress(log.read_bytes()))
+        (path / log.stem).write_bytes(gzip.decompress(log.read_bytes()))
     half = events(name="half done", job_id=RUNNING, ended=False)
     half[0]["started"] = time.time() - 100
     for job, lines in ((SIXTY, sixty_steps()), (RUNNING, half)):
-        EventLog(LocalFolder(made).create(f"20261122T120000-{job}.jsonl")).write(lines)
-    return made
+        EventLog(LocalFolder(path).create(f"20261122T120000-{job}.jsonl")).write(lines)
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def closed(chromium: Any) -> Iterator[None]:
-    """Close what a test has opened: a page that follows a job would keep the server from ending."""
+    """Close all pages, as a page that follows a job would prevent the shutdown of the server."""
     yield
     for context in chromium.contexts:
         context.close()
@@ -92,38 +92,38 @@ def closed(chromium: Any) -> Iterator[None]:
 
 def jobs() -> dict[str, list[str]]:
     """Return the ids of the stored jobs by their names, the latest first."""
-    found: dict[str, list[str]] = {}
+    ids: dict[str, list[str]] = {}
     for log in reversed(LOGS):
         with gzip.open(log, "rt") as lines:
-            first = json.loads(next(lines))
-        found.setdefault(first["name"], []).append(first["id"])
-    return found
+            job = json.loads(next(lines))
+        ids.setdefault(job["name"], []).append(job["id"])
+    return ids
 
 
 def paths() -> dict[str, str]:
-    """Return all pages by a short name."""
-    found = {"list": "/", "dashboard": "/ui/dashboard", "not found": "/ui/jobs/nope", "nothing found": "/?q=nothing"}
+    """Return the paths of all pages by short names."""
+    pages = {"list": "/", "dashboard": "/ui/dashboard", "not found": "/ui/jobs/nope", "no match": "/?q=nothing"}
     for name, ids in jobs().items():
-        found[name] = f"/ui/jobs/{ids[0]}"
-        found[f"{name} step"] = f"/ui/jobs/{ids[0]}/vertices/v6"
+        pages[name] = f"/ui/jobs/{ids[0]}"
+        pages[f"{name} step"] = f"/ui/jobs/{ids[0]}/vertices/v6"
         if len(ids) > 1:
-            found[f"{name} compared"] = f"/ui/jobs/{ids[0]}/compare/{ids[1]}"
-    found["half done"] = f"/ui/jobs/{RUNNING}?pending=true"
-    return found | {"sixty steps": f"/ui/jobs/{SIXTY}"}
+            pages[f"{name} compared"] = f"/ui/jobs/{ids[0]}/compare/{ids[1]}"
+    pages["half done"] = f"/ui/jobs/{RUNNING}?pending=true"
+    return pages | {"sixty steps": f"/ui/jobs/{SIXTY}"}
 
 
 PAGES = paths()
 
 
 def opened(chromium: Any, address: str, path: str, width: int, **options: Any) -> Any:
-    # The checks of axe are no script of the page's own.
+    # The page's security policy would block the script of axe.
     context = chromium.new_context(viewport={"width": width, "height": 900}, bypass_csp=True, **options)
     page = context.new_page()
     page.goto(address + path)
     return page
 
 
-def test_there_are_pages_of_real_jobs() -> None:
+def test_logs_of_all_jobs_exist() -> None:
     assert {"TPC-H Q5", "TPC-H Q9", "TPC-H Q18", "TPC-H Q21", "TPC-DS Q64"} <= set(jobs())
 
 
@@ -132,7 +132,7 @@ def test_there_are_pages_of_real_jobs() -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_nothing_overflows_or_overlaps(chromium: Any, address: str, name: str, width: int) -> None:
     page = opened(chromium, address, PAGES[name], width)
-    assert look.wider(page) <= 0, "the page itself does not scroll sideways"
+    assert look.overflow(page) <= 0, "the page itself does not scroll sideways"
     assert look.cut_off(page) == []
     for selector in (".graph text", ".axis text, .columns text", ".facts > div", ".timeline li > *", ".lanes li > *"):
         assert look.overlapping(look.boxes(page, selector)) == [], selector
@@ -151,26 +151,26 @@ def test_nothing_overflows_or_overlaps(chromium: Any, address: str, name: str, w
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
-def test_axe_finds_nothing(chromium: Any, address: str, name: str, scheme: str) -> None:
-    """With contrast at WCAG's level AA among it."""
+def test_accessibility(chromium: Any, address: str, name: str, scheme: str) -> None:
+    """Includes contrast at WCAG level AA."""
     source = look.axe_source()
     for width in (390, 1280):
         page = opened(chromium, address, PAGES[name], width, color_scheme=scheme)
-        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-        assert look.findings_of_axe(page, source) == []
+        page.evaluate("document.querySelectorAll('details').forEach((details) => { details.open = true; })")
+        assert look.accessibility_violations(page, source) == []
         picture = f"{name}-{'phone' if width == 390 else 'desktop'}-{scheme}.png".replace(" ", "-").lower()
-        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = false; })")
+        page.evaluate("document.querySelectorAll('details').forEach((details) => { details.open = false; })")
         page.screenshot(path=look.ARTIFACTS / picture, full_page=True)
         page.context.close()
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["list", "half done", "sixty steps"])
-def test_all_that_can_be_clicked_is_reached_by_keyboard(chromium: Any, address: str, name: str) -> None:
+def test_keyboard_reaches_all_controls(chromium: Any, address: str, name: str) -> None:
     page = opened(chromium, address, PAGES[name], 1280)
     clickable = page.evaluate(
         """() => [...document.querySelectorAll("a, button, input, select, summary, .scroll")]
-            .filter((one) => one.type !== "hidden" && one.checkVisibility()).length"""
+            .filter((control) => control.type !== "hidden" && control.checkVisibility()).length"""
     )
     reached = set()
     for _ in range(clickable + 5):
@@ -178,23 +178,23 @@ def test_all_that_can_be_clicked_is_reached_by_keyboard(chromium: Any, address: 
         reached.add(
             page.evaluate(
                 """() => {
-                    const one = document.activeElement;
+                    const active = document.activeElement;
                     const all = [...document.querySelectorAll("a, button, input, select, summary, .scroll")];
-                    return all.indexOf(one);
+                    return all.indexOf(active);
                 }"""
             )
         )
     assert len(reached - {-1}) == clickable
 
 
-def test_the_focus_can_be_seen(chromium: Any, address: str) -> None:
+def test_focus_is_visible(chromium: Any, address: str) -> None:
     page = opened(chromium, address, "/", 1280)
     for _ in range(3):
         page.keyboard.press("Tab")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
-def test_the_graph_is_zoomed(chromium: Any, address: str) -> None:
+def test_zoom_of_the_graph(chromium: Any, address: str) -> None:
     page = opened(chromium, address, PAGES["sixty steps"], 1280)
     graph = page.locator(".graph svg")
     drawn = graph.bounding_box()["width"]
@@ -211,7 +211,7 @@ def test_the_graph_is_zoomed(chromium: Any, address: str) -> None:
 
 
 @pytest.mark.thorough
-def test_the_list_is_searched_filtered_and_sorted(chromium: Any, address: str) -> None:
+def test_list_is_searched_filtered_and_sorted(chromium: Any, address: str) -> None:
     page = opened(chromium, address, "/", 1280)
     page.get_by_label("Name or id").fill("sixty")
     page.keyboard.press("Enter")
@@ -234,7 +234,7 @@ def test_the_list_is_searched_filtered_and_sorted(chromium: Any, address: str) -
 
 
 @pytest.mark.thorough
-def test_the_table_of_steps_is_sorted(chromium: Any, address: str) -> None:
+def test_table_of_steps_is_sorted(chromium: Any, address: str) -> None:
     page = opened(chromium, address, PAGES["sixty steps"], 1280)
     page.locator(".steps").get_by_role("link", name="Wrote").click()
     page.wait_for_url("**sort=-bytes-out*")

@@ -1,4 +1,4 @@
-"""Why a step took its time."""
+"""Explanations of the duration of a step."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from tests.web.test_timing import step
 
 
 def ran(*seconds: float, tasks: int = 0, total: float = 0.0, number: int = 1) -> Stage:
-    """Return a stage whose tasks took some seconds; of more tasks than these, only the first were recorded."""
+    """Return a stage with the durations of its recorded tasks; if `tasks` is larger, the others were not recorded."""
     return Stage(number, tasks or len(seconds), total or sum(seconds), seconds)
 
 
 @pytest.mark.parametrize(
-    ("made", "expected"),
+    ("slow", "expected"),
     [
         (
             step("a", (0, 6), stages=(ran(4.0, 5.0),), busy=((0, 5),)),
-            ["its 2 tasks ran for 9.0 s, added up; 1.8 ran at a time on average"],
+            ["its 2 tasks ran for 9.0 s in total; 1.8 ran in parallel on average"],
         ),
-        # Spark counts less than a task's whole time, which the chart shows
+        # Spark's total excludes a part of the tasks' time
         (
             step("a", (0, 6), stages=(ran(4.0, 5.0, total=6.0),), busy=((0, 5),)),
-            ["its 2 tasks ran for 9.0 s, added up; 1.8 ran at a time on average"],
+            ["its 2 tasks ran for 9.0 s in total; 1.8 ran in parallel on average"],
         ),
         (
             step("a", (0, 10), stages=(ran(1.0),), busy=((9, 10),)),
-            ["its tasks ran for 1.0 s only; 9.0 s passed before them, as Spark planned it"],
+            ["its tasks ran for only 1.0 s; 9.0 s passed before them, while Spark planned the step"],
         ),
         (
             step("a", (0, 10), stages=(ran(1.0),), busy=((4, 5),), is_broadcast=True),
             [
                 (
-                    "its tasks ran for 1.0 s only; 4.0 s passed before them, as Spark planned it; 5.0 s passed after them, "
-                    "as its rows were collected, and the table to broadcast was built"
+                    "its tasks ran for only 1.0 s; 4.0 s passed before them, while Spark planned the step; 5.0 s passed after them, "
+                    "while its rows were collected and the broadcast table was built"
                 ),
             ],
         ),
@@ -45,37 +45,37 @@ def ran(*seconds: float, tasks: int = 0, total: float = 0.0, number: int = 1) ->
             step("a", (0, 10), stages=(ran(1.0, 1.0, 9.0),)),
             [
                 "rows are skewed: its slowest task took 9.0 s, the median 1.0 s",
-                "its 3 tasks ran for 11.0 s, added up; 1.1 ran at a time on average",
+                "its 3 tasks ran for 11.0 s in total; 1.1 ran in parallel on average",
             ],
         ),
-        # of a thousand tasks two hundred were recorded
+        # 200 of 1,000 tasks were recorded
         (
             step("a", (0, 100), stages=(ran(*[1.0] * 200, tasks=1000, total=1000.0),)),
-            ["its 1,000 tasks ran for 16 min 40 s, added up; 10.0 ran at a time on average"],
+            ["its 1,000 tasks ran for 16 min 40 s in total; 10.0 ran in parallel on average"],
         ),
         (
             step("a", (0, 20), stages=(ran(*[1.0] * 199, 9.0, tasks=1000, total=1008.0),)),
             [
                 "rows are skewed: the slowest of its first 200 tasks took 9.0 s, the median 1.0 s",
-                "its 1,000 tasks ran for 16 min 48 s, added up; 50.4 ran at a time on average",
+                "its 1,000 tasks ran for 16 min 48 s in total; 50.4 ran in parallel on average",
             ],
         ),
-        # tasks of one stage take longer than those of another: that is no skew
+        # differences between stages are not skew
         (
             step("a", (0, 10), stages=(ran(*[0.1] * 5), ran(3.0, 3.0, 3.0, number=2))),
-            ["its 8 tasks of 2 stages ran for 9.5 s, added up; they ran one after the other"],
+            ["its 8 tasks of 2 stages ran for 9.5 s in total; they ran sequentially"],
         ),
         (
             step("a", (0, 10), stages=(ran(2.0, 2.0, 2.0), ran(0.1, 0.1, 2.5, number=2))),
             [
                 "rows are skewed: its slowest task took 2.5 s, the median 0.10 s",
-                "its 6 tasks of 2 stages ran for 8.7 s, added up; they ran one after the other",
+                "its 6 tasks of 2 stages ran for 8.7 s in total; they ran sequentially",
             ],
         ),
         (
             step("a", (0, 10), spilled=1 << 20, rows_in=5_000_000, bytes_in=1 << 30),
             [
-                "1.0 MiB did not fit into memory and went over the disk",
+                "1.0 MiB did not fit into memory and was spilled to disk",
                 "it read 5.0 M rows, 1.0 GiB (more than any other step)",
             ],
         ),
@@ -83,14 +83,14 @@ def ran(*seconds: float, tasks: int = 0, total: float = 0.0, number: int = 1) ->
         (step("a", None), []),
     ],
 )
-def test_why_a_step_took_its_time(made: Any, expected: Any) -> None:
-    assert list(reasons_of_time(made, [made, step("b", (0, 1), rows_in=2)])) == expected
+def test_reasons_of_time(slow: Any, expected: Any) -> None:
+    assert list(reasons_of_time(slow, [slow, step("b", (0, 1), rows_in=2)])) == expected
 
 
-def test_a_step_that_waits_while_others_run_says_so() -> None:
+def test_wait_while_other_steps_run() -> None:
     waits = step("a", (0, 10), stages=(ran(1.0),), busy=((9, 10),))
     assert next(reasons_of_time(waits, [waits, step("b", (0, 8))])) == (
-        "its tasks ran for 1.0 s only; 9.0 s passed before them, while tasks of other steps ran"
+        "its tasks ran for only 1.0 s; 9.0 s passed before them, while tasks of other steps ran"
     )
 
 
@@ -102,31 +102,31 @@ def test_a_step_that_waits_while_others_run_says_so() -> None:
             (1.0, 7.0),
             [
                 (
-                    "its tasks ran for 6.0 s; 1.0 s passed before them, as Spark planned it; 3.0 s passed after them, as its "
-                    "rows were collected, and the table to broadcast was built"
+                    "its tasks ran for 6.0 s; 1.0 s passed before them, while Spark planned the step; 3.0 s passed after them, while "
+                    "its rows were collected and the broadcast table was built"
                 )
             ],
         ),
-        (10.0, (1.0, 9.5), []),  # too small a part of its time
+        (10.0, (1.0, 9.5), []),  # too small a fraction of its duration
         (1.0, (0.2, 0.95), []),  # too short
     ],
 )
-def test_a_step_that_mostly_ran_tells_long_waits_too(seconds: float, busy: Any, expected: list[str]) -> None:
-    made = step("a", (0, seconds), stages=(ran(busy[1] - busy[0]),), busy=(busy,), is_broadcast=True)
-    assert list(reasons_of_time(made, [made])) == expected
+def test_long_waits_of_a_busy_step(seconds: float, busy: Any, expected: list[str]) -> None:
+    slow = step("a", (0, seconds), stages=(ran(busy[1] - busy[0]),), busy=(busy,), is_broadcast=True)
+    assert list(reasons_of_time(slow, [slow])) == expected
 
 
-def test_tasks_that_ran_before_their_step_are_no_time_of_it() -> None:
+def test_tasks_before_their_step_do_not_count() -> None:
     keys = step("a", (2, 10), stages=(ran(1.0, 0.5, 0.5),), busy=((0, 2.5), (6, 6.5)))
     assert list(reasons_of_time(keys, [keys, step("b", (2, 6))])) == [
         (
-            "its tasks ran for 1.0 s only; 3.5 s passed between them, while tasks of other steps ran; "
-            "3.5 s passed after them, as it was measured"
+            "its tasks ran for only 1.0 s; 3.5 s passed between them, while tasks of other steps ran; "
+            "3.5 s passed after them, while its output was measured"
         ),
-        "its 3 tasks, some before it began, ran for 2.0 s, added up; they ran one after the other",
+        "its 3 tasks, some before the step started, ran for 2.0 s in total; they ran sequentially",
     ]
 
 
-def test_what_was_aggregated_on_the_way_is_told() -> None:
-    made = step("a", (0, 1), label="t → partial aggregate by k", rows_in=9000, rows_out=10, bytes_out=100)
-    assert list(reasons_of_time(made, [made])) == ["it read 9,000 rows and wrote 10 rows, 100 B, aggregated on the way"]
+def test_partial_aggregation_is_mentioned() -> None:
+    slow = step("a", (0, 1), label="t → partial aggregate by k", rows_in=9000, rows_out=10, bytes_out=100)
+    assert list(reasons_of_time(slow, [slow])) == ["it read 9,000 rows and wrote 10 rows, 100 B, partially aggregated"]

@@ -1,4 +1,4 @@
-"""The stages of a step count all of their tasks, however few were recorded."""
+"""The stages of a step count all of their tasks, even if only a few were recorded."""
 
 from __future__ import annotations
 
@@ -24,14 +24,18 @@ def figures(number: int, tasks: int, seconds: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("tasks", "of_all", "expected"),
+    ("tasks", "totals", "expected"),
     [
         ([], [], ()),
         ([(1, 2.0), (1, 4.0)], [], (Stage(1, 2, 6.0, (2.0, 4.0)),)),  # a log of an older release
         ([(1, 2.0)], [figures(1, 1000, 1e3)], (Stage(1, 1000, 1e3, (2.0,)),)),
         ([], [figures(2, 5, 7.0)], (Stage(2, 5, 7.0, ()),)),
-        ([], [figures(2, 0, 0.0)], ()),  # what it would have written was there
-        ([(1, 2.0), (1, 2.0), (1, 3.0)], [figures(1, 1, 3.0)], (Stage(1, 3, 7.0, (2.0, 2.0, 3.0)),)),  # it ran again
+        ([], [figures(2, 0, 0.0)], ()),  # a skipped stage
+        (
+            [(1, 2.0), (1, 2.0), (1, 3.0)],
+            [figures(1, 1, 3.0)],
+            (Stage(1, 3, 7.0, (2.0, 2.0, 3.0)),),
+        ),  # a repeated attempt
         (
             [(1, 2.0), (4, 9.0)],
             [figures(1, 1, 2.0), figures(4, 3, 27.0)],
@@ -39,5 +43,5 @@ def figures(number: int, tasks: int, seconds: float) -> dict[str, Any]:
         ),
     ],
 )
-def test_stages_count_all_of_their_tasks(tasks: Any, of_all: Any, expected: Any) -> None:
-    assert stages_of([{"stage": stage, "seconds": seconds} for stage, seconds in tasks], of_all) == expected
+def test_stages_count_all_of_their_tasks(tasks: Any, totals: Any, expected: Any) -> None:
+    assert stages_of([{"stage": stage, "seconds": seconds} for stage, seconds in tasks], totals) == expected

@@ -1,4 +1,4 @@
-"""Who watches is told of changes: of jobs of this process at once, of a folder soon."""
+"""Clients that watch are notified of changes: of this process immediately, of a folder by polling."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def told(store: Any, job_id: Any, change: Any, at_most: float = 8.0) -> Any:
-    """Return the versions that a watcher gets while `change` is made by another thread."""
+def watched_versions(store: Any, job_id: Any, change: Any, at_most: float = 8.0) -> Any:
+    """Return the versions that a client receives while another thread calls `change`."""
 
     async def watch() -> Any:
         seen = []
@@ -40,7 +40,7 @@ def told(store: Any, job_id: Any, change: Any, at_most: float = 8.0) -> Any:
     return asyncio.run(watch())
 
 
-def test_a_job_of_this_process() -> None:
+def test_job_of_this_process() -> None:
     store, half = JobStore(), record(ended=False)
     store.add(half, lambda _: None)
 
@@ -48,30 +48,30 @@ def test_a_job_of_this_process() -> None:
         half.apply({"type": "state", "at": 20.0, "state": "FINISHED", "pending": 0, "counts": {}})
         store.changed(half)
 
-    versions = told(store, ID, end)
+    versions = watched_versions(store, ID, end)
     assert versions == [versions[0], versions[0] + 1]
     assert store._watchers == set()
 
 
-def test_a_new_job_in_the_list() -> None:
+def test_new_job_in_the_list() -> None:
     store = JobStore()
-    first, second = told(store, None, lambda: store.add(record(), lambda _: None))
+    first, second = watched_versions(store, None, lambda: store.add(record(), lambda _: None))
     assert first != second
 
 
 @pytest.mark.thorough
-def test_a_new_log_in_the_folder(tmp_path: Path) -> None:
+def test_new_log_in_the_folder(tmp_path: Path) -> None:
     store = JobStore(History(LocalFolder(tmp_path)))
 
     def add() -> None:
         EventLog(LocalFolder(tmp_path).create(f"20261122T120000-{ID}.jsonl")).write(events())
 
-    first, second = told(store, None, add)
+    first, second = watched_versions(store, None, add)
     assert first != second
     assert [job.id for job in store.summaries()] == [ID]
 
 
-def test_jobs_that_ended_long_ago_leave_memory() -> None:
+def test_oldest_ended_jobs_are_removed_from_memory() -> None:
     store = JobStore()
     for number in range(250):
         store.add(record(job_id=f"{number:012x}"), lambda _: None)
@@ -79,7 +79,7 @@ def test_jobs_that_ended_long_ago_leave_memory() -> None:
     assert store.record(f"{0:012x}") is None
 
 
-def test_a_job_that_runs_can_be_cancelled_however_many_came_later() -> None:
+def test_running_jobs_are_never_removed() -> None:
     store = JobStore()
     cancelled: list[str] = []
     first = record(job_id=f"{0:012x}", ended=False)
@@ -91,10 +91,10 @@ def test_a_job_that_runs_can_be_cancelled_however_many_came_later() -> None:
     assert cancelled == ["cancelled through the API"]
     first.apply_all(events()[-1:])
     store.add(record(), lambda _: None)
-    assert store.record(first.id) is None, "it has ended"
+    assert store.record(first.id) is None, "ended jobs are removed"
 
 
-def test_digests_are_those_of_the_jobs_that_are_listed(tmp_path: Path) -> None:
+def test_digests_follow_the_list_of_jobs(tmp_path: Path) -> None:
     logs = []
     for number in range(3):
         logs.append(tmp_path / f"20261122T12000{number}-{number:012x}.jsonl")
@@ -102,27 +102,27 @@ def test_digests_are_those_of_the_jobs_that_are_listed(tmp_path: Path) -> None:
     store = JobStore(History(LocalFolder(tmp_path)))
     first = store.digests()
     assert len(first) == len(store._digests) == 3
-    assert store.digests()[0] is first[0], "each is looked into once"
+    assert store.digests()[0] is first[0], "each is computed once"
     logs[0].unlink()
     assert len(store.digests()) == len(store._digests) == 2
 
 
-def test_logs_are_read_while_the_loop_goes_on(tmp_path: Path) -> None:
-    asked: list[threading.Thread] = []
+def test_logs_are_read_outside_the_event_loop(tmp_path: Path) -> None:
+    threads: list[threading.Thread] = []
 
-    class Slow(History):
+    class RecordingHistory(History):
         def record(self, job_id: str) -> Any:
-            asked.append(threading.current_thread())
+            threads.append(threading.current_thread())
             return super().record(job_id)
 
         def stamp(self) -> Any:
-            asked.append(threading.current_thread())
+            threads.append(threading.current_thread())
             return super().stamp()
 
     EventLog(LocalFolder(tmp_path).create(f"20261122T120000-{ID}.jsonl")).write(events())
-    store = JobStore(Slow(LocalFolder(tmp_path)))
-    assert len(told(store, ID, lambda: None)) == 1
+    store = JobStore(RecordingHistory(LocalFolder(tmp_path)))
+    assert len(watched_versions(store, ID, lambda: None)) == 1
     TestClient(create_app(store, "token"), base_url="http://127.0.0.1").get(f"/jobs/{ID}").raise_for_status()
-    assert len(asked) >= 3
-    assert threading.main_thread() not in asked
-    assert all("loop" not in one.name and one.name.startswith("AnyIO") for one in asked)
+    assert len(threads) >= 3
+    assert threading.main_thread() not in threads
+    assert all("loop" not in thread.name and thread.name.startswith("AnyIO") for thread in threads)

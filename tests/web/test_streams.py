@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.connectors.pace import RanBatch
-from penstock.streams.reading import LocalPlace
+from penstock.connectors.pace import MeasuredBatch
+from penstock.streams.reading import LocalTextFiles
 from tests.streams.test_batches import entry, offset_of, planned
 from tests.web.test_api import Client, served
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def checkpoint(folder: Path) -> LocalPlace:
+def checkpoint(folder: Path) -> LocalTextFiles:
     (folder / "offsets").mkdir(parents=True)
-    for batch, before in ((3, None), (4, RanBatch(2_000, 1.5)), (5, RanBatch(1_000, 10.0, waited=True))):
+    for batch, before in ((3, None), (4, MeasuredBatch(2_000, 1.5)), (5, MeasuredBatch(1_000, 10.0, waited=True))):
         offset = offset_of({("t", 0): batch}, planned(2_000, before))
         (folder / "offsets" / str(batch)).write_text(entry(offset))
-    return LocalPlace(folder)
+    return LocalTextFiles(folder)
 
 
 def test_batches_are_shown(tmp_path: Path) -> None:
-    place = checkpoint(tmp_path / "<orders>")
-    client = Client(served(streams=[place, LocalPlace(tmp_path / "nowhere")]))
+    location = checkpoint(tmp_path / "<orders>")
+    client = Client(served(streams=[location, LocalTextFiles(tmp_path / "nowhere")]))
     first, second = client.get("/streams").json()["streams"]
-    assert (first["checkpoint"], first["problem"]) == (str(place), None)
-    assert [(one["batch"], one["decision"]["tasks"], one["ran"]) for one in first["batches"]] == [
+    assert (first["checkpoint"], first["problem"]) == (str(location), None)
+    assert [(batch["batch"], batch["decision"]["tasks"], batch["ran"]) for batch in first["batches"]] == [
         (5, 2, None),
         (4, 2, {"records": 1_000, "seconds": 10.0, "waited": True}),
         (3, 2, {"records": 2_000, "seconds": 1.5, "waited": False}),
@@ -34,13 +34,13 @@ def test_batches_are_shown(tmp_path: Path) -> None:
     assert second["batches"] == []
     assert "was decided by Penstock" in second["problem"]
     page = client.get("/ui/streams").text
-    for text in ("&lt;orders&gt;", "less than 10.0 s", "1.5 s", "not known", "2,000", "was decided by Penstock"):
+    for text in ("&lt;orders&gt;", "less than 10.0 s", "1.5 s", "unknown", "2,000", "was decided by Penstock"):
         assert text in page
     assert "<orders>" not in page
     assert '<a href="/ui/streams">' in client.get("/").text
 
 
-def test_no_stream_was_told_of() -> None:
+def test_without_streams() -> None:
     client = Client(served())
     assert client.get("/streams").json() == {"streams": []}
     assert "penstock ui --stream CHECKPOINT" in client.get("/ui/streams").text

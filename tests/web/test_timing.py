@@ -1,4 +1,4 @@
-"""Where the time of a job went: steps as they were recorded, the longest chain, and when nothing ran."""
+"""The steps, the critical path and the idle times of a job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def step(name: str, ran: Any, inputs: str = "", **more: Any) -> Step:
         "inputs": tuple(inputs),
         "source": "",
         "is_broadcast": False,
-        "is_left": False,
+        "is_delegated": False,
     }
     return Step(**(values | more))
 
@@ -46,19 +46,19 @@ def step(name: str, ran: Any, inputs: str = "", **more: Any) -> Step:
         ([step("a", (0, 1)), step("b", (1, 3), "a")], "ab"),
         # the later of two inputs
         ([step("a", (0, 1)), step("b", (0, 2)), step("c", (2.1, 3), "ab")], "bc"),
-        # another step ended after the last input, but c has begun at once after the input
+        # another step ended after the last input, but c started directly after the input
         ([step("a", (0, 2)), step("b", (0, 2.1)), step("c", (2.15, 3), "a")], "ac"),
-        # a source that was held back waited for what ended last before it
+        # a source that was held back waited for the step that ended last before it
         ([step("a", (0, 2)), step("b", (2.1, 5))], "ab"),
         # long after its input: it was held back by b
         ([step("a", (0, 1)), step("b", (0, 4)), step("c", (4.1, 6), "a")], "bc"),
-        # what ran beside is no part of it
+        # a parallel step is not part of the path
         ([step("a", (0, 1)), step("b", (0, 2.5)), step("c", (1, 3), "a")], "ac"),
-        # two steps of no time at one moment do not wait for each other
+        # two simultaneous steps without duration do not wait for each other
         ([step("a", (1, 1)), step("b", (1, 1))], "a"),
     ],
 )
-def test_the_chain_of_steps_that_the_end_waited_for(steps: Any, expected: str) -> None:
+def test_critical_path(steps: Any, expected: str) -> None:
     assert critical_path(steps) == tuple(expected)
 
 
@@ -71,18 +71,18 @@ def test_the_chain_of_steps_that_the_end_waited_for(steps: Any, expected: str) -
         ([(0.0, 1.0), (0.2, 0.4), (1.5, 2.0)], 2.0, [(1.0, 1.5)]),
     ],
 )
-def test_when_no_task_ran(busy: Any, total: float, expected: Any) -> None:
+def test_idle_times(busy: Any, total: float, expected: Any) -> None:
     steps = [step(str(number), times) for number, times in enumerate(busy)]
     assert idle(steps, total) == expected
     assert Timing.of(steps, total).idle_seconds == pytest.approx(sum(end - start for start, end in expected))
 
 
-def test_times_without_overlaps() -> None:
+def test_merged_intervals() -> None:
     assert merged([(3, 4), (0, 1), (1, 2), (0.5, 0.6)]) == [(0, 2), (3, 4)]
 
 
-def test_a_step_has_what_was_recorded_of_it() -> None:
-    made = record()
+def test_step_from_a_record() -> None:
+    job = record()
     stages = [
         {
             "id": 1,
@@ -107,48 +107,48 @@ def test_a_step_has_what_was_recorded_of_it() -> None:
             "seconds": 0.0,
         },
     ]
-    made.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": made.tasks["v1"], "stages": stages})
-    first, second = steps_of(made, 30.0)
+    job.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": job.tasks["v1"], "stages": stages})
+    first, second = steps_of(job, 30.0)
     assert (first.number, first.ran, first.seconds, first.tasks) == ("1", (1.0, 2.5), 1.5, 3)
     assert first.busy == ((1.0, 2.2),)
     assert (first.rows_in, first.rows_out, first.spilled) == (9, 50, 42)
     assert first.stages == (Stage(1, 3, 1.4, (0.1, 0.1, 1.2)),)
     assert second.inputs == ("v1",)
-    assert (second.rows_in, second.spilled, second.stages) == (None, None, ()), "nothing was recorded"
+    assert (second.rows_in, second.spilled, second.stages) == (None, None, ()), "without recorded tasks"
 
 
-def test_of_more_tasks_than_were_recorded_the_whole_time_counts() -> None:
-    made = record()
+def test_totals_count_if_tasks_were_not_recorded() -> None:
+    job = record()
     tasks = [task(0, 0.1)]
-    made.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": tasks, "stages": [figures(1, 900, 9.0)]})
-    (first, _) = steps_of(made, 30.0)
+    job.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": tasks, "stages": [figures(1, 900, 9.0)]})
+    (first, _) = steps_of(job, 30.0)
     assert first.busy == ((1.0, 2.5),)
     assert (first.tasks_run, first.task_seconds) == (900, 9.0)
 
 
-def test_a_step_that_runs_ends_now() -> None:
-    made = record(ended=False)
-    made.apply({"type": "vertex", "at": 11.0, "id": "v1", "state": "RUNNING", "timestamps": {"RUNNING": 12.0}})
-    assert steps_of(made, 15.0)[0].ran == (2.0, 5.0)
+def test_running_step_ends_now() -> None:
+    job = record(ended=False)
+    job.apply({"type": "vertex", "at": 11.0, "id": "v1", "state": "RUNNING", "timestamps": {"RUNNING": 12.0}})
+    assert steps_of(job, 15.0)[0].ran == (2.0, 5.0)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("of_spark", "measured", "is_left", "wrote"),
+    ("of_spark", "measured", "is_delegated", "wrote"),
     [
         (True, {}, False, "500 B"),
-        (True, {"bytes_out": -1, "rows_out": -1}, True, "not in the job"),
+        (True, {"bytes_out": -1, "rows_out": -1}, True, "in Spark"),
         (False, {"bytes_out": -1, "rows_out": -1}, False, "?"),
-        (True, {"bytes_out": -1}, False, "?"),  # its rows were counted, so it ran
+        (True, {"bytes_out": -1}, False, "?"),  # its rows were counted, so it ran in the job
     ],
 )
-def test_what_spark_runs_after_the_job_has_no_figures_of_it(
-    of_spark: bool, measured: dict[str, int], is_left: bool, wrote: str
+def test_step_that_is_delegated_to_spark_has_no_figures(
+    of_spark: bool, measured: dict[str, int], is_delegated: bool, wrote: str
 ) -> None:
-    made = record()
-    made.query = {"of_spark": of_spark}
-    made.vertices["v1"] |= measured
-    made.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": [], "stages": [figures(1, 9, 9.0)]})
-    (first, _) = steps_of(made, 30.0)
-    assert (first.is_left, first.wrote) == (is_left, wrote)
-    assert (first.rows_in is None, first.other_tasks) == (is_left, 0 if is_left else 6)
+    job = record()
+    job.query = {"of_spark": of_spark}
+    job.vertices["v1"] |= measured
+    job.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": [], "stages": [figures(1, 9, 9.0)]})
+    (first, _) = steps_of(job, 30.0)
+    assert (first.is_delegated, first.wrote) == (is_delegated, wrote)
+    assert (first.rows_in is None, first.other_tasks) == (is_delegated, 0 if is_delegated else 6)

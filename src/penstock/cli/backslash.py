@@ -1,4 +1,4 @@
-"""What the shell runs: statements, and its own commands, which begin with a backslash."""
+"""The input of the shell: SQL statements, and the shell's own commands, which begin with a backslash."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from penstock.scheduler.job import Job
 
 
-class Backslash:
-    """Runs what is typed into the shell.
+class BackslashCommands:
+    """Runs the statements and commands that are typed into the shell.
 
     Parameters
     ----------
     session
         Runs the statements.
     output
-        Shows what comes of them.
+        Shows their results.
     """
 
     def __init__(self, session: Statements, output: Output) -> None:
         self._session = session
         self._output = output
         self._limit = SHOWN_ROWS
-        self._tells_time = True
+        self._shows_time = True
         self._last = ""
         self._jobs: list[tuple[Job, str]] = []
         self._columns: dict[str, tuple[str, ...]] = {}
@@ -42,13 +42,13 @@ class Backslash:
             "\\explain": ("[QUERY]", "show how a query, or the last one, would run; reads no data", self._explain),
             "\\jobs": ("", "list the jobs of this session", self._list_jobs),
             "\\job": ("[ID]", "show the steps of a job, or of the last one, with their tasks", self._show_job),
-            "\\decisions": ("[ID]", "show what was decided for a job, or for the last one, and why", self._decisions),
+            "\\decisions": ("[ID]", "show the decisions for a job, or for the last one, and why", self._decisions),
             "\\tables": ("", "list the tables and views", self._list_tables),
             "\\columns": ("TABLE", "list the columns of a table", self._list_columns),
-            "\\limit": ("[N]", f"show N rows of a result; {SHOWN_ROWS} at first", self._set_limit),
-            "\\timing": ("[on|off]", "tell how long a statement took, or not", self._set_timing),
+            "\\limit": ("[N]", f"show at most N rows of a result; default {SHOWN_ROWS}", self._set_limit),
+            "\\timing": ("[on|off]", "show or hide the run time of statements", self._set_timing),
             "\\help": ("", "list these commands", self._help),
-            "\\quit": ("", "leave; so does Ctrl-D", self._help),
+            "\\quit": ("", "leave the shell, like Ctrl-D", self._help),
         }
 
     def run(self, text: str) -> None:
@@ -63,16 +63,16 @@ class Backslash:
             self._statement(text)
             return
         name, _, argument = text.partition(" ")
-        found = self._commands.get(name)
-        if found is None:
+        command = self._commands.get(name)
+        if command is None:
             near = get_close_matches(name, list(self._commands), n=1, cutoff=0.4)
             raise PenstockError(
                 f"there is no command {name}", hint=f"did you mean {near[0]}?" if near else "\\help lists all"
             )
-        found[2](argument.strip())
+        command[2](argument.strip())
 
     def completions(self, before: str, word: str, after: str) -> list[str]:
-        """Return what a word may become."""
+        """Return the completions of a word."""
         return completions(before, word, after, self, self._commands)
 
     def tables(self) -> Sequence[str]:
@@ -93,15 +93,15 @@ class Backslash:
         answer = self._session.run(text, self._limit)
         self._last = text
         self._jobs += [(job, " ".join(text.split())) for job in answer.jobs]
-        self._columns, self._tables = {}, None  # a command may have changed them
+        self._columns, self._tables = {}, None  # the statement may have changed them
         if answer.columns:
             self._output.rows(answer.columns, answer.rows)
-        if self._tells_time:
+        if self._shows_time:
             self._output.note(_summary(answer))
 
     def _explain(self, query: str) -> None:
         if not (query or self._last):
-            raise PenstockError("there is no last query", hint="give one: \\explain SELECT ...")
+            raise PenstockError("there is no earlier query", hint="pass a query: \\explain SELECT ...")
         self._output.explanation(self._session.explain(query or self._last))
 
     # -- jobs ----------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Backslash:
     def _list_jobs(self, argument: str) -> None:
         _refuse("\\jobs", argument)
         if not self._jobs:
-            self._output.note("no job yet: Spark runs small queries, and those without a shuffle, itself")
+            self._output.note("no job yet: Spark itself runs small queries and queries without a shuffle")
             return
         rows = [
             (
@@ -130,14 +130,14 @@ class Backslash:
         self._output.note(str(self._job(job_id).decisions))
 
     def _job(self, prefix: str) -> Job:
-        found = [job for job, _ in self._jobs if job.id.startswith(prefix)]
-        if not found:
+        jobs = [job for job, _ in self._jobs if job.id.startswith(prefix)]
+        if not jobs:
             raise PenstockError(
                 f"there is no job {prefix!r}" if prefix else "there is no job yet", hint="\\jobs lists all"
             )
-        if prefix and len(found) > 1:
-            raise PenstockError(f"{len(found)} jobs have an id that begins with {prefix!r}", hint="\\jobs lists all")
-        return found[-1]
+        if prefix and len(jobs) > 1:
+            raise PenstockError(f"{len(jobs)} jobs have an id that begins with {prefix!r}", hint="\\jobs lists all")
+        return jobs[-1]
 
     # -- tables --------------------------------------------------------------------------------------------------
 
@@ -147,48 +147,48 @@ class Backslash:
 
     def _list_columns(self, table: str) -> None:
         if not table:
-            raise PenstockError("whose columns?", hint="give a table: \\columns TABLE")
-        found = self._session.columns(table)
-        if found is None:
+            raise PenstockError("\\columns needs a table", hint="write \\columns TABLE")
+        columns = self._session.columns(table)
+        if columns is None:
             near = get_close_matches(table, self.tables(), n=1)
             raise PenstockError(
                 f"there is no table {table!r}", hint=f"did you mean {near[0]}?" if near else "\\tables lists all"
             )
-        self._output.rows(("column", "type"), found)
+        self._output.rows(("column", "type"), columns)
 
     # -- settings ------------------------------------------------------------------------------------------------
 
     def _set_limit(self, number: str) -> None:
         if number and (not number.isdecimal() or not int(number)):
             raise PenstockError(
-                f"\\limit {number}: this is no number of rows", hint="give a whole number of at least 1"
+                f"\\limit {number}: not a valid number of rows", hint="use a whole number of at least 1"
             )
         self._limit = int(number) if number else self._limit
         self._output.note(f"{show_count(self._limit, 'row')} of a result are shown")
 
     def _set_timing(self, word: str) -> None:
         if word not in {"", "on", "off"}:
-            raise PenstockError(f"\\timing {word}: say on or off")
-        self._tells_time = word == "on" if word else not self._tells_time
-        self._output.note(f"timing is {'on' if self._tells_time else 'off'}")
+            raise PenstockError(f"\\timing {word}: expected on or off")
+        self._shows_time = word == "on" if word else not self._shows_time
+        self._output.note(f"timing is {'on' if self._shows_time else 'off'}")
 
     def _help(self, argument: str) -> None:
         _refuse("\\help", argument)
         for name, (takes, meaning, _) in self._commands.items():
             self._output.note(f"  {f'{name} {takes}':20} {meaning}")
-        self._output.note("All else is Spark SQL, up to a semicolon.")
+        self._output.note("Any other input is Spark SQL and ends with a semicolon.")
 
 
 def _refuse(command: str, argument: str) -> None:
     if argument:
-        raise PenstockError(f"{command} takes nothing, and got {argument!r}")
+        raise PenstockError(f"{command} takes no argument, got {argument!r}")
 
 
 def _summary(answer: Answer) -> str:
-    """Return what a statement gave, and how long it took."""
-    what = show_count(len(answer.rows), "row") if answer.columns else "done"
+    """Return the outcome of a statement and its run time."""
+    outcome = show_count(len(answer.rows), "row") if answer.columns else "done"
     if answer.has_more:
-        what = f"the first {show_count(len(answer.rows), 'row')}, and there are more (\\limit N shows N)"
+        outcome = f"the first {show_count(len(answer.rows), 'row')}, and there are more (\\limit N shows N)"
     failed = next((job.error for job in answer.jobs if job.error is not None), None)
-    jobs = f", {show_count(len(answer.jobs), 'job')} (\\decisions tells why it ran like this)" if answer.jobs else ""
-    return f"{what}, {answer.seconds:.2f} s{jobs}" + (f"; {first_line(failed)}" if failed else "")
+    jobs = f", {show_count(len(answer.jobs), 'job')} (\\decisions explains how it ran)" if answer.jobs else ""
+    return f"{outcome}, {answer.seconds:.2f} s{jobs}" + (f"; {first_line(failed)}" if failed else "")

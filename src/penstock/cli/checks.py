@@ -1,4 +1,4 @@
-"""What can be known to be wrong before Spark starts, which takes seconds."""
+"""Checks of arguments before Spark starts, which takes seconds."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 _MASTER = re.compile(
     r"local(\[(\*|[1-9]\d*)(,\s*\d+)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|yarn|(spark|k8s)://.+"
 )
-_ANSWER = 2.0
-"""Seconds that a master gets to take a connection."""
+_CONNECT_TIMEOUT = 2.0
+"""Seconds to wait for a master to accept a connection."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def local(path: str) -> Path | None:
-    """Return a path of this machine; None for one of another file system, which only Spark can look at."""
+    """Return a path on this machine, or None for another file system, which only Spark can access."""
     parts = urlsplit(path)
     if parts.scheme not in {"", "file"}:
         return None
@@ -33,46 +33,46 @@ def local(path: str) -> Path | None:
 
 
 def check_settings(conf: Iterable[tuple[str, str]], file: str | None) -> None:
-    """Refuse settings that Spark would pass over, and options that are unknown or have a value that cannot be.
+    """Reject settings that Spark would ignore, and options that are unknown or have invalid values.
 
     Raises
     ------
     ConfigError
-        With the nearest known key.
+        If a setting is not valid; the hint names the closest key.
     """
     settings = dict(conf)
     for key in settings:
         if not key.startswith("spark."):
             ours = key.removeprefix("penstock.")
-            known = any(ours in {option.key, *option.aliases} for option in OPTIONS)
+            is_option = any(ours in {option.key, *option.aliases} for option in OPTIONS)
             hint = (
-                f"an option of Penstock is given as spark.penstock.{ours}"
-                if known
+                f"set an option of Penstock as spark.penstock.{ours}"
+                if is_option
                 else "keys begin with spark., those of Hadoop and Hive with spark.hadoop."
             )
-            raise ConfigError(f"--conf {key} is no Spark setting", hint=hint)
+            raise ConfigError(f"--conf {key} is not a Spark setting", hint=hint)
     Configuration.load(spark_conf=settings, file=file, environ=os.environ)
 
 
 def check_master(master: str) -> None:
-    """Refuse a master that Spark does not know, or that nobody answers for.
+    """Reject a master that is not valid for Spark, or that does not accept connections.
 
     Raises
     ------
     SessionError
-        If there is no such master.
+        If the master cannot be used.
     """
     if not _MASTER.fullmatch(master):
         raise SessionError(
-            f"--master {master!r} is no master of Spark",
-            hint="give local[4], local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT",
+            f"--master {master!r} is not a valid Spark master",
+            hint="use local[4], local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT",
         )
     if master.startswith("spark://"):
         problems = []
         for address in master.removeprefix("spark://").split(","):
             host, _, port = address.rpartition(":")
             try:
-                socket.create_connection((host, int(port)), timeout=_ANSWER).close()
+                socket.create_connection((host, int(port)), timeout=_CONNECT_TIMEOUT).close()
             except (OSError, ValueError) as error:
                 problems.append(f"{address}: {error}")
             else:
@@ -80,80 +80,80 @@ def check_master(master: str) -> None:
         raise SessionError(
             f"no Spark master answers at {master}",
             cause="; ".join(problems),
-            hint="start one (sbin/start-master.sh), or give another --master",
+            hint="start a master (sbin/start-master.sh), or pass another --master",
         )
 
 
 def check_table(name: str, path: str) -> None:
-    """Refuse a table that has no file, or a name that no statement can use.
+    """Reject a table whose path does not exist, or a name that statements cannot use.
 
     Raises
     ------
     SourceError
-        If it cannot be read.
+        If the table cannot be used.
     """
     if not _NAME.fullmatch(name):
         raise SourceError(
-            f"--table {name}={path}: {name!r} is no name of a table", hint="use letters, digits and underscores"
+            f"--table {name}={path}: {name!r} is not a valid table name", hint="use letters, digits and underscores"
         )
-    found = local(path)
-    if found is not None and not found.exists() and not glob(str(found)):  # noqa: PTH207 - the path may begin at the root
-        raise SourceError(f"table {name}: there is nothing at {path}", hint="check the path")
+    local_path = local(path)
+    if local_path is not None and not local_path.exists() and not glob(str(local_path)):  # noqa: PTH207 - the path may be absolute
+        raise SourceError(f"table {name}: {path} does not exist", hint="check the path")
 
 
 def check_statement(statement: str) -> None:
-    """Refuse a statement without a word.
+    """Reject an empty statement.
 
     Raises
     ------
     PenstockError
-        If it is empty.
+        If the statement is empty.
     """
     if not statement.strip(" \t\n;"):
         raise PenstockError("the statement is empty", hint='for example "SELECT 1"')
 
 
 def check_new_target(path: str) -> None:
-    """Refuse a target that a sink would refuse.
+    """Reject a target that a sink would reject.
 
     Raises
     ------
     SinkError
-        If it exists, or cannot be made.
+        If it exists, or cannot be created.
     """
-    found = local(path)
-    if found is not None:
-        if found.exists():
+    local_path = local(path)
+    if local_path is not None:
+        if local_path.exists():
             raise SinkError.exists(path)
-        check_can_make(found, lambda cause: SinkError(f"{path} cannot be written", cause=cause))
+        check_can_create(local_path, lambda cause: SinkError(f"{path} cannot be written", cause=cause))
 
 
 def check_log_folder(path: str) -> None:
-    """Refuse a folder that no event log can be written to.
+    """Reject a folder that event logs cannot be written to.
 
     Raises
     ------
     HistoryError
-        If it is a file, or cannot be made.
+        If it is a file, or cannot be created.
     """
-    found = local(path)
-    if found is not None:
-        check_can_make(found, lambda cause: HistoryError.unwritable(path, cause))
+    local_path = local(path)
+    if local_path is not None:
+        check_can_create(local_path, lambda cause: HistoryError.unwritable(path, cause))
 
 
 def check_folder(path: str) -> None:
-    """Refuse a folder that cannot be made.
+    """Reject a folder that cannot be created.
 
     Raises
     ------
     SinkError
-        If it is a file, or this user may not make it.
+        If it is a file, or this user may not create it.
     """
-    check_can_make(Path(path), lambda cause: SinkError(f"{path} cannot be written", cause=cause))
+    check_can_create(Path(path), lambda cause: SinkError(f"{path} cannot be written", cause=cause))
 
 
 def check_checkpoint(path: str) -> None:
-    """Refuse a folder that is no checkpoint.
+    """Reject a folder that is not a checkpoint.
 
     Raises
     ------
@@ -162,33 +162,34 @@ def check_checkpoint(path: str) -> None:
     """
     from penstock.state.checkpoint import PARTS
 
-    found = local(path)
-    if found is None:
+    local_path = local(path)
+    if local_path is None:
         return
-    if not found.is_dir():
+    if not local_path.is_dir():
         raise StateError.no_checkpoint(path, "such folder")
     for name in PARTS:
-        if not (found / name).exists():
+        if not (local_path / name).exists():
             raise StateError.no_checkpoint(path, f"{name!r} in it")
 
 
 def check_recoverable(path: str) -> bool:
-    """Refuse a path beside which no target can be; return whether there may be something to recover at it.
+    """Return whether there may be something to recover at a path; reject a path whose parent does not exist.
 
     Raises
     ------
     PenstockError
-        If neither it nor its folder is there.
+        If neither the path nor its parent exists.
     """
-    found = local(path)
-    if found is None:
+    local_path = local(path)
+    if local_path is None:
         return True
-    found = found.resolve()
-    if not found.parent.is_dir():
+    local_path = local_path.resolve()
+    if not local_path.parent.is_dir():
         raise PenstockError(
-            f"there is no {found.parent}", hint="give a target, a folder with targets, or a commit journal"
+            f"the folder {local_path.parent} does not exist",
+            hint="pass a target, a folder with targets, or a commit journal",
         )
-    folders = [found.parent, found] if found.is_dir() else [found.parent]
+    folders = [local_path.parent, local_path] if local_path.is_dir() else [local_path.parent]
     return any(entry.name.startswith(".penstock-") for folder in folders for entry in folder.iterdir())
 
 
@@ -198,8 +199,8 @@ def is_journal(path: str) -> bool:
     return name.startswith(".penstock-commit-") and name.endswith(".json")
 
 
-def check_can_make(path: Path, error: Callable[[str], PenstockError]) -> None:
-    """Refuse a path whose nearest folder that exists is no folder, or may not be written to."""
+def check_can_create(path: Path, error: Callable[[str], PenstockError]) -> None:
+    """Raise an error unless the nearest existing parent of a path is a folder that this user may write to."""
     existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
     if not existing.is_dir():
         raise error(f"{existing} is a file")
@@ -208,25 +209,25 @@ def check_can_make(path: Path, error: Callable[[str], PenstockError]) -> None:
 
 
 def check_secrets(file: str | None) -> dict[str, Mapping[str, str]]:
-    """Return properties by target from a TOML file.
+    """Read the properties of each target from a TOML file; without a file there are none.
 
     Raises
     ------
     ConfigError
-        If it is none, or has anything but tables.
+        If the file is not TOML, or has entries outside of tables.
     """
     import tomllib
 
     if file is None:
         return {}
     try:
-        found = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+        tables = tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} is not a TOML file", cause=str(error)) from error
-    loose = [key for key, table in found.items() if not isinstance(table, dict)]
+    loose = [key for key, table in tables.items() if not isinstance(table, dict)]
     if loose:
         raise ConfigError(
             f"{loose[0]!r} in {file} belongs to no target",
-            hint='write a table for each, as ["jdbc:postgresql://host/db"]',
+            hint='write a TOML table for each target, such as ["jdbc:postgresql://host/db"]',
         )
-    return {key: {name: str(value) for name, value in table.items()} for key, table in found.items()}
+    return {key: {name: str(value) for name, value in table.items()} for key, table in tables.items()}

@@ -1,4 +1,4 @@
-"""What the shared options say, and the Spark session that they ask for."""
+"""The values of the shared options, and the Spark session that they configure."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 QUIET = (("spark.ui.showConsoleProgress", "false"), ("spark.log.level", "ERROR"))
 
 _SHELL = "pyspark-shell"
-"""What spark-submit is told to run where it only makes a JVM for Python."""
+"""The resource that spark-submit runs to start only a JVM for Python."""
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """The values of the shared options; those that a command does not take are as if nobody had given them."""
+    """The values of the shared options; options that a command does not have keep their defaults."""
 
     output_format: str = "text"
     master: str | None = None
@@ -38,7 +38,7 @@ class Common:
 
     @contextmanager
     def output(self) -> Iterator[Output]:
-        """Give an output, which also has the errors; the exit code is 1 then."""
+        """Yield an output, which also shows errors; an error ends the command with exit code 1."""
         output = OUTPUTS[self.output_format]()
         try:
             yield output
@@ -49,12 +49,12 @@ class Common:
             output.close()
 
     def check(self) -> None:
-        """Refuse what Spark or Penstock would refuse once they run.
+        """Reject values that Spark or Penstock would reject after their start.
 
         Raises
         ------
         PenstockError
-            If the master, a setting or an option cannot be.
+            If the master, a setting or an option is not valid.
         """
         check_settings(self.conf, self.config)
         if self.master is not None:
@@ -62,7 +62,7 @@ class Common:
 
     @contextmanager
     def spark(self) -> Iterator[SparkThread]:
-        """Let Spark sessions of the block be as the options say, and quiet; give a thread to use them on."""
+        """Configure the Spark sessions of the block by the options, without logs; yield a thread to use them on."""
         from penstock.cli.spark_thread import SparkThread
         from penstock.spark.quiet import quiet
 
@@ -77,18 +77,22 @@ class Common:
             yield SparkThread()
 
     def _export(self) -> None:
-        """Put master, settings and file where `Environment` and PySpark look for them."""
+        """Export master, settings and file to the variables that `Environment` and PySpark read."""
         if self.config:
             os.environ["PENSTOCK_CONFIG"] = self.config
-        given = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", _SHELL))
-        others = given[:-1] if given[-1:] == [_SHELL] else given
-        ours = ["--master", self.master] if self.master else []  # else Spark's own rule holds, its defaults file too
+        arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", _SHELL))
+        user_arguments = arguments[:-1] if arguments[-1:] == [_SHELL] else arguments
+        ours = (
+            ["--master", self.master] if self.master else []
+        )  # else Spark's own rules apply, including its defaults file
         for key, value in (*(() if self.verbose else QUIET), *self.conf):
             ours += ["--conf", f"{key}={value}"]
-        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*others, *ours, _SHELL])  # of two that differ the last counts
+        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(
+            [*user_arguments, *ours, _SHELL]
+        )  # the last occurrence of a setting wins
 
     def environment(self, **config: object) -> Environment:
-        """Return an environment over an embedded session."""
+        """Return an environment with an embedded session; keys have underscores instead of hyphens."""
         from penstock.environment import Environment
 
         return Environment(config={key.replace("__", "-"): value for key, value in config.items()})

@@ -1,4 +1,4 @@
-"""What may come next in a statement: keywords, tables, columns, and the commands of the shell."""
+"""Completion of words in statements: keywords, tables, columns, and the commands of the shell."""
 
 from __future__ import annotations
 
@@ -18,54 +18,54 @@ _WORDS = """
     UPDATE USE USING VALUES VIEW WHEN WHERE WINDOW WITH
 """
 KEYWORDS = tuple(_WORDS.split())
-_BEFORE_A_TABLE = re.compile(r"\b(from|join|into|table|overwrite|describe|refresh|update)\s+$", re.IGNORECASE)
+_BEFORE_TABLE = re.compile(r"\b(from|join|into|table|overwrite|describe|refresh|update)\s+$", re.IGNORECASE)
 _TABLES = re.compile(r"\b(?:from|join|into|update)\s+([\w.`]+)", re.IGNORECASE)
 
-_LOOKED_AT = 20
-"""Tables whose columns are offered where a statement has not named a table yet."""
+_MAX_TABLES = 20
+"""The most tables whose columns are offered if the statement does not name a table yet."""
 
 
 class Names(Protocol):
-    """What a session has."""
+    """The tables and columns of a session."""
 
     def tables(self) -> Sequence[str]:
         """Return the names of tables and views."""
 
     def columns(self, table: str) -> Sequence[str]:
-        """Return the columns of a table; none where there is no such table."""
+        """Return the columns of a table; empty if there is no such table."""
 
 
 def completions(before: str, word: str, after: str, names: Names, commands: Iterable[str]) -> list[str]:
-    """Return what a word may become.
+    """Return the completions of a word.
 
     Parameters
     ----------
     before
         The statement up to the word.
     word
-        What there is of it.
+        The beginning of the word.
     after
-        What is typed behind it: the tables of a query come behind its columns.
+        The statement after the word, as the tables of a query follow its columns.
     names
-        What the session has.
+        The tables and columns of the session.
     commands
         The commands of the shell, such as ``\\help``.
     """
     if word.startswith("\\"):
         return [command for command in commands if command.startswith(word)]
-    if _BEFORE_A_TABLE.search(before):
+    if _BEFORE_TABLE.search(before):
         return _beginning(names.tables(), word)
     if "." in word:
         table, _, start = word.rpartition(".")
         return [f"{table}.{column}" for column in _beginning(names.columns(table), start)]
-    found = _TABLES.findall(f"{before} {after}")
-    named = dict.fromkeys(table.replace("`", "") for table in found) or names.tables()[:_LOOKED_AT]
-    columns = [column for table in named for column in _beginning(names.columns(table), word)]
+    named = _TABLES.findall(f"{before} {after}")
+    tables = dict.fromkeys(table.replace("`", "") for table in named) or names.tables()[:_MAX_TABLES]
+    columns = [column for table in tables for column in _beginning(names.columns(table), word)]
     keywords = _beginning(KEYWORDS, word)
     if word and word == word.lower():
         keywords = [keyword.lower() for keyword in keywords]
     return list(dict.fromkeys([*columns, *_beginning(names.tables(), word), *keywords]))
 
 
-def _beginning(found: Iterable[str], start: str) -> list[str]:
-    return sorted(one for one in found if one.lower().startswith(start.lower()))
+def _beginning(candidates: Iterable[str], start: str) -> list[str]:
+    return sorted(candidate for candidate in candidates if candidate.lower().startswith(start.lower()))

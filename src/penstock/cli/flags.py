@@ -1,4 +1,4 @@
-"""The options that several commands share, each for those commands in which it means something."""
+"""The options that several commands share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Pair(click.ParamType):  # type: ignore[type-arg]  # older releases of click have no type arguments
-    """Two texts with an equals sign between them."""
+    """A parameter type: two texts separated by an equals sign."""
 
     def __init__(self, name: str, example: str) -> None:
         self.name = name
@@ -34,7 +34,7 @@ class Pair(click.ParamType):  # type: ignore[type-arg]  # older releases of clic
 
 
 class Flag(Enum):
-    """An option that several commands share, and how click knows it."""
+    """A shared option: its parameter name and its click decorator."""
 
     FORMAT = (
         "output_format",
@@ -43,7 +43,7 @@ class Flag(Enum):
             type=click.Choice(["json", "text"]),
             default="text",
             show_default=True,
-            help="Tables for people, or one JSON object for programs.",
+            help="text: readable tables; json: a JSON object for programs.",
         ),
     )
     MASTER = ("master", click.option("--master", help="Where Spark runs, such as local[4] or spark://host:7077."))
@@ -68,7 +68,7 @@ class Flag(Enum):
     )
     VERBOSE = (
         "verbose",
-        click.option("-v", "--verbose", is_flag=True, help="Show what Spark and Penstock log."),
+        click.option("-v", "--verbose", is_flag=True, help="Show the logs of Spark and Penstock."),
     )
 
     def __init__(self, parameter: str, option: Decorator) -> None:
@@ -77,21 +77,21 @@ class Flag(Enum):
 
 
 SPARK = (Flag.MASTER, Flag.CONF, Flag.CONFIG, Flag.VERBOSE)
-"""Of commands that run queries."""
+"""The options of commands that run queries."""
 FILE_SYSTEMS = (Flag.CONF, Flag.VERBOSE)
-"""Of commands that need Spark for its file systems and drivers only; it runs in their own process."""
+"""The options of commands that use only Spark's file systems and drivers, in local mode."""
 
 
 def takes(*flags: Flag) -> Decorator:
-    """Add shared options to a command, which gets all of them as one argument `common`."""
+    """Add shared options to a command, which receives them as the argument `common`."""
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
-        def with_common(**given: Any) -> None:
-            chosen = {flag.parameter: given.pop(flag.parameter) for flag in flags}
+        def with_common(**arguments: Any) -> None:
+            shared = {flag.parameter: arguments.pop(flag.parameter) for flag in flags}
             if Flag.MASTER not in flags:
-                chosen["master"] = "local[1]"
-            command(common=Common(**chosen), **given)
+                shared["master"] = "local[1]"
+            command(common=Common(**shared), **arguments)
 
         decorated: Callable[..., None] = with_common
         for flag in reversed(flags):
@@ -104,12 +104,12 @@ def takes(*flags: Flag) -> Decorator:
 def program_command(short_help: str) -> Callable[[Callable[..., None]], click.Command]:
     """Return a decorator for a command that runs a Python file.
 
-    Parsing stops at the file: whatever follows belongs to the program, as after ``python FILE``.
+    Option parsing stops at the file: all following arguments belong to the program, as after ``python FILE``.
     """
     return click.command(context_settings={"allow_interspersed_args": False}, short_help=short_help)
 
 
 def takes_program(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the arguments ``job``, the Python file to run, and ``arguments``, everything after it, to a command."""
+    """Add the arguments ``job`` (the Python file to run) and ``arguments`` (everything after it) to a command."""
     file = click.argument("job", type=click.Path(exists=True, dir_okay=False))
     return file(click.argument("arguments", nargs=-1, type=click.UNPROCESSED)(command))

@@ -1,4 +1,4 @@
-"""The command group, which says whatever goes wrong in one way: what, cause, hint."""
+"""The command group, which reports all errors in the same form: message, cause, hint."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C, as of every program of a shell."""
+"""The exit code after Ctrl-C, by the convention of shells."""
 
 
-def say_error(error: PenstockError) -> None:
-    """Say an error on standard error."""
+def print_error(error: PenstockError) -> None:
+    """Print an error to standard error."""
     click.echo(f"error: {error}", err=True)
 
 
 class Commands(click.Group):
-    """All commands. The exit code is 2 where the call is wrong, 1 where what it asks for cannot be done."""
+    """The group of all commands. The exit code is 2 for wrong arguments and 1 for other errors."""
 
     def main(
         self,
@@ -34,33 +34,33 @@ class Commands(click.Group):
         standalone_mode: bool = True,  # noqa: FBT001, FBT002 - click's interface
         **extra: Any,
     ) -> Any:
-        """Run a command, and end the process."""
+        """Run a command and exit."""
         try:
             code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         except NoArgsIsHelpError as error:
             error.show()
             code = error.exit_code
         except click.ClickException as error:
-            say_error(in_words(error))
+            print_error(as_penstock_error(error))
             code = error.exit_code
         except PenstockError as error:
-            say_error(error)
+            print_error(error)
             code = 1
         except (click.Abort, KeyboardInterrupt):
             code = INTERRUPTED
         except OSError as error:
             if error.errno != errno.EPIPE:
                 raise
-            code = 1  # whoever read the output has seen enough
+            code = 1  # the reader has closed the pipe
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else 0)
         return code
 
 
-def in_words(error: click.ClickException) -> PenstockError:
-    """Return what click finds wrong with a call, as all errors are said."""
+def as_penstock_error(error: click.ClickException) -> PenstockError:
+    """Convert an error of click, so that all errors have the same form."""
     message = error.format_message().rstrip(".")
     hint = None
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        hint = f"`{error.ctx.command_path} --help` shows what it takes"
+        hint = f"`{error.ctx.command_path} --help` shows the usage"
     return PenstockError(message[:1].lower() + message[1:], hint=hint)

@@ -11,7 +11,7 @@ import click
 from penstock.cli.checks import check_checkpoint, check_settings, local
 from penstock.cli.flags import FILE_SYSTEMS, Flag, takes
 from penstock.cli.page import check_packages
-from penstock.cli.stream import place_of
+from penstock.cli.stream import location_of
 from penstock.errors import HistoryError
 from penstock.units import show_count
 
@@ -46,19 +46,19 @@ def _history(common: Common, folder: str) -> History:
 
 
 def _job_id(logs: History, prefix: str) -> str:
-    """Return the id of the one job whose id begins with a text.
+    """Return the id of the only job whose id begins with a prefix.
 
     Raises
     ------
     HistoryError
-        If there is none, or several.
+        If no job or several jobs match.
     """
-    found = logs.ids(prefix)
-    if not found:
+    job_ids = logs.ids(prefix)
+    if not job_ids:
         raise HistoryError.no_job(prefix)
-    if len(found) > 1:
-        raise HistoryError.several_jobs(prefix, found)
-    return found[0]
+    if len(job_ids) > 1:
+        raise HistoryError.several_jobs(prefix, job_ids)
+    return job_ids[0]
 
 
 @click.command(short_help="Serve the page over event logs, without Spark.")
@@ -69,10 +69,10 @@ def _job_id(logs: History, prefix: str) -> str:
     "checkpoints",
     multiple=True,
     metavar="CHECKPOINT",
-    help="The checkpoint of a stream that reads a topic, to show its batches. Can be repeated.",
+    help="The checkpoint of a stream that reads a topic; its batches are shown. Can be repeated.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), help="The port; 0 means any. Default: rest.port.")
-@click.option("--address", help="The address to listen on; any other than loopback needs the option rest.token.")
+@click.option("--port", type=click.IntRange(0, 65535), help="The port; 0 for a free port. Default: rest.port.")
+@click.option("--address", help="The address to listen on; addresses other than loopback need the option rest.token.")
 def ui(common: Common, folder: str | None, checkpoints: tuple[str, ...], port: int | None, address: str | None) -> None:
     """Serve the page and the REST API over event logs and streams, without Spark, until Ctrl-C.
 
@@ -82,22 +82,22 @@ def ui(common: Common, folder: str | None, checkpoints: tuple[str, ...], port: i
       penstock ui --stream /checkpoints/orders
     """
     if folder is None and not checkpoints:
-        raise click.UsageError("give --history, --stream or both")
+        raise click.UsageError("pass --history, --stream or both")
     with common.output() as output:
         logs = None if folder is None else _history(common, folder)
         if logs is not None:
             logs.stamp()
         for checkpoint in checkpoints:
             check_checkpoint(checkpoint)
-        streams = [place_of(common, checkpoint) for checkpoint in checkpoints]
+        streams = [location_of(common, checkpoint) for checkpoint in checkpoints]
         check_packages()
         from penstock.config import Configuration
         from penstock.web.server import WebServer
         from penstock.web.store import JobStore
 
-        given: dict[str, object] = {"rest.port": port, "rest.bind-address": address}
-        chosen = {key: value for key, value in given.items() if value is not None}
-        config = Configuration.load(chosen, spark_conf=dict(common.conf), file=common.config, environ=os.environ)
+        flags: dict[str, object] = {"rest.port": port, "rest.bind-address": address}
+        overrides = {key: value for key, value in flags.items() if value is not None}
+        config = Configuration.load(overrides, spark_conf=dict(common.conf), file=common.config, environ=os.environ)
         server = WebServer(JobStore(logs), config, streams=streams)
         output.note(f"serving {server.url_with_token}")
         server.run()
@@ -136,12 +136,14 @@ def list_jobs(common: Common, folder: str) -> None:
 @takes(Flag.FORMAT, *FILE_SYSTEMS)
 @FOLDER
 @click.option("--older-than", metavar="DURATION", help="Remove logs whose last line is older, such as 30d.")
-@click.option("--larger-than", metavar="SIZE", help="Remove the oldest logs beyond this size of all, such as 10gb.")
+@click.option(
+    "--larger-than", metavar="SIZE", help="Remove the oldest logs until all together have this size, such as 10gb."
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 def clean(common: Common, folder: str, older_than: str | None, larger_than: str | None, *, dry_run: bool) -> None:
-    """Remove old event logs. Logs of jobs that run are kept, and files that are no event logs.
+    """Remove old event logs. Logs of running jobs and other files are not removed.
 
-    A driver does so by itself with historyserver.archive.retained-ttl and historyserver.archive.retained-size.
+    Drivers do this automatically with historyserver.archive.retained-ttl and historyserver.archive.retained-size.
 
     \b
     Example:
@@ -152,14 +154,14 @@ def clean(common: Common, folder: str, older_than: str | None, larger_than: str 
     from penstock.history.retention import Retention, RetentionLimits
 
     if older_than is None and larger_than is None:
-        raise click.UsageError("Say what to remove: --older-than, --larger-than, or both.")
+        raise click.UsageError("Pass --older-than, --larger-than, or both.")
     with common.output() as output:
-        given = {o.RETAINED_TTL.key: older_than, o.RETAINED_SIZE.key: larger_than}
-        config = Configuration.load({key: value for key, value in given.items() if value is not None})
+        flags = {o.RETAINED_TTL.key: older_than, o.RETAINED_SIZE.key: larger_than}
+        config = Configuration.load({key: value for key, value in flags.items() if value is not None})
         limits = RetentionLimits(config.maybe_seconds(o.RETAINED_TTL), config.maybe_integer(o.RETAINED_SIZE))
         removed = Retention(_logs(common, folder), limits, folder).apply(is_trial=dry_run)
         output.rows(("log", "bytes"), [(name, size) for name, size, _ in removed])
-        output.note(f"{show_count(len(removed), 'log')} {_done(len(removed), is_trial=dry_run)} removed")
+        output.note(f"{show_count(len(removed), 'log')} {_verb(len(removed), is_trial=dry_run)} removed")
 
 
 @history.command()
@@ -167,17 +169,17 @@ def clean(common: Common, folder: str, older_than: str | None, larger_than: str 
 @FOLDER
 @click.argument("job_id", metavar="ID")
 def show(common: Common, folder: str, job_id: str) -> None:
-    """Show job ID: its steps, their tasks with the reasons, and what was decided.
+    """Show job ID: its steps, their numbers of tasks with the reasons, and the decisions.
 
-    The first letters of an id are enough, where no other job's id begins with them.
+    The first letters of an id are enough if they are unambiguous.
 
     \b
     Example:
       penstock history show --history /logs/penstock 5e09
     """
-    from penstock.history.told import told
+    from penstock.history.decisions import recorded_decisions
+    from penstock.recorded_decisions import displayed_decisions
     from penstock.report import record_table
-    from penstock.told import together
     from penstock.web.views import job_decisions, job_details
 
     with common.output() as output:
@@ -189,13 +191,13 @@ def show(common: Common, folder: str, job_id: str) -> None:
             output.record("job", job_details(record, time.time()) | job_decisions(record))
             return
         output.table(record_table(record))
-        for decision in together(told(record), of_tasks=False):
+        for decision in displayed_decisions(recorded_decisions(record), with_parallelism=False):
             output.note(f"- {decision.text}")
         for problem in record.exceptions:
             output.note(problem["message"])
 
 
-def _done(count: int, *, is_trial: bool) -> str:
+def _verb(count: int, *, is_trial: bool) -> str:
     if is_trial:
         return "would be"
     return "was" if count == 1 else "were"

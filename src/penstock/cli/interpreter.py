@@ -1,4 +1,4 @@
-"""Python's own command line, as ``python [options] [FILE | -c CODE | -m MODULE | -] [arguments]`` reads it."""
+"""Parsing of Python's command line: ``python [options] [FILE | -c CODE | -m MODULE | -] [arguments]``."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class PythonCall:
     Parameters
     ----------
     options
-        Python's own options, as they were written.
+        Python's own options, unchanged.
     target
         The kind of program.
     program
-        The file, code or module; empty for the others.
+        The file, code or module; empty for other kinds.
     arguments
         The program's arguments.
     flags
-        The letters of options without a value.
+        The letters of the options without a value.
     """
 
     options: tuple[str, ...]

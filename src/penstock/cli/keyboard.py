@@ -1,7 +1,7 @@
-"""Lines from a keyboard, with history and completion; or from a file.
+"""Input lines from a keyboard, with history and completion, or from a file.
 
-The standard library's readline is enough for that: every Python on Linux and macOS has it, and a shell that needs
-another package would be missing on the machines where it is needed. Where there is no readline, lines are plain.
+It uses readline of the standard library, which every Python on Linux and macOS has, so the shell needs no other
+package. Without readline there is no history and no completion.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Complete = Callable[[str, str, str], list[str]]
-    """From what is before the word, the word, and what is behind it, to what the word may become."""
+    """A function from the text before a word, the word, and the text after it to the completions of the word."""
 
-_KEPT = 2000
+_HISTORY_SIZE = 2000
 _DELIMITERS = " \t\n,()=<>;'\"+*/|"
 
 
 class Lines(Protocol):
-    """Where lines come from."""
+    """A source of input lines."""
 
     is_keyboard: bool
 
     def next(self, prompt: str) -> str:
-        """Return the next line; raise EOFError behind the last one."""
+        """Return the next line; raise EOFError at the end."""
 
     def remember(self, statement: str) -> None:
-        """Keep a statement for later sessions."""
+        """Add a statement to the history."""
 
 
 class FileLines:
-    """The lines of standard input that is no keyboard."""
+    """The lines of standard input if it is not a keyboard."""
 
     is_keyboard = False
 
@@ -53,18 +53,18 @@ class FileLines:
         return line.rstrip("\n")
 
     def remember(self, statement: str) -> None:
-        """Do nothing; the file is there."""
+        """Do nothing."""
 
 
 class Keyboard:
-    """A keyboard.
+    """The lines that are typed on a keyboard.
 
     Parameters
     ----------
     complete
-        Finds what a word may become.
+        The completion function.
     history
-        The file of earlier statements.
+        The file with the history.
     """
 
     is_keyboard = True
@@ -72,11 +72,11 @@ class Keyboard:
     def __init__(self, complete: Complete, history: Path) -> None:
         self._complete = complete
         self._history = history
-        self._found: list[str] = []
+        self._candidates: list[str] = []
         if readline is None:
             return
         readline.set_auto_history(False)
-        readline.set_history_length(_KEPT)
+        readline.set_history_length(_HISTORY_SIZE)
         with suppress(OSError):
             readline.read_history_file(history)
         readline.set_completer_delims(_DELIMITERS)
@@ -91,29 +91,29 @@ class Keyboard:
         return input(prompt)
 
     def remember(self, statement: str) -> None:
-        """Keep a statement, in one line."""
+        """Add a statement to the history, in one line."""
         if readline is None:
             return
         line = " ".join(statement.split())
         count = readline.get_current_history_length()
         if not count or readline.get_history_item(count) != line:
             readline.add_history(line)
-        with suppress(OSError):  # a home that cannot be written to costs the history only
+        with suppress(OSError):  # an unwritable home folder only disables the history
             self._history.parent.mkdir(parents=True, exist_ok=True)
             readline.write_history_file(self._history)
-            self._history.chmod(0o600)  # statements may hold what is nobody's business
+            self._history.chmod(0o600)  # statements may contain confidential values
 
     def _completion(self, word: str, state: int) -> str | None:
         if state == 0:
             line, start, end = readline.get_line_buffer(), readline.get_begidx(), readline.get_endidx()
             try:
-                self._found = self._complete(line[:start], word, line[end:])
-            except Exception:  # noqa: BLE001 - a table that cannot be looked at must not end the line
-                self._found = []
-        return self._found[state] if state < len(self._found) else None
+                self._candidates = self._complete(line[:start], word, line[end:])
+            except Exception:  # noqa: BLE001 - an unreadable table must not abort the input
+                self._candidates = []
+        return self._candidates[state] if state < len(self._candidates) else None
 
 
 def history_file() -> Path:
-    """Return where the statements of earlier sessions are (`XDG_STATE_HOME`)."""
+    """Return the path of the history file (`XDG_STATE_HOME`)."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(home) / "penstock" / "history"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.config import Option
 
 
-@click.command(short_help="List all options, or some.")
+@click.command(short_help="List all options, or those that match.")
 @takes(Flag.FORMAT)
 @click.argument("key", required=False)
 def options(common: Common, key: str | None) -> None:
@@ -26,25 +26,25 @@ def options(common: Common, key: str | None) -> None:
       penstock options broadcast
     """
     with common.output() as output:
-        found = [option for option in OPTIONS if key is None or _contains(option, key)]
-        if not found:
+        matches = [option for option in OPTIONS if key is None or _contains(option, key)]
+        if not matches:
             raise ConfigError.unknown_key(str(key), [option.key for option in OPTIONS], "the list of options")
         if common.output_format == "json":
-            rows = [(option.key, option.expected, option.shown(option.default), option.doc) for option in found]
+            rows = [(option.key, option.expected, option.format(option.default), option.doc) for option in matches]
             output.rows(("key", "type", "default", "meaning"), rows)
             return
-        for option in found:
+        for option in matches:
             output.note(_entry(option))
 
 
 def _contains(option: Option, text: str) -> bool:
-    wanted = text.lower().removeprefix("spark.penstock.")
-    return any(wanted in key for key in (option.key, *option.aliases))
+    fragment = text.lower().removeprefix("spark.penstock.")
+    return any(fragment in key for key in (option.key, *option.aliases))
 
 
 def _entry(option: Option) -> str:
-    """Return what people read of an option; its key stands alone in its line, so that it is whole."""
-    lines = [option.key, f"  {option.expected}; default: {option.shown(option.default)}"]
+    """Format an option; its key has a line of its own, so that it is not wrapped."""
+    lines = [option.key, f"  {option.expected}; default: {option.format(option.default)}"]
     if option.aliases:
         lines.append(f"  also: {', '.join(option.aliases)}")
     wrapped = click.wrap_text(option.doc, width=100, initial_indent="  ", subsequent_indent="  ")

@@ -23,10 +23,10 @@ from penstock.cli.verify import verify
 )
 @click.version_option(package_name="penstock")
 def main() -> None:
-    """Run PySpark pipelines and decide their parallelism while they run, from measured data.
+    """Run PySpark pipelines and choose their parallelism at run time from measured data.
 
     \b
-    Exit code: 0 all went well, 1 what was asked for could not be done, 2 the call is wrong.
+    Exit code: 0 success, 1 the command failed, 2 the arguments are wrong.
     """
 
 

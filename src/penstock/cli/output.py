@@ -1,4 +1,4 @@
-"""How commands speak: to people in text, to programs in JSON."""
+"""The output of commands: text for users, JSON for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from contextlib import nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.group import say_error
+from penstock.cli.group import print_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from penstock.errors import PenstockError
-    from penstock.explain import Explanation
+    from penstock.explain import ExplainedPlan
     from penstock.scheduler.job import Job
 
-_ENDLESS = 1_000_000
+_UNLIMITED = 1_000_000
 
 
 class Output(ABC):
-    """What a command can say."""
+    """An output format of commands."""
 
     @abstractmethod
     def note(self, text: str) -> None:
-        """Say something about the way of things."""
+        """Show a message."""
 
     @abstractmethod
     def rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
@@ -41,28 +41,28 @@ class Output(ABC):
         """Show what a job did."""
 
     @abstractmethod
-    def explanation(self, explanation: Explanation) -> None:
-        """Show a dry run."""
+    def explanation(self, explanation: ExplainedPlan) -> None:
+        """Show an explained plan."""
 
     @abstractmethod
     def table(self, table: Table) -> None:
-        """Show a table that is made already; programs get records instead."""
+        """Show a formatted table; JSON output ignores it, as it shows the record instead."""
 
     @abstractmethod
     def record(self, name: str, record: Mapping[str, Any]) -> None:
-        """Show named values; lists of such become tables."""
+        """Show named values; lists of records become tables."""
 
     def error(self, error: PenstockError) -> None:
-        """Show an error; everybody gets it on standard error."""
-        say_error(error)
+        """Show an error on standard error."""
+        print_error(error)
 
-    def of_program(self) -> AbstractContextManager[object]:
-        """Let a user's program print in the block."""
+    def redirect_program(self) -> AbstractContextManager[object]:
+        """Redirect the standard output of a user's program in the block, if necessary."""
         return nullcontext()
 
     @abstractmethod
     def close(self) -> None:
-        """End what the command says."""
+        """Finish the output."""
 
 
 class TextOutput(Output):
@@ -83,16 +83,16 @@ class TextOutput(Output):
         for row in shown:
             table.add_row(*map(Text, row))
         console = self._console()
-        needed = Measurement.get(console, console.options.update(max_width=_ENDLESS), table)
+        needed = Measurement.get(console, console.options.update(max_width=_UNLIMITED), table)
         if not sys.stdout.isatty():
             console.width = max(console.width, needed.maximum)
-        elif needed.minimum > console.width:  # columns would be cut within words
+        elif needed.minimum > console.width:  # words would be broken
             self._records(columns, shown)
             return
         console.print(table)
 
     def _records(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Show each row as lines, a column in each."""
+        """Show each row as lines with a column each."""
         width = max(map(len, columns))
         for number, row in enumerate(rows, 1):
             self.note(f"-- row {number} " + "-" * width)
@@ -101,10 +101,10 @@ class TextOutput(Output):
 
     def job(self, job: Job) -> None:
         self._console().print(job.table())
-        if told := job.told():
-            self.note("\n".join(["What was decided", *told]))
+        if lines := job.decision_lines():
+            self.note("\n".join(["What was decided", *lines]))
 
-    def explanation(self, explanation: Explanation) -> None:
+    def explanation(self, explanation: ExplainedPlan) -> None:
         self.note(str(explanation))
 
     def table(self, table: Table) -> None:
@@ -113,21 +113,21 @@ class TextOutput(Output):
     def record(self, name: str, record: Mapping[str, Any]) -> None:
         tables = {key: value for key, value in record.items() if isinstance(value, (list, tuple)) and value}
         inner = {key: value for key, value in record.items() if isinstance(value, dict)}
-        told = [f"{key} {_shown(record[key])}" for key in record if key not in tables and key not in inner]
-        self.note(f"{name}: {', '.join(told)}")
+        scalars = [f"{key} {_formatted(record[key])}" for key in record if key not in tables and key not in inner]
+        self.note(f"{name}: {', '.join(scalars)}")
         for key, value in inner.items():
             self.record(key, value)
         for key, rows in tables.items():
-            self.rows(list(rows[0]), [[_shown(value) for value in row.values()] for row in rows], key)
+            self.rows(list(rows[0]), [[_formatted(value) for value in row.values()] for row in rows], key)
 
     def close(self) -> None:
-        """Do nothing; everything is said."""
+        """Do nothing, as everything is printed already."""
 
     @staticmethod
     def _console() -> Console:
         from rich.console import Console
 
-        # Without a terminal there is no width to fit into; a table cut at 80 columns would help nobody.
+        # Without a terminal, avoid the default width of 80 columns.
         return Console(width=None if sys.stdout.isatty() else 150)
 
 
@@ -135,65 +135,65 @@ class JsonOutput(Output):
     """One JSON object on standard output."""
 
     def __init__(self) -> None:
-        self._said: dict[str, Any] = {}
+        self._document: dict[str, Any] = {}
 
     def note(self, text: str) -> None:
-        self._said.setdefault("notes", []).append(text)
+        self._document.setdefault("notes", []).append(text)
 
     def rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
         names = _unique(columns)
         named = [dict(zip(names, map(_plain, row), strict=True)) for row in rows]
-        self._said.setdefault("results", []).append({"title": title, "rows": named})
+        self._document.setdefault("results", []).append({"title": title, "rows": named})
 
     def job(self, job: Job) -> None:
         from penstock.report import job_as_dict
 
-        self._said.setdefault("jobs", []).append(job_as_dict(job))
+        self._document.setdefault("jobs", []).append(job_as_dict(job))
 
-    def explanation(self, explanation: Explanation) -> None:
-        self._said["explanation"] = explanation.as_dict()
+    def explanation(self, explanation: ExplainedPlan) -> None:
+        self._document["explanation"] = explanation.as_dict()
 
     def table(self, table: Table) -> None:
-        """Do nothing; a table is for people."""
+        """Do nothing: programs get the record instead."""
 
     def record(self, name: str, record: Mapping[str, Any]) -> None:
-        self._said[name] = dict(record)
+        self._document[name] = dict(record)
 
     def error(self, error: PenstockError) -> None:
-        self._said["error"] = {"message": error.message, "cause": error.cause, "hint": error.hint}
+        self._document["error"] = {"message": error.message, "cause": error.cause, "hint": error.hint}
         super().error(error)
 
-    def of_program(self) -> AbstractContextManager[object]:
-        """Let a user's program print in the block: standard output is for the one object."""
+    def redirect_program(self) -> AbstractContextManager[object]:
+        """Redirect the output of a user's program to standard error, as standard output is for the JSON object."""
         return redirect_stdout(sys.stderr)
 
     def close(self) -> None:
-        print(json.dumps(self._said, default=str, indent=2))
+        print(json.dumps(self._document, default=str, indent=2))
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of Spark as one of JSON, which knows texts as keys and no number that is not finite."""
+    """Convert a Spark value for JSON, which has only texts as keys and only finite numbers."""
     if hasattr(value, "asDict"):
-        return {str(name): _plain(one) for name, one in value.asDict().items()}
+        return {str(name): _plain(field) for name, field in value.asDict().items()}
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, (bytes, bytearray)):
         return value.hex()
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _unique(columns: Sequence[str]) -> list[str]:
-    """Return names for columns of which several may have the same: ``id``, ``id (2)``."""
-    found: list[str] = []
+    """Make column names unique by numbering repetitions: ``id``, ``id (2)``."""
+    names: list[str] = []
     for column in columns:
-        same = columns[: len(found)].count(column)
-        found.append(f"{column} ({same + 1})" if same else column)
-    return found
+        same = columns[: len(names)].count(column)
+        names.append(f"{column} ({same + 1})" if same else column)
+    return names
 
 
-def _shown(value: object) -> str:
+def _formatted(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
     if isinstance(value, (list, tuple)):

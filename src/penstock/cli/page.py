@@ -1,4 +1,4 @@
-"""Serving the page from a command, and keeping it open."""
+"""Commands' options to serve the page and to keep it open."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from penstock.errors import WebError
 
 UI = click.option("--ui", is_flag=True, help="Serve the page and the REST API while it runs; the address is printed.")
 KEEP_OPEN = click.option(
-    "--keep-open", is_flag=True, help="Serve the page, and go on with it after the end, until Ctrl-C."
+    "--keep-open", is_flag=True, help="Serve the page, and keep it open after the end until Ctrl-C."
 )
 
 
 def serve_page() -> None:
-    """Let all sessions of this process serve the page.
+    """Configure all sessions of this process to serve the page.
 
     Raises
     ------
     WebError
-        If a package for it is missing.
+        If a required package is missing.
     """
     check_packages()
     os.environ["PENSTOCK_REST_ENABLED"] = "true"
 
 
 def check_packages() -> None:
-    """Refuse to serve a page without its packages.
+    """Check that the packages for the page are installed.
 
     Raises
     ------
     WebError
-        If one is missing.
+        If a package is missing.
     """
     try:
         import penstock.web.server  # noqa: F401
@@ -43,23 +43,25 @@ def check_packages() -> None:
 
 
 def stay_open() -> None:
-    """Wait until Ctrl-C, while the page goes on being served."""
+    """Keep serving the page until Ctrl-C."""
     from penstock.observer import page_address
 
     address = page_address()
     if address is None:
-        click.echo("there is no page to keep open: no Spark session was made", err=True)
+        click.echo("there is no page to keep open: no Spark session was created", err=True)
         return
     click.echo(f"the page stays open until Ctrl-C: {address}", err=True)
-    wait_for_the_end()
+    wait_for_termination()
 
 
-def wait_for_the_end() -> None:
-    """Return when the process is told to end, by Ctrl-C or SIGTERM."""
-    ended = threading.Event()
-    before = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+def wait_for_termination() -> None:
+    """Wait for Ctrl-C or SIGTERM."""
+    terminated = threading.Event()
+    handlers = {
+        number: signal.signal(number, lambda *_: terminated.set()) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
-        ended.wait()
+        terminated.wait()
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

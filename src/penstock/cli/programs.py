@@ -1,4 +1,4 @@
-"""What is told of a program at its end."""
+"""The report at the end of a program."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from penstock.cli.output import JsonOutput
-from penstock.extension.account import left_to_spark
+from penstock.extension.query_summary import left_to_spark
 from penstock.scheduler.job import RECENT
 from penstock.units import show_count
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output
-    from penstock.extension.account import QuerySummary
     from penstock.extension.program import Program
+    from penstock.extension.query_summary import QuerySummary
 
 
-def tell(output: Output, program: Program) -> None:
-    """Tell of the jobs of a program's environments, of its queries, and of those that were left to Spark."""
-    of_queries = {one.job for one in program.queries}
+def report_program(output: Output, program: Program) -> None:
+    """Show the jobs of a program's environments, its queries, and the queries that Spark ran itself."""
+    query_jobs = {query.job for query in program.queries}
     for job in list(RECENT):
-        if job.id not in of_queries:
+        if job.id not in query_jobs:
             output.job(job)
     if isinstance(output, JsonOutput):
-        output.record("queries", {"ran": [asdict(one) for one in program.queries], "planned": program.counts})
+        output.record("queries", {"ran": [asdict(query) for query in program.queries], "planned": program.counts})
         return
     queries = program.queries
     if queries:
         columns = ("query", "job", "state", "steps", "seconds")
-        output.rows(columns, [_row(one) for one in queries], "Queries")
-        if program.asked > len(queries):
-            output.note(f"These are the latest {len(queries):,} of {show_count(program.asked, 'query', 'queries')}.")
-    for one in queries[:_EXPLAINED]:
-        if one.decided:
-            output.note("\n".join([f"What was decided for {one.name}", *(f"- {text}" for text in one.decided)]))
-    if len(queries) > _EXPLAINED:
-        rest = show_count(len(queries) - _EXPLAINED, "further query", "further queries")
-        output.note(
-            f"What was decided for {rest}: run with --history DIR, then `penstock history show --history DIR ID`"
-        )
+        output.rows(columns, [_row(query) for query in queries], "Queries")
+        if program.query_count > len(queries):
+            output.note(
+                f"These are the latest {len(queries):,} of {show_count(program.query_count, 'query', 'queries')}."
+            )
+    for query in queries[:_MAX_EXPLAINED]:
+        if query.decided:
+            output.note("\n".join([f"Decisions for {query.name}", *(f"- {text}" for text in query.decided)]))
+    if len(queries) > _MAX_EXPLAINED:
+        rest = show_count(len(queries) - _MAX_EXPLAINED, "further query", "further queries")
+        output.note(f"Decisions for {rest}: run with --history DIR, then `penstock history show --history DIR ID`")
     left = left_to_spark(program.left)
     if left:
         output.note(left)
 
 
-_EXPLAINED = 20
-"""Queries whose decisions are told; a program may run hundreds."""
+_MAX_EXPLAINED = 20
+"""The most queries whose decisions are shown; a program may run hundreds."""
 
 
 def _row(query: QuerySummary) -> tuple[object, ...]:

@@ -1,8 +1,8 @@
 """The command `penstock-python`: Python, with the Spark sessions of its programs enabled.
 
-It is for programs that are started by settings alone: ``spark.pyspark.driver.python=penstock-python``. It takes
-Python's own options. Python starts again with them, enables all Spark sessions, and then runs the program in the
-module ``__main__``, as it does without Penstock.
+It is for programs that are configured only by settings: ``spark.pyspark.driver.python=penstock-python``. It accepts
+Python's own options, starts Python with them, enables all Spark sessions, and then runs the program in the module
+``__main__``, as Python does without Penstock.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from penstock.cli.python import serve
 sys.path.pop(0)
 serve(missing)
 """
-"""What Python runs first; nothing may be imported from the current folder, which plain Python would not look at."""
-_OPTIONS_OF_PATHS = "-E, -I, -s or -S"
+"""The code that Python runs first; it must not import from the current folder, as plain Python would not."""
+_PATH_OPTIONS = "-E, -I, -s or -S"
 _ENABLED: list[object] = []
-"""Holds what enables the sessions, until the process ends: threads and a prompt may outlive the program."""
+"""The context managers that enable the sessions until the process ends, as threads may outlive the program."""
 
 
 def main() -> None:
@@ -46,12 +46,12 @@ def main() -> None:
 
 
 def serve(missing: Sequence[str]) -> None:
-    """Enable all Spark sessions of this process, and run the program that its arguments name.
+    """Enable all Spark sessions of this process, and run the program in its arguments.
 
     Parameters
     ----------
     missing
-        The packages that cannot be imported under the options of this process.
+        The packages that cannot be imported with the options of this process.
     """
     arguments = sys.argv[1:]
     call = parse_call(arguments)
@@ -60,13 +60,13 @@ def serve(missing: Sequence[str]) -> None:
     _enable(call, missing)
     namespace = sys.modules["__main__"].__dict__
     for name in [name for name in namespace if not name.startswith("__")]:
-        del namespace[name]  # those of `_START`
+        del namespace[name]  # names from `_START`
     if _is_prompt(call):
         sys.argv = [""]
         _insert_path("")
         if not sys.flags.quiet:
             sys.stderr.write(f"Python {sys.version} on {sys.platform}, with Penstock\n")
-        return  # Python shows its prompt
+        return  # Python shows its prompt next
     _run(call, namespace)
 
 
@@ -82,13 +82,13 @@ def _enable(call: PythonCall, missing: Sequence[str]) -> None:
     if missing:
         error = PenstockError(
             f"penstock-python cannot run the program with {' '.join(call.options) or 'this interpreter'}",
-            cause=f"{' and '.join(missing)} cannot be imported then",
-            hint=f"leave out {_OPTIONS_OF_PATHS}, install the packages where Python still looks for them, or run plain "
+            cause=f"{' and '.join(missing)} cannot be imported with these options",
+            hint=f"omit {_PATH_OPTIONS}, install the packages where Python finds them with these options, or run plain "
             "python, without Penstock",
         )
         sys.stderr.write(f"error: {error}\n")
         raise SystemExit(2)
-    with warnings.catch_warnings():  # `-W error` is about the program
+    with warnings.catch_warnings():  # `-W error` applies to the program only
         warnings.simplefilter("ignore")
         from penstock.extension.program import all_sessions_enabled
 
@@ -103,7 +103,7 @@ def _run(call: PythonCall, namespace: dict[str, Any]) -> None:
 
     from penstock.cli.scripts import errors_as_python
 
-    # The public functions of runpy run a module beside `__main__`, which would not be the program's then.
+    # The public functions of runpy do not run the program in the module `__main__`.
     run_as_main: Any = runpy._run_module_as_main  # type: ignore[attr-defined]  # noqa: SLF001
     sys.argv = [call.program or call.target.value if call.target is not Target.NOTHING else "", *call.arguments]
     match call.target:
@@ -155,6 +155,6 @@ def _execute(code: CodeType | bytes | str, path: str, namespace: dict[str, Any])
 
 
 def _insert_path(folder: str, *, always: bool = False) -> None:
-    """Put the folder of the program where Python looks for modules first, unless its options forbid that."""
+    """Put the folder of the program first in the module search path, unless Python's options forbid it."""
     if always or not sys.flags.safe_path:
         sys.path.insert(0, folder)

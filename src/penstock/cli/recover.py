@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     "properties_file",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
-    help="A TOML file with properties that journals do not keep, such as passwords: a table for each database URL, "
+    help="A TOML file with properties that journals do not store, such as passwords: a table for each database URL, "
     "Delta table path or Iceberg catalogue URI.",
 )
 @click.option(
     "--trust",
     is_flag=True,
-    help="Vouch for the journal PATH, though another user may have written it: recover it with your rights.",
+    help="Trust the journal PATH although another user may have written it, and recover it with your permissions.",
 )
 @click.argument("path")
 def recover(
@@ -43,15 +43,15 @@ def recover(
 ) -> None:
     """Complete or undo the commit of a job whose driver died while it committed.
 
-    PATH is a target, a folder with targets, or a commit journal (.penstock-commit-*.json). A job that has several sinks
-    or writes files writes such a journal beside its first target before it commits. If a sink that cannot be undone
-    (Delta, Iceberg, a database) has committed, the other sinks commit too. Otherwise the old rows come back. A job that
-    still runs is not touched. Hidden folders of jobs that died before they committed are removed.
+    PATH is a target, a folder with targets, or a commit journal (.penstock-commit-*.json). A job with several sinks or
+    with file sinks writes a journal beside its first target before it commits. If a sink that cannot be rolled back
+    (Delta, Iceberg, a database) has committed, the other sinks are committed too. Otherwise all sinks are rolled back.
+    Running jobs are not touched. Hidden folders of jobs that died before their commit are removed.
 
-    A journal that another user may have written is reported and not touched. If you know who wrote it, and what it
-    names, give its own path and --trust.
+    A journal that another user may have written is reported and not touched. If you know its author and its contents,
+    pass its own path and --trust.
 
-    The next job that writes to one of the targets does the same. Use this command to see or do it earlier.
+    The next job that writes to one of the targets does the same. Use this command to inspect or recover earlier.
 
     \b
     Examples:
@@ -72,7 +72,7 @@ def recover(
         if trust and not is_journal(path):
             raise PenstockError(
                 f"--trust with {path}, which is not the path of a commit journal",
-                hint="give the path of the journal that you vouch for: .penstock-commit-*.json",
+                hint="pass the path of the journal that you trust: .penstock-commit-*.json",
             )
         if not check_recoverable(path):
             output.note(_nothing(path))
@@ -84,10 +84,10 @@ def recover(
 def _recover(
     common: Common, output: Output, path: str, secrets: dict[str, Mapping[str, str]], *, apply: bool, trust: bool
 ) -> None:
-    import penstock.connectors  # noqa: F401 - they know how their targets commit
-    from penstock.commit import Access, look
+    import penstock.connectors  # noqa: F401 - registers how targets commit
+    from penstock.commit import Access, plan_recovery
     from penstock.commit import recover as recover_journal
-    from penstock.commit.places import commits_at, leftovers_at
+    from penstock.commit.locations import commits_at, leftovers_at
     from penstock.spark.filesystem import Folder
     from penstock.spark.jvm import Bridge
 
@@ -96,18 +96,18 @@ def _recover(
     problems, rows = [], []
     for journal in commits_at(access, path):
         try:
-            found = (recover_journal if apply else look)(access, journal)
+            commit = (recover_journal if apply else plan_recovery)(access, journal)
         except PenstockError as error:
             problems.append(error)
             rows.append((journal, "", "unknown", error.message))
             continue
-        words = _DONE[found.direction] if apply else _PLANNED[found.direction]
-        rows.append((journal, found.job, words, ", ".join(found.targets)))
-    for left in leftovers_at(access, path):
-        if left.is_used is False and apply:
-            Folder(access.bridge, left.path).delete()
-        done = "removed" if apply else "would be removed"
-        rows.append((left.path, "", _KEPT.get(left.is_used, done), "rows that were never visible"))
+        action = _DONE[commit.direction] if apply else _PLANNED[commit.direction]
+        rows.append((journal, commit.job, action, ", ".join(commit.targets)))
+    for leftover in leftovers_at(access, path):
+        if leftover.is_used is False and apply:
+            Folder(access.bridge, leftover.path).delete()
+        action = "removed" if apply else "would be removed"
+        rows.append((leftover.path, "", _UNTOUCHED.get(leftover.is_used, action), "rows that were never visible"))
     if rows:
         output.rows(("found", "job", "action", "targets"), rows)
     else:
@@ -119,13 +119,13 @@ def _recover(
 
 
 def _nothing(path: str) -> str:
-    found = local(path)
-    if found is not None and not found.exists():
-        return f"{path} is not there, and nothing of it is left to recover"
+    local_path = local(path)
+    if local_path is not None and not local_path.exists():
+        return f"{path} does not exist, and there is nothing to recover"
     return f"there is nothing to recover at {path}"
 
 
-_KEPT: dict[bool | None, str] = {
+_UNTOUCHED: dict[bool | None, str] = {
     None: "not touched: another user, a process on another machine, or the target itself may need it",
     True: "not touched: its job still runs",
 }

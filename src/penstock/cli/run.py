@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.cli.common import Common
 
 
-@program_command("Run a PySpark program, and print what was decided.")
+@program_command("Run a PySpark program, and print the decisions.")
 @takes(Flag.FORMAT, *SPARK)
 @click.option("--quiet", is_flag=True, help="Do not print the decisions.")
 @UI
@@ -32,12 +32,11 @@ def run(
     job: str,
     arguments: tuple[str, ...],
 ) -> None:
-    """Run the Python file JOB, any PySpark program, and print what was decided for its queries.
+    """Run the Python file JOB, any PySpark program, and print the decisions for its queries.
 
-    JOB runs as `python JOB ARGUMENTS` would, and the exit code is the one that it gives. Options of this command stand
-    before JOB; whatever follows it belongs to the program. It need not know of Penstock:
-    the queries of every Spark session that it makes run as jobs, and its own settings of the session count. Jobs of an
-    Environment are printed with their steps.
+    JOB runs as with `python JOB ARGUMENTS`, and its exit code is returned. Options of this command come before JOB; all
+    arguments after JOB belong to the program. The program needs no change: the queries of all Spark sessions that it
+    creates run as jobs, and its own session settings apply. Jobs of an Environment are printed with their steps.
 
     \b
     Examples:
@@ -52,16 +51,16 @@ def run(
         if ui or keep_open:
             serve_page()
         common.check()
-        from penstock.cli.programs import tell
+        from penstock.cli.programs import report_program
         from penstock.cli.scripts import run_file
         from penstock.extension.program import all_sessions_enabled
 
         with common.spark(), all_sessions_enabled(progress=sys.stderr.isatty()) as program:
             try:
-                with output.of_program():
+                with output.redirect_program():
                     run_file(job, arguments)
             finally:
                 if not quiet:
-                    tell(output, program)
+                    report_program(output, program)
                 if keep_open:
                     stay_open()

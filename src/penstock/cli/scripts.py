@@ -1,4 +1,4 @@
-"""Runs a Python file as `python FILE ARGUMENTS` does, its errors and exit code included."""
+"""Running of a Python file as with `python FILE ARGUMENTS`, with the same errors and exit code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run_file(path: str, arguments: Sequence[str]) -> None:
     Raises
     ------
     SystemExit
-        If it fails, with the exit code that Python would give; its error is on standard error then.
+        If the file fails, with the exit code that Python would return; its error is printed to standard error.
     """
     sys.argv = [path, *arguments]
     file = str(Path(path).absolute())
@@ -50,12 +50,12 @@ def run_file(path: str, arguments: Sequence[str]) -> None:
 
 @contextmanager
 def errors_as_python(path: Callable[[], str]) -> Iterator[None]:
-    """Let an error of the block end the process as Python does, with a traceback that begins in a file.
+    """Exit on an error of the block as Python does, with a traceback that starts in a file.
 
     Parameters
     ----------
     path
-        Returns the file's path, which may not be known before the block runs.
+        Returns the file's path, which may be unknown before the block runs.
 
     Raises
     ------
@@ -70,22 +70,22 @@ def errors_as_python(path: Callable[[], str]) -> Iterator[None]:
 
 
 def traceback_of(error: BaseException, path: str) -> str:
-    """Return the traceback of a file's error with the frames of the user's code, and of libraries that it calls.
+    """Return the traceback of a file's error with the frames of the user's code and of the libraries that it calls.
 
-    An error of Penstock says what is the matter itself. What lies behind it, in Spark or a database, is left out.
+    Errors of Penstock are self-explanatory, so their causes in Spark or a database are omitted.
     """
-    found = traceback.TracebackException.from_exception(error)
-    level: traceback.TracebackException | None = found
+    formatted = traceback.TracebackException.from_exception(error)
+    level: traceback.TracebackException | None = formatted
     while level is not None:
         frames = list(level.stack)
         first = next((number for number, frame in enumerate(frames) if frame.filename == path), len(frames))
         if first < len(frames):
             frames = frames[first:]
         level.stack = traceback.StackSummary.from_list([frame for frame in frames if not _is_ours(frame.filename)])
-        if level is found and isinstance(error, PenstockError):
+        if level is formatted and isinstance(error, PenstockError):
             level.__cause__, level.__suppress_context__ = None, True
         level = level.__cause__ or (None if level.__suppress_context__ else level.__context__)
-    return "".join(found.format())
+    return "".join(formatted.format())
 
 
 def _is_ours(file: str) -> bool:

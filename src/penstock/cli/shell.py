@@ -1,4 +1,4 @@
-"""The command `penstock shell`: statements one after the other, in one session."""
+"""The command `penstock shell`: an interactive session for SQL statements."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import click
 
 from penstock.cli.checks import check_table
 from penstock.cli.flags import SPARK, takes
-from penstock.cli.group import say_error
+from penstock.cli.group import print_error
 from penstock.cli.page import UI, serve_page
 from penstock.cli.tables import TABLE
 from penstock.errors import PenstockError, first_line
 
 if TYPE_CHECKING:
-    from penstock.cli.backslash import Backslash
+    from penstock.cli.backslash import BackslashCommands
     from penstock.cli.common import Common
     from penstock.cli.keyboard import Lines
 
 PROMPT, CONTINUED = "penstock> ", "      ... "
-LEAVING = {"exit", "quit", "\\q", "\\quit"}
+EXIT_COMMANDS = {"exit", "quit", "\\q", "\\quit"}
 
 
-@click.command(short_help="Run SQL statements one after the other.")
+@click.command(short_help="Run SQL statements interactively.")
 @takes(*SPARK)
 @TABLE
 @UI
 def shell(common: Common, tables: tuple[tuple[str, str], ...], ui: bool) -> None:  # noqa: FBT001
-    """Run SQL statements one after the other in one session, from the keyboard or from standard input.
+    """Run SQL statements in one session, from the keyboard or from standard input.
 
-    A statement ends with a semicolon. Tab completes keywords, tables and columns; the arrow keys bring back earlier
-    statements. Ctrl-C stops a statement, Ctrl-D leaves. Commands of the shell begin with a backslash, and \\help lists
-    them: \\explain shows how a query would run, \\jobs what ran, \\decisions why it ran like that.
+    A statement ends with a semicolon. Tab completes keywords, tables and columns; the arrow keys recall earlier
+    statements. Ctrl-C cancels a statement, Ctrl-D leaves the shell. Commands of the shell begin with a backslash:
+    \\help lists them, \\explain shows how a query would run, \\jobs lists the jobs, and \\decisions explains a job.
 
     \b
     Examples:
@@ -45,13 +45,13 @@ def shell(common: Common, tables: tuple[tuple[str, str], ...], ui: bool) -> None
         common.check()
         if ui:
             serve_page()
-        from penstock.cli.backslash import Backslash
+        from penstock.cli.backslash import BackslashCommands
         from penstock.cli.keyboard import FileLines, Keyboard, history_file
         from penstock.cli.statements import Statements
 
         with common.spark() as thread:
             session = Statements(thread, common, tables)
-            commands = Backslash(session, output)
+            commands = BackslashCommands(session, output)
             if not sys.stdin.isatty():
                 Shell(commands, FileLines()).run()
                 return
@@ -60,41 +60,41 @@ def shell(common: Common, tables: tuple[tuple[str, str], ...], ui: bool) -> None
 
 
 class Shell:
-    """Reads statements and commands, and runs them.
+    """The loop that reads and runs statements and commands.
 
     Parameters
     ----------
     commands
         Runs them.
     lines
-        Where they come from. An error ends a file, but not what comes from a keyboard.
+        The input lines. An error ends the input from a file, but not from a keyboard.
     """
 
-    def __init__(self, commands: Backslash, lines: Lines) -> None:
-        from penstock.cli.splitting import Typed
+    def __init__(self, commands: BackslashCommands, lines: Lines) -> None:
+        from penstock.cli.splitting import InputBuffer
 
         self._commands = commands
         self._lines = lines
-        self._typed = Typed()
+        self._typed = InputBuffer()
 
     def run(self) -> None:
-        """Read and run until the end.
+        """Read and run until the end of the input.
 
         Raises
         ------
         PenstockError
             If a statement of a file fails.
         """
-        while self._goes_on():
+        while self._run_next():
             pass
 
-    def _goes_on(self) -> bool:
-        """Read a line, and run what it ends; return whether there is more to read."""
+    def _run_next(self) -> bool:
+        """Read a line and run the statements that it completes; return False at the end of the input."""
         try:
             line = self._lines.next(CONTINUED if self._typed.is_open else PROMPT)
-            if not self._typed.is_open and line.strip().rstrip(";").lower() in LEAVING:
+            if not self._typed.is_open and line.strip().rstrip(";").lower() in EXIT_COMMANDS:
                 return False
-            for text in self._whole(line):
+            for text in self._completed(line):
                 self._run(text)
         except EOFError:
             self._leave()
@@ -102,12 +102,12 @@ class Shell:
         except KeyboardInterrupt:  # while a line is typed, or between two statements
             if not self._lines.is_keyboard:
                 raise
-            self._typed.rest()
+            self._typed.flush()
             click.echo()
         return True
 
-    def _whole(self, line: str) -> list[str]:
-        """Return the commands and statements that a line ends."""
+    def _completed(self, line: str) -> list[str]:
+        """Return the command or the statements that a line completes."""
         if not self._typed.is_open and line.lstrip().startswith("\\"):
             return [line.strip().rstrip(";")]
         return self._typed.add(line)
@@ -123,14 +123,16 @@ class Shell:
         except Exception as error:
             if not self._lines.is_keyboard:
                 raise
-            # Whatever it is, what was typed before stays: tables, settings, the history.
-            say_error(
-                error if isinstance(error, PenstockError) else PenstockError("it failed", cause=first_line(error))
+            # Any error keeps the session, with its tables, settings and history.
+            print_error(
+                error
+                if isinstance(error, PenstockError)
+                else PenstockError("the statement failed", cause=first_line(error))
             )
 
     def _leave(self) -> None:
-        rest = self._typed.rest()
+        remainder = self._typed.flush()
         if self._lines.is_keyboard:
             click.echo()
-        elif rest:  # the last statement of a file may do without its semicolon
-            self._run(rest)
+        elif remainder:  # the last statement of a file may lack its semicolon
+            self._run(remainder)

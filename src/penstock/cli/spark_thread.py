@@ -1,4 +1,4 @@
-"""The thread on which a command talks to Spark, so that Ctrl-C never comes into the middle of a call to the JVM."""
+"""The thread on which a command uses Spark, so that Ctrl-C does not interrupt a call to the JVM."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_WAKES_EVERY = 0.3
-"""Seconds between two looks of a wait."""
-_STOPS_EVERY = 0.3
-"""Seconds between two times at which what runs is stopped: what is planned when Ctrl-C comes starts a job later."""
+_POLL_INTERVAL = 0.3
+"""Seconds between two checks for the result."""
+_CANCEL_INTERVAL = 0.3
+"""Seconds between two cancellations, as a query that is being planned starts its jobs only later."""
 
 
 class SparkThread:
-    """Runs what needs Spark on a thread of its own, one call after the other.
+    """An executor for calls that use Spark, on a single thread.
 
-    PySpark's own handler of Ctrl-C cancels all jobs from within the call that the main thread is in, and where that
-    reads an answer of the JVM, both fail. It is set by the thread that makes the session only if that is the main one.
+    PySpark's handler of Ctrl-C cancels all jobs from within the current call of the main thread. If this call is
+    waiting for the JVM, both fail. PySpark sets the handler only if the main thread creates the session.
     """
 
     def __init__(self) -> None:
         self._pool = DaemonPool(1, "penstock-session")
 
     def call(self, work: Callable[[], T]) -> T:
-        """Return what a call gives; Ctrl-C cancels all jobs until it has ended, and a second one leaves it behind.
+        """Return the result of a call. Ctrl-C cancels all jobs and waits for the call; a second Ctrl-C abandons it.
 
         Raises
         ------
         KeyboardInterrupt
-            If it was stopped from the keyboard.
+            If Ctrl-C was pressed.
         """
-        found = self._pool.submit(work)
+        future = self._pool.submit(work)
         try:
-            while not found.done():  # a wait without an end may sleep through Ctrl-C that came just before it
-                wait([found], _WAKES_EVERY)
-            return found.result()
+            while not future.done():  # a wait without timeout may miss a Ctrl-C that came just before it
+                wait([future], _POLL_INTERVAL)
+            return future.result()
         except KeyboardInterrupt:
-            while not found.done():
-                _stop_all()
-                wait([found], _STOPS_EVERY)
+            while not future.done():
+                _cancel_all()
+                wait([future], _CANCEL_INTERVAL)
             raise
 
 
-def _stop_all() -> None:
+def _cancel_all() -> None:
     from penstock.scheduler.job import RECENT
     from penstock.spark.jobs import cancel_all_jobs
 

@@ -1,4 +1,4 @@
-"""Divides what is typed into statements, which end with a semicolon."""
+"""Splitting of typed text into statements, which end with a semicolon."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _PART = re.compile(
     | --[^\n]*                 # comments
     | /\*.*?\*/
     | ;
-    | /\*|['"`]                # what is open at the end
+    | /\*|['"`]                # an unclosed quote or comment
     | .
     """,
     re.VERBOSE | re.DOTALL,
 )
 
 
-class Typed:
-    """What was typed and is not yet a whole statement."""
+class InputBuffer:
+    """The typed text of an incomplete statement."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -32,33 +32,33 @@ class Typed:
 
     @property
     def text(self) -> str:
-        """What there is of a statement that has begun."""
+        """The text of the incomplete statement."""
         return self._text
 
     def add(self, line: str) -> list[str]:
-        """Add a line; return the statements that are whole now, without their semicolons."""
+        """Add a line; return the statements that are complete now, without their semicolons."""
         self._text += line + "\n"
-        whole, self._text = divide(self._text)
-        return whole
+        statements, self._text = split_statements(self._text)
+        return statements
 
-    def rest(self) -> str:
-        """Return what has no semicolon, and forget it; empty if it is nothing but space and comments."""
+    def flush(self) -> str:
+        """Return and clear the incomplete statement; empty if it is only white space and comments."""
         text, self._text = self._text.strip(), ""
         return "" if is_blank(text) else text
 
 
-def divide(text: str) -> tuple[list[str], str]:
-    """Return the statements in a text, and what comes behind the last semicolon. Those without a word are left out."""
-    found, start = [], 0
+def split_statements(text: str) -> tuple[list[str], str]:
+    """Return the statements in a text, without empty ones, and the text after the last semicolon."""
+    statements, start = [], 0
     for part in _PART.finditer(text):
         if part[0] == ";":
-            found.append(text[start : part.start()].strip())
+            statements.append(text[start : part.start()].strip())
             start = part.end()
         elif part[0] in {"'", '"', "`", "/*"}:
-            break  # the quotes or the comment go on in the next line
-    return [statement for statement in found if not is_blank(statement)], text[start:]
+            break  # the quotes or the comment continue in the next line
+    return [statement for statement in statements if not is_blank(statement)], text[start:]
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text has nothing but space and comments."""
+    """Whether a text is only white space and comments."""
     return not re.sub(r"--[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL).strip()

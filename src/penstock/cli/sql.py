@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.cli.statements import Answer
 
 
-@click.command(short_help="Run a SQL statement over files and catalogs.")
+@click.command(short_help="Run a SQL statement on files and catalogs.")
 @takes(Flag.FORMAT, *SPARK)
 @TABLE
 @click.option(
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     metavar="N",
     help="Show N rows; no more are computed. Default: 20 as text, all as JSON.",
 )
-@click.option("--output", "target", metavar="PATH", help="Write all rows there as parquet instead of showing some.")
+@click.option(
+    "--output", "target", metavar="PATH", help="Write all rows to this folder as Parquet instead of showing them."
+)
 @UI
 @KEEP_OPEN
 @click.argument("statement")
@@ -41,10 +43,10 @@ def sql(
     keep_open: bool,  # noqa: FBT001
     statement: str,
 ) -> None:
-    """Run the Spark SQL STATEMENT over tables of files, and over those of the session's catalogs.
+    """Run the Spark SQL STATEMENT on tables of files and on tables of the session's catalogs.
 
-    STATEMENT is a query or a command, such as INSERT INTO or CREATE TABLE ... AS. The catalog of Spark itself is
-    forgotten at the end, unless --conf names one that stays.
+    STATEMENT is a query or a command, such as INSERT INTO or CREATE TABLE ... AS. Spark's default catalog is discarded
+    at the end, unless --conf configures a persistent catalog.
 
     \b
     Examples:
@@ -68,9 +70,9 @@ def sql(
                     output.job(job)
                 output.note(f"written to {target}")
             else:
-                shown = limit or (SHOWN_ROWS if common.output_format == "text" else None)
-                answer = session.run(statement, shown)
-                tell(output, answer, "--limit N shows N of them, --output PATH writes all")
+                max_rows = limit or (SHOWN_ROWS if common.output_format == "text" else None)
+                answer = session.run(statement, max_rows)
+                show_result(output, answer, "--limit N shows N of them, --output PATH writes all")
                 for job in answer.jobs:
                     output.job(job)
             if keep_open:
@@ -96,8 +98,8 @@ def explain(common: Common, tables: tuple[tuple[str, str], ...], statement: str)
             output.explanation(Statements(thread, common, tables).explain(statement))
 
 
-def tell(output: Output, answer: Answer, how_to_get_more: str) -> None:
-    """Show the rows of an answer, and whether there are more."""
+def show_result(output: Output, answer: Answer, how_to_get_more: str) -> None:
+    """Show the rows of a result, and whether there are more."""
     if not answer.columns:
         output.note("done")
         return

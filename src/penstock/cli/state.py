@@ -48,12 +48,12 @@ def inspect_command(common: Common, count: bool, checkpoint: str) -> None:  # no
     from penstock.state import inspect
 
     with common.output() as output:
-        with _ready(common, checkpoint) as thread:
-            found = thread.call(lambda: inspect(checkpoint, count=count))
+        with _checked_spark(common, checkpoint) as thread:
+            inspection = thread.call(lambda: inspect(checkpoint, count=count))
         if common.output_format == "json":
-            output.record("inspection", found.as_dict())
+            output.record("inspection", inspection.as_dict())
             return
-        for line in _lines(found):
+        for line in _description(inspection):
             output.note(line)
         columns = ("operator", "name", "store", "groups", "rows", "bytes", "largest group", "skew")
         rows = [
@@ -67,21 +67,21 @@ def inspect_command(common: Common, count: bool, checkpoint: str) -> None:  # no
                 show_bytes(max(store.sizes, default=0)),
                 f"{store.skew:.2f}",
             )
-            for store in found.stores
+            for store in inspection.stores
         ]
         output.rows(columns, rows)
 
 
-def _lines(found: Inspection) -> list[str]:
-    batch = "none finished yet" if found.batch is None else str(found.batch)
+def _description(inspection: Inspection) -> list[str]:
+    batch = "none finished yet" if inspection.batch is None else str(inspection.batch)
     lines = [
-        f"query {found.query}, last batch {batch}, max parallelism {found.max_parallelism}",
-        f"{found.provider}, format version {found.format_version}, keys encoded as {found.encoding}",
-        "can be rescaled" if found.obstacle is None else f"cannot be rescaled: {found.obstacle}",
+        f"query {inspection.query}, last batch {batch}, max parallelism {inspection.max_parallelism}",
+        f"{inspection.provider}, format version {inspection.format_version}, keys encoded as {inspection.encoding}",
+        "can be rescaled" if inspection.obstacle is None else f"cannot be rescaled: {inspection.obstacle}",
     ]
-    if found.recommendation is not None:
-        lines.append(f"recommended max parallelism: {found.recommendation.max_parallelism}")
-        lines.append(f"  because {found.recommendation.reason}")
+    if inspection.recommendation is not None:
+        lines.append(f"recommended max parallelism: {inspection.recommendation.max_parallelism}")
+        lines.append(f"  because {inspection.recommendation.reason}")
     return lines
 
 
@@ -93,15 +93,15 @@ def _lines(found: Inspection) -> list[str]:
 )
 @click.option(
     "--abort",
-    "take_back",
+    "abort",
     is_flag=True,
-    help="Undo a rescale that was stopped before it was complete, or remove what is left of one that the logs of "
-    "the query were taken back over.",
+    help="Undo an incomplete rescale, or remove the remains of a rescale that the logs of the query were rolled back "
+    "past.",
 )
 @click.option(
     "--live",
     is_flag=True,
-    help="Rescale a query that runs: the process that start_query runs it in stops it for seconds between two batches.",
+    help="Rescale a running query: its process, started with start_query, stops it for seconds between two batches.",
 )
 @click.option(
     "--file-sink",
@@ -121,7 +121,7 @@ def rescale(
     common: Common,
     max_parallelism: int | None,
     dry_run: bool,  # noqa: FBT001
-    take_back: bool,  # noqa: FBT001
+    abort: bool,  # noqa: FBT001
     live: bool,  # noqa: FBT001
     file_sink: str | None,
     method: str | None,
@@ -141,17 +141,19 @@ def rescale(
     from penstock.state.key_groups import check_max_parallelism
     from penstock.state.rewrite_methods import RewriteMethod
 
-    if take_back == (max_parallelism is not None):
-        raise click.UsageError("give either --max-parallelism or --abort")
-    if take_back and (dry_run or method):
-        raise click.UsageError("--abort undoes a rescale, and takes neither --dry-run nor --method")
-    if live and (take_back or dry_run or file_sink):
-        raise click.UsageError("--live asks the query's own process, and takes no --abort, --dry-run or --file-sink")
+    if abort == (max_parallelism is not None):
+        raise click.UsageError("pass either --max-parallelism or --abort")
+    if abort and (dry_run or method):
+        raise click.UsageError("--abort undoes a rescale and cannot be combined with --dry-run or --method")
+    if live and (abort or dry_run or file_sink):
+        raise click.UsageError(
+            "--live rescales in the query's own process and cannot be combined with --abort, --dry-run or --file-sink"
+        )
     chosen = RewriteMethod(method) if method else None
     with common.output() as output:
         if max_parallelism is not None:
             check_max_parallelism(max_parallelism)
-        with _ready(common, checkpoint) as thread:
+        with _checked_spark(common, checkpoint) as thread:
             if max_parallelism is None:
                 aborted = thread.call(lambda: api.abort(checkpoint))
                 output.note("undone; the query starts as before" if aborted else "there was nothing to undo")
@@ -159,7 +161,7 @@ def rescale(
                 planned = thread.call(lambda: api.plan(checkpoint, max_parallelism, method=chosen))
                 output.record("plan", planned.as_dict())
             elif live:
-                with _bar() as on_progress:
+                with _progress_bar() as on_progress:
                     done = thread.call(
                         lambda: api.rescale_running(checkpoint, max_parallelism, method=chosen, on_progress=on_progress)
                     )
@@ -170,7 +172,7 @@ def rescale(
                 )
                 output.record("rescale", done)
             else:
-                with _bar() as on_progress:
+                with _progress_bar() as on_progress:
                     report = thread.call(
                         lambda: api.rescale(
                             checkpoint, max_parallelism, method=chosen, file_sink=file_sink, on_progress=on_progress
@@ -197,21 +199,21 @@ def prune(common: Common, checkpoint: str) -> None:
     from penstock import state as api
 
     with common.output() as output:
-        with _ready(common, checkpoint) as thread:
+        with _checked_spark(common, checkpoint) as thread:
             removed = thread.call(lambda: api.prune(checkpoint))
         output.note(f"removed {', '.join(removed)}" if removed else "there is nothing to remove")
 
 
 @contextmanager
-def _ready(common: Common, checkpoint: str) -> Iterator[SparkThread]:
-    """Check all that can be checked, then let Spark start."""
+def _checked_spark(common: Common, checkpoint: str) -> Iterator[SparkThread]:
+    """Check the checkpoint, then start Spark."""
     check_checkpoint(checkpoint)
     with common.spark() as thread:
         yield thread
 
 
 @contextmanager
-def _bar() -> Iterator[OnProgress]:
+def _progress_bar() -> Iterator[OnProgress]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -219,7 +221,7 @@ def _bar() -> Iterator[OnProgress]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("checking", total=None)
 
-        def tell(done: int, total: int, text: str) -> None:
+        def update(done: int, total: int, text: str) -> None:
             progress.update(task, completed=done, total=total, description=text)
 
-        yield tell
+        yield update

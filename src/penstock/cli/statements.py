@@ -1,4 +1,4 @@
-"""Runs SQL statements of one session: queries and commands, each as the jobs that it takes."""
+"""Running of SQL statements, queries and commands, in a shared session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.tables import register_tables
 from penstock.errors import PenstockError
-from penstock.spark_errors import in_words
+from penstock.spark_errors import translate_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from penstock.cli.common import Common
     from penstock.cli.spark_thread import SparkThread
     from penstock.environment import Environment
-    from penstock.explain import Explanation
+    from penstock.explain import ExplainedPlan
     from penstock.scheduler.job import Job
 
 SHOWN_ROWS = 20
-"""Rows of a result that people are shown if they do not say otherwise."""
+"""The default number of rows of a result to show."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a statement gave.
+    """The result of a statement.
 
     Parameters
     ----------
     columns, rows
-        Its result; a command that writes has none.
+        The result; empty for a command that writes.
     has_more
-        Whether the result has further rows, which were not computed.
+        Whether there are more rows, which were not computed.
     jobs
-        The jobs that it took.
+        The jobs that ran it.
     seconds
-        How long it took.
+        The run time.
     """
 
     columns: tuple[str, ...]
@@ -52,16 +52,16 @@ class Answer:
 class Statements:
     """The session that statements share.
 
-    Its queries run as jobs of an `Environment`; what a command reads (INSERT, CREATE TABLE AS) is handed over by Spark.
+    Queries run as jobs of an `Environment`; Spark delegates the queries of commands (INSERT, CREATE TABLE AS).
 
     Parameters
     ----------
     thread
-        On which Spark is used.
+        The thread on which Spark is used.
     common
         The shared options.
     tables
-        Names and paths of files.
+        Names and paths of tables.
     """
 
     def __init__(self, thread: SparkThread, common: Common, tables: Iterable[tuple[str, str]] = ()) -> None:
@@ -74,14 +74,14 @@ class Statements:
         return self._thread.call(lambda: self._environment.spark.version)
 
     def tables(self) -> list[tuple[str, str]]:
-        """Return the names of tables and views, and what kind of table each is."""
-        with in_words("the tables cannot be listed"):
-            found = self._thread.call(self._environment.spark.catalog.listTables)
-        return [(table.name, table.tableType.lower()) for table in found]
+        """Return the names of tables and views, and their types."""
+        with translate_errors("the tables cannot be listed"):
+            tables = self._thread.call(self._environment.spark.catalog.listTables)
+        return [(table.name, table.tableType.lower()) for table in tables]
 
     def columns(self, table: str) -> list[tuple[str, str]] | None:
         """Return the columns of a table with their types; None if there is no such table."""
-        with in_words("the table cannot be looked at"):
+        with translate_errors("the table cannot be read"):
             return self._thread.call(lambda: self._columns(table))
 
     def _columns(self, table: str) -> list[tuple[str, str]] | None:
@@ -98,7 +98,7 @@ class Statements:
         statement
             Spark SQL.
         limit
-            How many rows are wanted; the query computes no more than one further. None for all of them.
+            The most rows to return, None for all; the query computes at most one more.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class Statements:
         from penstock.scheduler.job import RECENT
 
         before, started = set(RECENT), time.monotonic()
-        with in_words("the statement failed"):
+        with translate_errors("the statement failed"):
             columns, rows = self._thread.call(lambda: self._rows(statement, limit))
         jobs = tuple(job for job in list(RECENT) if job not in before)
         return Answer(columns, tuple(rows[:limit]), len(rows) > len(rows[:limit]), jobs, time.monotonic() - started)
@@ -118,10 +118,10 @@ class Statements:
 
         if self._is_query(statement):
             df = self._planned(statement)
-            called = QueryOrigin.of(statement, None, None).name
-            rows = self._environment.collect(df if limit is None else df.limit(limit + 1), name=called)
+            name = QueryOrigin.of(statement, None, None).name
+            rows = self._environment.collect(df if limit is None else df.limit(limit + 1), name=name)
             return tuple(df.columns), [tuple(row) for row in rows]
-        df = self._environment.sql(statement)  # Spark has run the command then; what it says of it is there already
+        df = self._environment.sql(statement)  # Spark has run the command; its result is available
         return tuple(df.columns), [tuple(row) for row in df.collect()] if df.columns else []
 
     def write(self, statement: str, target: str) -> Sequence[Job]:
@@ -139,10 +139,10 @@ class Statements:
 
         self._check_query(statement, "written to a folder")
         self._environment.write(self._planned(statement), FileSink(target))
-        with in_words("the statement failed"):
+        with translate_errors("the statement failed"):
             return (self._environment.execute("penstock sql"),)
 
-    def explain(self, statement: str) -> Explanation:
+    def explain(self, statement: str) -> ExplainedPlan:
         """Return how a query would run.
 
         Raises
@@ -152,35 +152,35 @@ class Statements:
         """
         return self._thread.call(lambda: self._explain(statement))
 
-    def _explain(self, statement: str) -> Explanation:
+    def _explain(self, statement: str) -> ExplainedPlan:
         self._check_query(statement, "explained")
-        with in_words():
+        with translate_errors():
             return self._environment.explain(self._planned(statement))
 
     def _is_query(self, statement: str) -> bool:
         from penstock.spark.jvm import Bridge
         from penstock.spark.statements import is_query
 
-        with in_words():
+        with translate_errors():
             return is_query(Bridge(self._environment.spark), statement)
 
     def _check_query(self, statement: str, what: str) -> None:
         if not self._is_query(statement):
             raise PenstockError(
-                f"only the rows of a query can be {what}, and this is a command", hint="give the SELECT that is in it"
+                f"only the rows of a query can be {what}, and this is a command", hint="pass its SELECT"
             )
 
     def _planned(self, statement: str) -> DataFrame:
-        with in_words():
+        with translate_errors():
             return self._environment.sql(statement)
 
 
 def _environment(common: Common, tables: Iterable[tuple[str, str]]) -> Environment:
-    """Start Spark, and name the files."""
+    """Start Spark and register the tables."""
     from penstock.extension import enable
 
-    made = common.environment()
-    enable(made.spark, progress=sys.stderr.isatty())
-    with in_words():
-        register_tables(made.spark, tables)
-    return made
+    environment = common.environment()
+    enable(environment.spark, progress=sys.stderr.isatty())
+    with translate_errors():
+        register_tables(environment.spark, tables)
+    return environment

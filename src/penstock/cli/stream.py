@@ -12,15 +12,15 @@ from penstock.units import show_count, show_time
 
 if TYPE_CHECKING:
     from penstock.cli.common import Common
-    from penstock.streams.reading import Place
+    from penstock.streams.reading import TextFiles
 
 
-@click.group(short_help="Show the batches of a stream, and what it needs.")
+@click.group(short_help="Show the batches of a stream, and recommend settings.")
 def stream() -> None:
-    """Show what the batches of a streaming query did, and say which settings it needs. Nothing is written.
+    """Show the batches of a streaming query, and recommend its settings. Nothing is written.
 
-    They read files only, while the query runs or after it, and start Spark only for other file systems than this
-    machine's.
+    These commands only read files, while the query runs or afterwards. They start Spark only for file systems other
+    than this machine's.
     """
 
 
@@ -34,21 +34,21 @@ def stream() -> None:
 )
 @click.argument("progress", metavar="CHECKPOINT_OR_PROGRESS")
 def advise(common: Common, cores: int | None, progress: str) -> None:
-    """Say what parallelism, state partitions and trigger a query needs, with the figures and the reason.
+    """Recommend the parallelism, state partitions and trigger of a query, with figures and reasons.
 
     CHECKPOINT_OR_PROGRESS is the checkpoint of a query that penstock.state.start_query started, or a file with the
-    progress of any query: a line of JSON for each batch, as event.progress.json has it in the method onQueryProgress of
-    a StreamingQueryListener.
+    progress of any query: a line of JSON for each batch, from event.progress.json in the method onQueryProgress of a
+    StreamingQueryListener.
 
     \b
-    How it is found:
+    How it is computed:
       arrival           records per second, from where the topics ended at the first and the last batch
       pace              seconds of every batch, and records per second after that: the line that fits best
       parallelism       enough tasks that the arrival keeps them busy for at most 70 % of the time, never fewer than now
       trigger           the shortest interval that a batch of its records fills to at most 80 %
       state partitions  as `penstock state inspect` recommends them; `penstock state rescale` changes them
 
-    It looks at the last hundred batches, so run it after the busiest hour.
+    It uses the last hundred batches, so run it after the busiest hour.
 
     \b
     Example:
@@ -60,20 +60,20 @@ def advise(common: Common, cores: int | None, progress: str) -> None:
     from penstock.streams.reading import read_progress
 
     with common.output() as output:
-        batches = read_progress(place_of(common, progress))
-        found = advise_on(batches, cores)
-        if found is None:
-            raise StreamError.too_few(progress, sum(one.rows > 0 for one in batches))
+        batches = read_progress(location_of(common, progress))
+        advice = advise_on(batches, cores)
+        if advice is None:
+            raise StreamError.too_few(progress, sum(batch.rows > 0 for batch in batches))
         if common.output_format == "json":
-            output.record("advice", found.as_dict())
+            output.record("advice", advice.as_dict())
             return
         output.note(
-            f"query {found.query}: {show_count(found.batches, 'batch', 'batches')} in {show_time(found.seconds)}"
+            f"query {advice.query}: {show_count(advice.batches, 'batch', 'batches')} in {show_time(advice.seconds)}"
         )
-        output.note(f"arrival: {found.arrival:,.0f} records a second")
-        output.note(f"pace: {found.pace}, so it is busy for {found.load:.0%} of its time")
-        output.note(f"lag: {'not known' if found.lag is None else show_count(found.lag, 'record')}")
-        rows = [(one.setting, one.now or "?", one.needed, one.reason) for one in found.settings]
+        output.note(f"arrival: {advice.arrival:,.0f} records a second")
+        output.note(f"pace: {advice.pace}, so it is busy for {advice.load:.0%} of its time")
+        output.note(f"lag: {'unknown' if advice.lag is None else show_count(advice.lag, 'record')}")
+        rows = [(setting.setting, setting.now or "?", setting.needed, setting.reason) for setting in advice.settings]
         output.rows(("setting", "now", "needed", "because"), rows)
 
 
@@ -81,9 +81,9 @@ def advise(common: Common, cores: int | None, progress: str) -> None:
 @takes(Flag.FORMAT, *FILE_SYSTEMS)
 @click.argument("checkpoint")
 def batches(common: Common, checkpoint: str) -> None:
-    """Show what was decided for each of the last hundred batches of a query, and what it took.
+    """Show the decision and the duration of each of the last hundred batches of a query.
 
-    CHECKPOINT is the checkpoint of a query that reads a topic with the format penstock_kafka. Its offsets have the
+    CHECKPOINT is the checkpoint of a query that reads a topic with the format penstock_kafka. Its offsets contain the
     decisions. A batch that "waited" ended before its trigger was due; its seconds are those until the trigger.
 
     \b
@@ -94,35 +94,35 @@ def batches(common: Common, checkpoint: str) -> None:
 
     with common.output() as output:
         check_checkpoint(checkpoint)
-        found = read_batches(place_of(common, checkpoint))
+        records = read_batches(location_of(common, checkpoint))
         if common.output_format == "json":
-            output.record("stream", {"batches": [one.as_dict() for one in found]})
+            output.record("stream", {"batches": [record.as_dict() for record in records]})
             return
         rows = [
             (
-                one.batch,
-                f"{one.decision.lag:,}",
-                f"{one.decision.records:,}",
-                one.decision.tasks,
-                "?" if one.ran is None else f"{one.ran.seconds:.1f}{' (waited)' if one.ran.waited else ''}",
-                one.decision.reason,
+                record.batch,
+                f"{record.decision.lag:,}",
+                f"{record.decision.records:,}",
+                record.decision.tasks,
+                "?" if record.ran is None else f"{record.ran.seconds:.1f}{' (waited)' if record.ran.waited else ''}",
+                record.decision.reason,
             )
-            for one in found
+            for record in records
         ]
         output.rows(("batch", "lag", "records", "tasks", "seconds", "because"), rows)
 
 
-def place_of(common: Common, path: str) -> Place:
-    """Return a path as it is read from: by this process, or by Spark where only that has the file system."""
-    from penstock.streams.reading import HadoopPlace, LocalPlace
+def location_of(common: Common, path: str) -> TextFiles:
+    """Return a location for a path: a local one, or one that Spark reads for other file systems."""
+    from penstock.streams.reading import HadoopTextFiles, LocalTextFiles
 
     check_settings(common.conf, None)
-    found = local(path)
-    if found is not None:
-        return LocalPlace(found)
+    local_path = local(path)
+    if local_path is not None:
+        return LocalTextFiles(local_path)
     from penstock.spark.filesystem import Folder
     from penstock.spark.jvm import Bridge
     from penstock.spark.session import embedded_session
 
     with common.spark() as thread:
-        return thread.call(lambda: HadoopPlace(Folder(Bridge(embedded_session()), path)))
+        return thread.call(lambda: HadoopTextFiles(Folder(Bridge(embedded_session()), path)))

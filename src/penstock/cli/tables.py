@@ -1,4 +1,4 @@
-"""Tables of files, by the names that statements give them."""
+"""Tables of files, registered under names for statements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-FORMAT_OF_ENDING = {".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc", ".txt": "text"}
+FORMAT_OF_SUFFIX = {".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc", ".txt": "text"}
 
 TABLE = click.option(
     "--table",
@@ -27,15 +27,15 @@ TABLE = click.option(
 
 
 def register_tables(spark: SparkSession, tables: Iterable[tuple[str, str]]) -> None:
-    """Make temporary views of names and paths."""
+    """Create temporary views from names and paths."""
     for name, path in tables:
         read_path(spark, path).createOrReplaceTempView(name)
 
 
 def read_path(spark: SparkSession, path: str) -> DataFrame:
-    """Return the DataFrame of a file or folder, its format found by the ending; parquet where there is none."""
+    """Read a file or folder in the format of its suffix; Parquet without a suffix."""
     from penstock.connectors import FileSource
 
-    kind = FORMAT_OF_ENDING.get(Path(path).suffix.lower(), "parquet")
+    kind = FORMAT_OF_SUFFIX.get(Path(path).suffix.lower(), "parquet")
     options = {"header": "true", "inferSchema": "true"} if kind == "csv" else {}
     return FileSource(path, kind, options=options).read(spark)

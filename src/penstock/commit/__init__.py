@@ -1,10 +1,10 @@
-"""The commit of a job: all its sinks together, even if a process dies."""
+"""Atomic commit of all sinks of a job, even if a process dies."""
 
-from penstock.commit.paths import place_of
+from penstock.commit.concurrent_commits import wait_for_commits_at
+from penstock.commit.paths import location_of
 from penstock.commit.prepared import Access, Prepared
 from penstock.commit.protocol import Commit
-from penstock.commit.recovery import Direction, Recovery, look, recover, recover_target
-from penstock.commit.turns import wait_for_commits_at
+from penstock.commit.recovery import Direction, Recovery, plan_recovery, recover, recover_target
 
 __all__ = [
     "Access",
@@ -12,8 +12,8 @@ __all__ = [
     "Direction",
     "Prepared",
     "Recovery",
-    "look",
-    "place_of",
+    "location_of",
+    "plan_recovery",
     "recover",
     "recover_target",
     "wait_for_commits_at",

@@ -1,12 +1,21 @@
-"""What files a job has ready: single files, which are put beside those of the target, or in their stead."""
+"""Prepared records of single files that are added to a folder or replace files in it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit.file_tokens import is_token_file
-from penstock.commit.moves import MARKER, folder_of, move, move_files, remove_files, remove_made, sync_folders, unmoved
+from penstock.commit.moves import (
+    MARKER,
+    folder_of,
+    move,
+    move_files,
+    remove_files,
+    remove_new_folders,
+    sync_folders,
+    unmoved,
+)
 from penstock.commit.names import check_files, check_relative, check_staging
 from penstock.commit.prepared import Prepared
 from penstock.spark.filesystem import Folder
@@ -17,26 +26,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PreparedFiles(Prepared):
-    """Files that are added to a folder, each by a rename; their names are not there yet.
+    """Files that are added to a folder, each by a rename to a name that does not exist yet.
 
-    Where a file system renames folders file by file (object stores), files that are replaced are moved aside first.
+    On file systems that rename folders file by file (object stores), replaced files are moved aside first.
 
     Parameters
     ----------
     path
-        The target.
+        The target folder.
     staging
-        Where they lie, hidden.
+        The hidden folder that holds the files until the commit.
     files
-        Relative to both, in the order in which they appear.
-    made
-        Folders that are not there yet, relative to the target; empty text for the target itself.
+        Paths relative to both folders, in the order in which the files become visible.
+    new_folders
+        Folders that do not exist yet, relative to the target; an empty string is the target itself. Journals call
+        them ``made``.
     unmarked
-        Partitions whose marker is away while files are missing.
+        Partitions whose ``_SUCCESS`` marker is moved aside until all files are in the target.
     away
         Files of the target that are replaced, relative to it.
     owned
-        Folders that nobody else may write to before all is done, relative to the target; empty text for all of it.
+        Folders that no other job may write to until the commit ends, relative to the target; an empty string is the
+        whole target.
     """
 
     kind: ClassVar[str] = "files"
@@ -45,24 +56,24 @@ class PreparedFiles(Prepared):
     path: str
     staging: str
     files: tuple[str, ...]
-    made: tuple[str, ...] = ()
+    new_folders: tuple[str, ...] = field(default=(), metadata={"key": "made"})
     unmarked: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
     owned: tuple[str, ...] = ()
 
     @property
     def target(self) -> str:
-        """The path."""
+        """The target folder."""
         return self.path
 
     @property
     def folder(self) -> str:
-        """The path."""
+        """The target folder."""
         return self.path
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """The folders whose files are replaced, and the file of a token: nobody else may write it meanwhile."""
+        """The folders whose files are replaced, and token files, which no other job may write meanwhile."""
         tokens = (name for name in self.files if is_token_file(name))
         return tuple(sorted(f"{self.path}/{name}".rstrip("/") for name in {*self.owned, *tokens}))
 
@@ -73,31 +84,31 @@ class PreparedFiles(Prepared):
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """The folder of the new rows, and that of the old ones."""
+        """The folders of the new and of the replaced files."""
         return self.staging, f"{self.staging}-old"
 
     @property
     def is_atomic(self) -> bool:
-        """Whether there is nothing to do: a file alone may be added to what another job takes back just then."""
-        return not (self.files or self.unmarked or self.made or self.away)
+        """Whether the commit has no steps; even a single added file can collide with the rollback of another job."""
+        return not (self.files or self.unmarked or self.new_folders or self.away)
 
     def check_names(self) -> None:
-        """Refuse a staging folder that is not the target's, and paths that lead out of the target."""
+        """Reject a staging folder of another target, and paths outside the target."""
         check_staging(self.staging, self.path)
         check_files((*self.files, *self.away))
-        check_relative((*self.made, *self.unmarked, *self.owned))
+        check_relative((*self.new_folders, *self.unmarked, *self.owned))
 
     def ready(self, access: Access) -> None:
-        """Make the folders that markers are moved to."""
+        """Create the folders that markers are moved to."""
         for name in self.unmarked:
             self._marker_aside(access, name).parent.make()
 
     def commit(self, access: Access) -> None:
-        """Move every file; what is replaced goes aside first, and markers of partitions are away meanwhile."""
+        """Move every file into the target; replaced files and the markers of partitions are moved aside first."""
         self._commit(access, self.files)
 
     def complete(self, access: Access) -> None:
-        """Move the files that still wait for it."""
+        """Move the files that are still in the staging folder."""
         self._commit(access, unmoved(access, self.staging, self.files))
 
     def _commit(self, access: Access, files: tuple[str, ...]) -> None:
@@ -115,18 +126,18 @@ class PreparedFiles(Prepared):
         for folder in self.added:
             target.at(folder).make()
         move_files(access, self.staging, self.path, files)
-        self._mark_again(access)
+        self._restore_markers(access)
         sync_folders(access, (*self.added, *map(folder_of, self.added)))
 
     def is_committed(self, access: Access) -> bool:
-        """Whether every file is in its place, and none of those that are replaced."""
+        """Whether every new file is in the target, and no replaced file."""
         target = Folder(access.bridge, self.path)
         return all(target.child(name).exists() for name in self.files) and not any(
             target.child(name).exists() for name in self.away
         )
 
     def undo(self, access: Access) -> None:
-        """Remove the files again, and bring back those that were replaced."""
+        """Remove the added files, and restore the replaced ones."""
         remove_files(access, self.staging, self.path, self.files)
         target = Folder(access.bridge, self.path)
         for name in self.away:
@@ -134,13 +145,13 @@ class PreparedFiles(Prepared):
             if aside.exists() and not file.exists():
                 file.parent.make()
                 move(aside, file)
-        self._mark_again(access)
-        remove_made(access, self.path, self.made)
+        self._restore_markers(access)
+        remove_new_folders(access, self.path, self.new_folders)
         sync_folders(access, (*self.added, *map(folder_of, self.added)))
         self.finish(access)
 
     def finish(self, access: Access) -> None:
-        """Remove the staging folder, and what was replaced."""
+        """Remove the staging folder and the replaced files."""
         for folder in (self.staging, f"{self.staging}-old"):
             Folder(access.bridge, folder).delete()
 
@@ -150,7 +161,7 @@ class PreparedFiles(Prepared):
     def _marker_aside(self, access: Access, name: str) -> Folder:
         return Folder(access.bridge, f"{self.staging}/.penstock-markers/{name}/{MARKER}")
 
-    def _mark_again(self, access: Access) -> None:
+    def _restore_markers(self, access: Access) -> None:
         for name in self.unmarked:
             aside, marker = self._marker_aside(access, name), Folder(access.bridge, f"{self.path}/{name}/{MARKER}")
             if aside.exists() and not marker.exists():

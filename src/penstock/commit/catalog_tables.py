@@ -1,4 +1,4 @@
-"""What a job has ready for a table of Spark's catalogue: its files, and what the catalogue is told of them."""
+"""Prepared records of tables of Spark's catalogue: their files, and the changes to the catalogue entry."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock.commit.added_files import PreparedFiles
 from penstock.commit.folders import PreparedFolders
 from penstock.commit.names import check_relative
-from penstock.commit.paths import place_of
-from penstock.commit.prepared import Prepared, prepared_of
+from penstock.commit.paths import location_of
+from penstock.commit.prepared import Prepared, prepared_from_dict
 from penstock.errors import CommitError, SinkError
 from penstock.spark.filesystem import Folder
 from penstock.spark.session_catalog import (
     drop_table,
     find_table,
     is_marked,
-    lasting_catalog,
+    persistent_catalog_id,
     unmark_table,
     update_statistics,
 )
-from penstock.spark.table_partitions import add_partitions, forget_partitions
+from penstock.spark.table_partitions import add_partitions, unregister_partitions
 from penstock.spark.table_writes import create_table
 
 if TYPE_CHECKING:
@@ -39,30 +39,30 @@ _NAME = re.compile(rf"{_PART}(\.{_PART}){{0,2}}")
 
 @dataclass(frozen=True)
 class PreparedTable(Prepared):
-    """Files of a table, which the catalogue hears of once they are in their places.
+    """Files of a table, and the update of its catalogue entry once they are in the table's folder.
 
     Parameters
     ----------
     table
-        The table's name, quoted.
+        The quoted name of the table.
     files
-        The record of the files, as JSON knows it.
+        The record of the files as a JSON object (`Prepared.as_dict`).
     statement, schema
-        How a new table is made, and the JSON of its columns; empty of a table that is there.
+        The CREATE TABLE statement of a new table, and the JSON of its columns; empty for an existing table.
     external
-        Whether the user has said where a new table lies.
+        Whether the user has set the location of a new table.
     location
-        Where that is, as the user or the catalogue says it: the files' own path leads through no symbolic link.
+        The location as the user or the catalogue spells it; the path in `files` has no symbolic links.
     partitions
-        The folders of the partitions that were written, which the catalogue has to know.
+        The folders of the partitions that were written, which the catalogue must list.
     new_partitions
-        Those of them that it did not know before.
+        Those of them that the catalogue did not list before.
     gone_partitions
-        Those that it knew before, and that an overwrite has left without rows.
+        Partitions that the catalogue listed before, and that an overwrite has left without rows.
     catalog
-        By which a catalogue that outlives the driver is known; empty of one that does not.
+        The identity of a catalogue that outlives the driver; empty for an in-memory catalogue.
     created
-        When a table was made that is there, in milliseconds; 0 if nobody knows.
+        When an existing table was created, in milliseconds since the epoch; 0 if unknown.
     """
 
     kind: ClassVar[str] = "catalog table"
@@ -82,16 +82,16 @@ class PreparedTable(Prepared):
 
     @property
     def _files(self) -> Prepared:
-        return prepared_of(self.files)
+        return prepared_from_dict(self.files)
 
     @property
     def target(self) -> str:
-        """The table."""
+        """The name of the table."""
         return self.table
 
     @property
     def is_atomic(self) -> bool:
-        """Whether the catalogue has nothing to hear, and the files appear in one step."""
+        """Whether the catalogue entry does not change, and the files appear in a single step."""
         return not (self.statement or self.partitions or self.gone_partitions) and self._files.is_atomic
 
     @property
@@ -101,106 +101,107 @@ class PreparedTable(Prepared):
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """As the record of the files says."""
+        """The replaced paths of the files."""
         return self._files.replaced
 
     @property
     def added(self) -> tuple[str, ...]:
-        """As the record of the files says."""
+        """The folders that get files."""
         return self._files.added
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """As the record of the files says."""
+        """The hidden folders of the files."""
         return self._files.hidden
 
     def is_at(self, target: Folder) -> bool:
-        """As the record of the files says."""
+        """Whether a folder is the table's folder."""
         return self._files.is_at(target)
 
     def check_names(self) -> None:
-        """Refuse files that are not a folder's, a statement that does not make the table, and another location."""
+        """Reject records that are not files or folders, a statement for another table, and another location."""
         files = self._files
         if not isinstance(files, PreparedFiles | PreparedFolders):
-            raise ValueError(f"the files of a table are of kind {files.kind!r}")  # noqa: TRY004 - as of any bad name
+            # Checks of names raise ValueError throughout.
+            raise ValueError(f"the files of a table are of kind {files.kind!r}")  # noqa: TRY004
         files.check_names()
         if _NAME.fullmatch(self.table) is None:
-            raise ValueError(f"{self.table!r} is not the name of a table")
+            raise ValueError(f"{self.table!r} is not a table name")
         if self.statement and not self.statement.startswith(f"CREATE TABLE {self.table} "):
-            raise ValueError(f"the statement does not make table {self.table}")
-        if self.location and place_of(self.location) != place_of(files.path):
-            raise ValueError(f"table {self.table} does not lie at {files.path!r}")
+            raise ValueError(f"the statement does not create table {self.table}")
+        if self.location and location_of(self.location) != location_of(files.path):
+            raise ValueError(f"table {self.table} is not located at {files.path!r}")
         check_relative((*self.partitions, *self.new_partitions, *self.gone_partitions))
 
     def ready(self, access: Access) -> None:
-        """As the record of the files says."""
+        """Prepare the files."""
         self._files.ready(access)
 
     @property
     def _mark(self) -> str:
-        """By which a new table is known as this job's: no other has the name of its hidden folder."""
+        """The table property that identifies a new table of this job: the unique name of its staging folder."""
         return str(self.files["staging"]).rpartition("/")[2]
 
     def commit(self, access: Access) -> None:
-        """Put the files into their places, then tell the catalogue.
+        """Move the files into the table's folder, then update the catalogue.
 
         Raises
         ------
         SinkError
-            If somebody else has made, dropped or moved the table since the job began.
+            If another program has created, dropped or moved the table since the job began.
         """
         self._check_table(access)
         self._files.commit(access)
-        self._check_table(access)  # to move files takes minutes where they are copied
-        self._tell(access)
+        self._check_table(access)  # moving files takes minutes where they are copied
+        self._update_catalog(access)
 
     def complete(self, access: Access) -> None:
-        """As `commit`; files that were removed since stay away, and so does a table."""
+        """Do as `commit`, but do not restore files or a table that were removed since."""
         if self.statement:
             self._check_table(access)
         self._files.complete(access)
-        self._tell(access)
+        self._update_catalog(access)
 
     def check(self, access: Access) -> None:
-        """Refuse a session that would not find the table, though it is there."""
-        if self.catalog and lasting_catalog(access.bridge) != self.catalog:
-            raise CommitError.other_catalog(self.table, self.catalog, lasting_catalog(access.bridge))
+        """Raise if the session uses another catalogue than the job did, so that it does not see the table."""
+        if self.catalog and persistent_catalog_id(access.bridge) != self.catalog:
+            raise CommitError.other_catalog(self.table, self.catalog, persistent_catalog_id(access.bridge))
 
     def _check_table(self, access: Access) -> None:
-        found = find_table(access.bridge, self.table)
+        table = find_table(access.bridge, self.table)
         if self.statement:
-            if found is not None and not is_marked(access.bridge, self.table, self._mark):
+            if table is not None and not is_marked(access.bridge, self.table, self._mark):
                 raise SinkError.exists(self.table, "table")
-        elif found is None or not self._is_here(access, found):
-            raise SinkError.table_is_gone(self.table, None if found is None else found.location)
+        elif table is None or not self._is_same_table(access, table):
+            raise SinkError.table_is_gone(self.table, None if table is None else table.location)
 
-    def _is_here(self, access: Access, table: CatalogTable) -> bool:
-        """Whether the files are those of a table, and not of one that had its name before, or has it since."""
+    def _is_same_table(self, access: Access, table: CatalogTable) -> bool:
+        """Whether the files were written for this table, not for an earlier or later table of its name."""
         is_other = self.created and table.created != self.created
         return not is_other and self._files.is_at(Folder(access.bridge, table.location).resolved)
 
-    def _tell(self, access: Access) -> None:
-        bridge, found = access.bridge, find_table(access.bridge, self.table)
-        if found is None and self.statement:
-            location = self.location or str(self._files.folder)  # journals of before do not tell it
+    def _update_catalog(self, access: Access) -> None:
+        bridge, table = access.bridge, find_table(access.bridge, self.table)
+        if table is None and self.statement:
+            location = self.location or str(self._files.folder)  # journals of older releases have no location
             create_table(bridge, self.statement, self.schema, location, self._mark, external=self.external)
-        elif found is None or not self._is_here(access, found):
-            where = self._files.folder
-            log.warning("the catalogue of this session has no table %s at %s; its files are there", self.table, where)
+        elif table is None or not self._is_same_table(access, table):
+            folder = self._files.folder
+            log.warning("the catalogue of this session has no table %s at %s; its files are there", self.table, folder)
             return
-        forget_partitions(bridge, self.table, self.gone_partitions)
+        unregister_partitions(bridge, self.table, self.gone_partitions)
         add_partitions(bridge, self.table, self.partitions)
         update_statistics(bridge, self.table)
 
     def is_committed(self, access: Access) -> bool:
-        """Whether the files are in their places, and the catalogue knows the table."""
-        known = not self.statement or is_marked(access.bridge, self.table, self._mark)
-        return known and self._files.is_committed(access)
+        """Whether the files are in the table's folder, and the catalogue has the table."""
+        has_entry = not self.statement or is_marked(access.bridge, self.table, self._mark)
+        return has_entry and self._files.is_committed(access)
 
     def undo(self, access: Access) -> None:
-        """Take a new table out of the catalogue, and the files out of their places.
+        """Remove a new table from the catalogue, and the files from the table's folder.
 
-        A table of that name which is not known as this job's stays: another program has made it.
+        A table of the same name without this job's mark stays: another program has created it.
         """
         if self.statement:
             if is_marked(access.bridge, self.table, self._mark):
@@ -208,25 +209,25 @@ class PreparedTable(Prepared):
             self._files.undo(access)
             return
         self._files.undo(access)
-        found = find_table(access.bridge, self.table)
-        if found is not None and self._is_here(access, found):
+        table = find_table(access.bridge, self.table)
+        if table is not None and self._is_same_table(access, table):
             self._restore_partitions(access)
             update_statistics(access.bridge, self.table)
 
     def _restore_partitions(self, access: Access) -> None:
-        """Let the catalogue forget new partitions, and know again those that it had to forget.
+        """Remove new partitions from the catalogue, and add the removed ones again.
 
-        What lies there now decides: others may have written rows to the same partitions meanwhile, or removed some.
+        The folders that exist now decide: other jobs may have written to the same partitions, or removed some.
         """
         bridge, root = access.bridge, Folder(access.bridge, str(self._files.folder))
         empty = [name for name in self.new_partitions if not root.child(name).exists()]
-        back = [name for name in self.gone_partitions if root.child(name).exists()]
-        forget_partitions(bridge, self.table, empty)
-        # Another job may have moved files into one of them just then, and have told the catalogue before it forgot.
-        add_partitions(bridge, self.table, [*back, *(name for name in empty if root.child(name).exists())])
+        restored = [name for name in self.gone_partitions if root.child(name).exists()]
+        unregister_partitions(bridge, self.table, empty)
+        # Another job may have filled a partition and added it to the catalogue between the check and its removal.
+        add_partitions(bridge, self.table, [*restored, *(name for name in empty if root.child(name).exists())])
 
     def finish(self, access: Access) -> None:
-        """As the record of the files says; a new table is like any other then."""
+        """Remove what was needed to undo, and the mark of a new table."""
         self._files.finish(access)
         if self.statement:
             unmark_table(access.bridge, self.table, self._mark)

@@ -1,4 +1,4 @@
-"""Claims: files by which one process at a time does something; others take over what a dead one has left."""
+"""Claims: lock files of a process that other processes take over when it dies."""
 
 from __future__ import annotations
 
@@ -22,20 +22,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.commit")
 
 _HELD: set[bytes] = set()
-"""The claims that threads of this process hold now: one that could only not be removed is nobody's."""
+"""The content of claims that threads of this process hold; a claim file that could not be removed is free."""
 
 
 @contextmanager
 def claimed(access: Access, path: str) -> Iterator[bool]:
-    """Keep others from what a claim stands for; gives False where somebody else has it, a thread of this process too.
-
-    Parameters
-    ----------
-    access
-        The session.
-    path
-        The file. It is there only in the block.
-    """
+    """Hold a claim during the block; yield False if another process, or another of its threads, holds it."""
     claim = Folder(access.bridge, path)
     content = signed(claim.name, asdict(Owner.me()) | {"claim": uuid.uuid4().hex})
     _HELD.add(content)
@@ -54,22 +46,23 @@ def claimed(access: Access, path: str) -> Iterator[bool]:
 
 
 def holder_of(access: Access, path: str) -> Owner | None:
-    """Return the process that has a claim; None if there is none (any more)."""
-    content = Folder(access.bridge, path).read_if_there()
-    return None if content is None else Owner.told(content)
+    """Return the process that holds a claim; None if no process holds it."""
+    content = Folder(access.bridge, path).read_if_exists()
+    return None if content is None else Owner.from_json(content)
 
 
 def _take(access: Access, claim: Folder, content: bytes) -> bool:
     if claim.write(content, private=True):
-        return claim.read_if_there() == content  # object stores may let two make it: the later one has it
+        # On object stores both of two writers may succeed. The later write wins.
+        return claim.read_if_exists() == content
     dead = _left_by_dead(access, claim)
     return dead is not None and _replace(access, claim, dead, content)
 
 
 def _remove(access: Access, claim: Folder, content: bytes) -> None:
-    """Remove a claim that is one's own; one that was taken for dead may have been replaced."""
+    """Remove a claim if this process still holds it; another may have replaced it if this process counted as dead."""
     try:
-        if claim.read_if_there() != content:
+        if claim.read_if_exists() != content:
             return
         claim.delete()
         remove_lease(access, str(claim))
@@ -78,33 +71,33 @@ def _remove(access: Access, claim: Folder, content: bytes) -> None:
 
 
 def _left_by_dead(access: Access, claim: Folder) -> bytes | None:
-    """Return what a claim holds that nobody has any more; None of any other."""
+    """Return the content of a claim that no live process holds; None of any other claim."""
     try:
         content = claim.read()
-        owner = Owner.told(content)
+        owner = Owner.from_json(content)
         if owner == Owner.me():
             return None if content in _HELD else content
         alive = None if owner is None else owner.is_alive()
         if alive is None:
             alive = is_young(access, str(claim))
     except Exception:
-        log.debug("the claim %s cannot be read: it has just gone away, or is just being made", claim, exc_info=True)
+        log.debug("the claim %s cannot be read: it is being removed or created", claim, exc_info=True)
         return None
     return None if alive else content
 
 
 def _replace(access: Access, claim: Folder, dead: bytes, content: bytes) -> bool:
-    """Replace what a dead process has left: whoever claims the right to replace just that.
+    """Replace the claim of a dead process, under a second claim on the replacement of exactly this content.
 
-    No two claims hold the same, so that the claim of a process that lives is neither moved nor replaced.
+    The content of each claim is unique, so the claim of a live process is never replaced.
     """
-    right = claim.parent.child(f"{claim.name}-{hashlib.sha256(dead).hexdigest()[:16]}")
-    if not _take(access, right, content):
+    replacement = claim.parent.child(f"{claim.name}-{hashlib.sha256(dead).hexdigest()[:16]}")
+    if not _take(access, replacement, content):
         return False
     try:
-        if claim.read_if_there() != dead:  # somebody who had the right before has replaced it
+        if claim.read_if_exists() != dead:  # an earlier holder of the second claim has replaced it
             return False
         claim.write(content, overwrite=True, private=True)
-        return claim.read_if_there() == content
+        return claim.read_if_exists() == content
     finally:
-        _remove(access, right, content)
+        _remove(access, replacement, content)

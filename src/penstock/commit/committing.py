@@ -1,4 +1,4 @@
-"""What commits ask of the sinks of a job."""
+"""The interface of sinks that a commit uses."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
 
 
 class Committing(Protocol):
-    """A sink of a job, all of whose rows are written."""
+    """A sink of a job after all of its rows are written."""
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
-        """What journals do not keep."""
+        """Properties that journals do not store, such as passwords, by `Prepared.address`."""
 
     def prepare(self) -> Prepared | None:
-        """Make everything durable.
+        """Make everything durable, and return its record; None if only this process can commit the sink.
 
-        Asked again once no other commit is under way, if the record replaces, or adds to, what others may write.
+        A record that replaces files or adds to folders is prepared again after waiting for other commits.
         """
 
     def commit(self) -> None:
-        """Make everything visible, where `prepare` gave nothing."""
+        """Make everything visible; called only if `prepare` returned None."""
 
     def abort(self) -> None:
         """Remove what was written."""
 
     def refresh(self) -> None:
-        """Let cached readers see what is there now."""
+        """Refresh cached relations that read the target."""

@@ -1,4 +1,4 @@
-"""The tokens of what was written to a folder of files: one small file for each, in a hidden folder within it."""
+"""Tokens of the writes to a folder of files, each in a small file in a hidden folder inside it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def token_file(token: str) -> str:
 
 
 def is_token_file(path: str) -> bool:
-    """Whether a path within a target is the file of a token: a name that several runs want."""
+    """Whether a path within a target is a token file, whose name several runs of a job share."""
     return path.startswith(f"{FOLDER}/")
 
 
 def has_token(target: Folder, token: str) -> bool:
-    """Whether what a token stands for is in a folder."""
+    """Whether a folder has the rows of a token."""
     return target.child(token_file(token)).exists()
 
 
 def write_token(staging: Folder, token: str, files: Sequence[str]) -> str:
-    """Put a token's file beside the files it stands for; return its path."""
+    """Write a token file beside the files of its write, and return its path within the staging folder."""
     name = token_file(token)
     staging.child(FOLDER).make()
     content = {"token": token, "files": len(files), "written": staging.name}
@@ -39,12 +39,12 @@ def write_token(staging: Folder, token: str, files: Sequence[str]) -> str:
 
 
 def is_written_by(file: Folder, staging: str) -> bool:
-    """Whether a token's file came from a staging folder, and not from that of another run of the token."""
+    """Whether a token file comes from a staging folder, not from that of another run with the same token."""
     return bool(json.loads(file.read()).get("written") == staging.rpartition("/")[2])
 
 
 def keep_tokens(target: Folder, staging: Folder) -> None:
-    """Copy the tokens of a folder into the one that replaces it."""
+    """Copy the token files of a target into the staging folder that replaces it."""
     if not target.child(FOLDER).exists():
         return
     staging.child(FOLDER).make()

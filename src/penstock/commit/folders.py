@@ -1,12 +1,12 @@
-"""What files a job has ready: whole folders, which change places with those of the target."""
+"""Prepared records of whole folders, which are exchanged with those of the target."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit.file_tokens import is_token_file
-from penstock.commit.moves import folder_of, move, move_files, remove_files, remove_made, sync_folders, unmoved
+from penstock.commit.moves import folder_of, move, move_files, remove_files, remove_new_folders, sync_folders, unmoved
 from penstock.commit.names import check_files, check_relative, check_staging
 from penstock.commit.prepared import Prepared
 from penstock.errors import SinkError
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PreparedFolders(Prepared):
-    """A target of which whole folders are new: itself, or some of its partitions.
+    """New folders of a target: the whole target, or some of its partitions.
 
-    Only for file systems that rename a folder in one step. A folder that is there and the new one change places in one
-    step where that can be; elsewhere the old one is moved aside first. A hidden file within the new one tells where it
-    is: in its place, still hidden, or replaced by somebody since.
+    Only for file systems that rename a folder atomically. An existing folder is exchanged with the new folder
+    atomically if the file system can do that; otherwise it is moved aside first. A hidden file in the new folder shows
+    where that folder is: in the target, still staged, or replaced by another program since.
 
     Parameters
     ----------
     path
-        The target.
+        The target folder.
     staging
-        Where the new rows lie, hidden.
+        The hidden folder of the new rows.
     folders
-        What is replaced or new, relative to both; empty text for the whole target.
-    made
-        Folders above partitions that are not there yet.
+        The new or replaced folders, relative to both; an empty string is the whole target.
+    new_folders
+        Folders above partitions that do not exist yet (`made` in journals).
     moved_files
-        Files of the staging folder that are put into the target beside the partitions.
+        Files of the staging folder that are moved into the target beside the partitions.
     replaces
-        Whether a folder that is there may be replaced; if not, one that has appeared meanwhile is an error.
+        Whether an existing folder may be replaced; if not, a folder that appears during the job is an error.
     """
 
     kind: ClassVar[str] = "folders"
@@ -48,141 +48,145 @@ class PreparedFolders(Prepared):
     path: str
     staging: str
     folders: tuple[str, ...]
-    made: tuple[str, ...] = ()
+    new_folders: tuple[str, ...] = field(default=(), metadata={"key": "made"})
     moved_files: tuple[str, ...] = ()
     replaces: bool = True
 
     @property
     def target(self) -> str:
-        """The path."""
+        """The target folder."""
         return self.path
 
     @property
     def folder(self) -> str:
-        """The path."""
+        """The target folder."""
         return self.path
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """The folders, and the file of a token: nobody else may write it meanwhile."""
+        """The folders, and token files, which no other job may write meanwhile."""
         tokens = (name for name in self.moved_files if is_token_file(name))
         return tuple(f"{self.path}/{name}".rstrip("/") for name in (*self.folders, *tokens))
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """The folder of the new rows, and that of the old ones."""
+        """The folders of the new and of the replaced rows."""
         return self.staging, f"{self.staging}-old"
 
     @property
     def is_atomic(self) -> bool:
-        """No: a job that comes after it has to wait until it can no longer be undone."""
+        """False: a later job has to wait until this commit can no longer be undone."""
         return False
 
     def check_names(self) -> None:
-        """Refuse a staging folder that is not the target's, and paths that lead out of the target."""
+        """Reject a staging folder of another target, and paths outside the target."""
         check_staging(self.staging, self.path)
-        check_relative((*self.folders, *self.made))
+        check_relative((*self.folders, *self.new_folders))
         check_files(self.moved_files)
 
     @property
     def _mark(self) -> str:
-        """The name of the hidden files: without colons, as Hadoop makes no checksum of a file with one."""
+        """The name of the hidden files; without colons, as Hadoop cannot checksum a file with a colon in its name."""
         return f".new-{self.staging.rpartition('/')[2].lstrip('.').replace(':', '_')}"
 
     def ready(self, access: Access) -> None:
-        """Put the hidden files into the new folders."""
-        for _, staged, _ in self._places(access):
+        """Write the hidden files into the new folders."""
+        for _, staged, _ in self._folder_triples(access):
             staged.child(self._mark).touch()
             staged.sync_entries()
 
     def commit(self, access: Access) -> None:
-        """Put the new folders into their places; one that is no longer hidden is there, or was replaced since."""
+        """Move the new folders into the target; skip those that were moved before."""
         self._commit(access, self.moved_files)
 
     def complete(self, access: Access) -> None:
-        """Put what still waits for it into its place."""
+        """Move the folders and files that are still staged."""
         self._commit(access, unmoved(access, self.staging, self.moved_files))
 
     def _commit(self, access: Access, files: tuple[str, ...]) -> None:
-        for name in self.made:
+        for name in self.new_folders:
             Folder(access.bridge, self.path).child(name).make()
-        for place, staged, old in self._places(access):
+        for live, staged, old in self._folder_triples(access):
             if self._is_new(staged):
-                self._put(place, staged, old)
+                self._move_in(live, staged, old)
         move_files(access, self.staging, self.path, files)
-        sync_folders(access, (folder_of(one) for one in (self.path, *self.replaced, *self._files)))
+        self._sync(access)
 
-    def _put(self, place: Folder, staged: Folder, old: Folder) -> None:
-        if place.exists():
+    def _move_in(self, live: Folder, staged: Folder, old: Folder) -> None:
+        if live.exists():
             if not self.replaces:
                 raise SinkError.exists(self.path)
-            if staged.exchange(place):
+            if staged.exchange(live):
                 return
             old.parent.make()
-            move(place, old)
-        place.parent.make()
-        move(staged, place)
-        if not self._is_new(place):  # the path was taken just then: many file systems move into a folder that is there
-            place.child(staged.name).delete()
+            move(live, old)
+        live.parent.make()
+        move(staged, live)
+        if not self._is_new(live):  # another program has just created the path, and `move` moved into its folder
+            live.child(staged.name).delete()
             raise SinkError.exists(self.path)
 
     def is_committed(self, access: Access) -> bool:
-        """Whether no folder waits to be put into its place."""
-        return not any(self._is_new(staged) for _, staged, _ in self._places(access)) and all(
+        """Whether no folder and no file is still staged."""
+        return not any(self._is_new(staged) for _, staged, _ in self._folder_triples(access)) and all(
             Folder(access.bridge, name).exists() for name in self._files
         )
 
     def undo(self, access: Access) -> None:
-        """Put the old folders back.
+        """Restore the old folders.
 
         Raises
         ------
         SinkError
-            If somebody else has put rows in the place of old ones, which stay where they are then; all else is done.
+            If another program has written rows to the path of a replaced folder. The replaced folder then stays where
+            it is; everything else is undone.
         """
         remove_files(access, self.staging, self.path, self.moved_files)
-        kept: list[tuple[Folder, Folder]] = []
-        for place, staged, old in self._places(access):
-            if self._is_new(place):
-                self._take_back(place, staged, old)
-            elif not self._bring_back(old, place):
-                kept.append((place, old))
-        remove_made(access, self.path, self.made)
-        sync_folders(access, (folder_of(one) for one in (self.path, *self.replaced, *self._files)))
-        if kept:
-            raise SinkError.in_the_way([(str(place), str(old)) for place, old in kept])
+        blocked: list[tuple[Folder, Folder]] = []
+        for live, staged, old in self._folder_triples(access):
+            if self._is_new(live):
+                self._swap_back(live, staged, old)
+            elif not self._restore(old, live):
+                blocked.append((live, old))
+        remove_new_folders(access, self.path, self.new_folders)
+        self._sync(access)
+        if blocked:
+            raise SinkError.cannot_restore([(str(live), str(old)) for live, old in blocked])
         self._clean(access)
 
+    def _sync(self, access: Access) -> None:
+        sync_folders(access, (folder_of(path) for path in (self.path, *self.replaced, *self._files)))
+
     @staticmethod
-    def _take_back(place: Folder, staged: Folder, old: Folder) -> None:
-        """Hide the new rows again, and put the old ones where they were."""
+    def _swap_back(live: Folder, staged: Folder, old: Folder) -> None:
+        """Stage the new rows again, and restore the old ones."""
         if not old.exists():
             if not staged.exists():
-                move(place, staged)
+                move(live, staged)
                 return
-            if staged.exchange(place):
+            if staged.exchange(live):
                 return
-            old.parent.make()  # they have changed places, but cannot from this machine: from here on as elsewhere
+            old.parent.make()  # this machine cannot exchange folders, though the committing machine could: rename twice
             move(staged, old)
-        move(place, staged)
-        move(old, place)
+        move(live, staged)
+        move(old, live)
 
     @staticmethod
-    def _bring_back(old: Folder, place: Folder) -> bool:
-        """Put the old rows where nothing is, or nothing but an empty folder; return whether none wait any more."""
+    def _restore(old: Folder, live: Folder) -> bool:
+        """Move the old rows back unless a folder with files is in the way; return whether none are left to move."""
         if not old.exists():
             return True
-        place.remove_if_empty()
-        if not place.exists():
-            move(old, place)
+        live.remove_if_empty()
+        if not live.exists():
+            move(old, live)
             return True
-        return not old.exists()  # another process has brought them back just then
+        return not old.exists()  # another process has just restored them
 
     def finish(self, access: Access) -> None:
-        """Remove what was replaced, and the hidden files."""
+        """Remove the replaced rows and the hidden files."""
         self._clean(access)
-        for place, _, _ in self._places(access):
-            place.child(self._mark).delete()
+        for live, _, _ in self._folder_triples(access):
+            live.child(self._mark).delete()
 
     def _clean(self, access: Access) -> None:
         for folder in (self.staging, self._old):
@@ -199,9 +203,9 @@ class PreparedFolders(Prepared):
     def _is_new(self, folder: Folder) -> bool:
         return folder.child(self._mark).exists()
 
-    def _places(self, access: Access) -> Iterator[tuple[Folder, Folder, Folder]]:
-        """Iterate over the folders: in the target, in the staging folder, and where the old one is moved aside."""
+    def _folder_triples(self, access: Access) -> Iterator[tuple[Folder, Folder, Folder]]:
+        """Yield for each folder its path in the target, in the staging folder and in that of replaced rows."""
         roots = [Folder(access.bridge, root) for root in (self.path, self.staging, self._old)]
         for name in self.folders:
-            place, staged, old = (root.child(name) if name else root for root in roots)
-            yield place, staged, old
+            live, staged, old = (root.child(name) if name else root for root in roots)
+            yield live, staged, old

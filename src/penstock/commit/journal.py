@@ -1,4 +1,4 @@
-"""The durable journal of a commit: one file beside a target that names what every sink makes visible."""
+"""The durable journal of a commit: a file beside a target that lists what every sink makes visible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.commit.lease import is_young
 from penstock.commit.owner import Owner, tag_is_alive
 from penstock.commit.signing import signed
 from penstock.commit.trust import LARGEST_JOURNAL, LARGEST_NOTE, check_location, is_foreign, read_trusted, warn_of
-from penstock.commit.unknown import known_or_not
+from penstock.commit.unknown import prepared_or_unknown
 from penstock.errors import CommitError, UntrustedJournalError
 from penstock.spark.filesystem import Folder
 
@@ -22,31 +22,29 @@ if TYPE_CHECKING:
 
 PREFIX = ".penstock-commit-"
 VERSION = 1
-"""Of what journals say; raised when an older release would misunderstand them."""
+"""Version of the format; increased when an older release would misread a journal."""
 COMMITTING: set[str] = set()
-"""The names of the journals that jobs of this process are writing now; others of this process are nobody's."""
+"""The names of the journals of running commits of this process; other journals of this process have no owner."""
 
 
 @dataclass(frozen=True)
 class Journal:
-    """What a job's sinks make visible together.
+    """The records that the sinks of a job commit together.
 
     Parameters
     ----------
-    path
-        Its file.
-    job, name
-        The job.
     owner
-        The process that commits; None once it has given up.
+        The process that commits; None once it has released the journal.
     decided
-        Whether all sinks have committed, so that only what was replaced is left to remove.
-    asked
-        Whether a commit may have been asked for that may land late; see `Prepared.may_land_late`.
-    back
-        Whether its process has begun to undo it: nothing of it had been committed for good, and nothing can be.
+        Whether all sinks have committed, so that only replaced rows are left to remove.
+    is_requested
+        Whether a commit may have been requested that may land late; see `Prepared.may_land_late`. Journals call it
+        ``asked``.
+    is_rolled_back
+        Whether the owner has begun to undo the commit: nothing irreversible had been committed, and nothing can be.
+        Journals call it ``back``.
     parts
-        What each sink has prepared, in the order of their commits.
+        The records of the sinks, in the order of their commits.
     """
 
     path: str
@@ -55,18 +53,18 @@ class Journal:
     owner: Owner | None
     parts: tuple[Prepared, ...]
     decided: bool = False
-    asked: bool = False
-    back: bool = False
+    is_requested: bool = False
+    is_rolled_back: bool = False
 
     def write(self, access: Access) -> None:
-        """Make it durable, all of it or nothing."""
+        """Write the journal durably and atomically."""
         content: dict[str, Any] = {
             "version": VERSION,
             "job": self.job,
             "name": self.name,
             "decided": self.decided,
-            "asked": self.asked,
-            "back": self.back,
+            "asked": self.is_requested,
+            "back": self.is_rolled_back,
             "owner": None if self.owner is None else asdict(self.owner),
             "parts": [part.as_dict() for part in self.parts],
         }
@@ -74,12 +72,12 @@ class Journal:
         file.write(signed(file.name, content), overwrite=True, private=True)
 
     def check(self) -> None:
-        """Refuse a journal that a later process would not believe for what it is called or names; see `commit.names`.
+        """Check that a later process would accept the names in the journal; see `commit.names`.
 
         Raises
         ------
         CommitError
-            If there is such a name.
+            If it would reject a name.
         """
         for part in self.parts:
             try:
@@ -89,7 +87,7 @@ class Journal:
                 raise CommitError.unusual_name(part.target, str(error)) from error
 
     def point(self, access: Access) -> None:
-        """Let every target know where the journal lies; before it is written, as a pointer to nothing harms nobody."""
+        """Write a pointer to the journal at every target; called before `write`, as a dangling pointer is harmless."""
         Folder(access.bridge, self.path).parent.make()
         for folder in _others(access, self):
             content = {"version": VERSION, "journal": self.path}
@@ -101,7 +99,7 @@ class Journal:
                 part.point(access, self.path)
 
     def remove(self, access: Access) -> None:
-        """Remove it, then what points to it."""
+        """Remove the journal, then the pointers to it."""
         Folder(access.bridge, self.path).delete()
         for folder in _others(access, self):
             folder.child(_name(self.path).replace(".json", ".ref")).delete()
@@ -110,7 +108,7 @@ class Journal:
                 part.unpoint(access, self.path)
 
     def is_alive(self, access: Access) -> bool:
-        """Whether its process may still be committing."""
+        """Whether the owner may still be committing."""
         if self.owner is None:
             return False
         if self.owner == Owner.me():
@@ -119,17 +117,17 @@ class Journal:
         return is_young(access, self.path) if alive is None else alive
 
     def released(self) -> Journal:
-        """Return it without an owner."""
+        """Return the journal without an owner."""
         return replace(self, owner=None)
 
     @property
     def may_land(self) -> bool:
-        """Whether some of it may become visible although no process works at it any more."""
-        return self.asked and any(part.may_land_late for part in self.parts)
+        """Whether rows may become visible after every process has stopped working on the commit."""
+        return self.is_requested and any(part.may_land_late for part in self.parts)
 
 
 def journal_path(access: Access, parts: Iterable[Prepared], job: str) -> str:
-    """Return where the journal of a job lies: beside its first target that is a folder, else in Spark's warehouse."""
+    """Return the path of a job's journal: beside the first target that is a folder, else in Spark's warehouse."""
     name = f"{PREFIX}{job}-{Owner.me().tag}.json"
     for part in parts:
         if part.folder is not None:
@@ -138,36 +136,36 @@ def journal_path(access: Access, parts: Iterable[Prepared], job: str) -> str:
 
 
 def claim_of(path: str) -> str:
-    """Return the path of the file that keeps other processes from recovering a journal."""
+    """Return the path of the claim on the recovery of a journal."""
     return f"{path.removesuffix('.json')}.claim"
 
 
 def warehouse_of(bridge: Bridge) -> str:
-    """Return the folder of Spark's own tables: where what has no folder of its own is kept."""
+    """Return the folder of Spark's own tables, which holds the journals of targets without a folder."""
     return str(bridge.spark.conf.get("spark.sql.warehouse.dir"))
 
 
 def read_journal(access: Access, path: str) -> Journal | None:
-    """Return the journal in a file, None if there is none (any more).
+    """Return the journal in a file; None if the file does not exist (any more).
 
     Raises
     ------
     UntrustedJournalError
-        If another user may have written it, it cannot be understood, or it names what no job writes.
+        If another user may have written it, it cannot be parsed, or it contains a name that no job writes.
     """
-    check_location(path, path)  # whoever says where it lies has checked that: its folder, a pointer, a database
+    check_location(path, path)  # callers check the file system of pointers and of paths in databases
     file = Folder(access.bridge, path)
     content = read_trusted(access, file, LARGEST_JOURNAL)
     if content is None:
         return None
     try:
-        return _parsed(str(file), json.loads(content))
+        return _parse(str(file), json.loads(content))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UntrustedJournalError.unreadable(path, f"{type(error).__name__}: {error}") from error
 
 
 def read_own_journal(access: Access, path: str) -> Journal | None:
-    """Return the journal in a file; None if there is none, or, with a warning, if it is not to be acted upon."""
+    """Return the journal in a file; None if it does not exist, or, with a warning, if it is not trusted."""
     try:
         return read_journal(access, path)
     except UntrustedJournalError as error:
@@ -175,25 +173,28 @@ def read_own_journal(access: Access, path: str) -> Journal | None:
         return None
 
 
-def _parsed(path: str, content: dict[str, Any]) -> Journal:
-    """Return the journal that a file of JSON describes."""
-    owner = None if content["owner"] is None else Owner.told(json.dumps(content["owner"]).encode())
+def _parse(path: str, content: dict[str, Any]) -> Journal:
+
+    owner = None if content["owner"] is None else Owner.from_json(json.dumps(content["owner"]).encode())
     if content["owner"] is not None and owner is None:
-        raise ValueError("its owner is not a process")
+        raise ValueError("the owner is not a process")
     is_of_this_version = content["version"] == VERSION
-    parts = tuple(known_or_not(part, is_of_this_version) for part in content["parts"])
+    parts = tuple(prepared_or_unknown(part, is_of_this_version) for part in content["parts"])
     for part in parts:
         part.check_names()
-    asked, back = content.get("asked", True), content.get("back", False)  # older releases have not written them down
-    if not all(isinstance(flag, bool) for flag in (content["decided"], asked, back)):
+    decided = content["decided"]
+    is_requested, is_rolled_back = content.get("asked", True), content.get("back", False)  # not in older journals
+    if not all(isinstance(flag, bool) for flag in (decided, is_requested, is_rolled_back)):
         raise ValueError("a flag is neither true nor false")
-    return Journal(path, str(content["job"]), str(content["name"]), owner, parts, content["decided"], asked, back)
+    job, name = str(content["job"]), str(content["name"])
+    return Journal(path, job, name, owner, parts, decided, is_requested, is_rolled_back)
 
 
 def journals_at(access: Access, folder: Folder) -> list[str]:
-    """Return the journals that lie in a folder, or are pointed to from it; what is left of others is removed.
+    """Return the journals in a folder and those that pointers in it name.
 
-    Pointers of other users are not followed. Nothing of other users is removed.
+    Leftover files of dead processes and of journals that no longer exist are removed. Pointers of other users are not
+    followed, and their files are not removed.
     """
     journals = set()
     for file in folder.matching(f"{PREFIX}*"):
@@ -209,12 +210,12 @@ def journals_at(access: Access, folder: Folder) -> list[str]:
         if Folder(access.bridge, journal).exists():
             journals.add(journal)
         elif tag_is_alive(_name(journal)) is False and not is_foreign(file):
-            file.delete()  # its process died before it wrote a journal, or the journal has been recovered
+            file.delete()  # the process died before it wrote a journal, or the journal has been recovered
     return sorted(journals)
 
 
 def _journal_of(access: Access, file: Folder) -> str | None:
-    """Return the journal that a file is, points to or belongs to; None if it is gone."""
+    """Return the path of the journal that a file is, points to or belongs to; None if the file no longer exists."""
     if file.name.endswith(".ref"):
         content = read_trusted(access, file, LARGEST_NOTE)
         if content is None:
@@ -232,20 +233,20 @@ def _journal_of(access: Access, file: Folder) -> str | None:
 
 
 def folder_beside(access: Access, target: str) -> Folder:
-    """Return the folder in which a target lies, not a symbolic link to it: all who write to it look there.
+    """Return the parent folder of a target, with symbolic links resolved: every job at the target looks there.
 
-    A volume is its own: what lies beside where it is mounted is not there on other machines.
+    For a volume, return the volume itself: other machines do not see the files beside its mount point.
     """
-    found = Folder(access.bridge, target).resolved
-    return found if found.is_volume else found.parent
+    folder = Folder(access.bridge, target).resolved
+    return folder if folder.is_volume else folder.parent
 
 
 def _others(access: Access, journal: Journal) -> list[Folder]:
     """Return the folders beside targets that do not hold the journal itself."""
-    besides = [folder_beside(access, part.folder) for part in journal.parts if part.folder is not None]
-    found = {str(folder): folder for folder in besides}
-    found.pop(str(Folder(access.bridge, journal.path).parent), None)
-    return list(found.values())
+    parents = [folder_beside(access, part.folder) for part in journal.parts if part.folder is not None]
+    by_path = {str(folder): folder for folder in parents}
+    by_path.pop(str(Folder(access.bridge, journal.path).parent), None)
+    return list(by_path.values())
 
 
 def _name(path: str) -> str:

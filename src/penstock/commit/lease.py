@@ -1,4 +1,4 @@
-"""How a process shows those on other machines, which cannot look for it, that it still lives."""
+"""Leases: files by which a process shows other machines, which cannot see its process id, that it is alive."""
 
 from __future__ import annotations
 
@@ -18,18 +18,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.commit")
 
 LEASE = 60.0
-"""Seconds after which the process of another machine counts as dead, if it has not renewed what it holds."""
+"""Seconds without a renewal after which the process of another machine counts as dead."""
 
 
 class Lease:
-    """Keeps a file young: one beside it is written again and again, as not every file system lets a time be set.
+    """Lease on a file, renewed in a thread until `end`.
 
-    Parameters
-    ----------
-    access
-        The session.
-    path
-        The file.
+    Each renewal writes a file beside it, because not every file system can set a modification time.
     """
 
     def __init__(self, access: Access, path: str) -> None:
@@ -50,15 +45,15 @@ class Lease:
             self._file.delete()
 
     def end(self) -> None:
-        """Renew it no more."""
+        """Stop renewing the lease."""
         self._ended.set()
         self._thread.join(LEASE / 3)
 
 
 def is_young(access: Access, path: str) -> bool:
-    """Whether a file was written or renewed a short while ago, by the clock of its file system.
+    """Whether a file was written, or its lease renewed, less than `LEASE` seconds ago by its file system's clock.
 
-    A lease that another user has written does not count: it could keep a dead process alive for ever.
+    A lease that another user has written does not count: it could make a dead process look alive forever.
     """
     file, lease = Folder(access.bridge, path), Folder(access.bridge, _lease_of(path))
     times = [time for time in (_modified(file), None if is_foreign(lease) else _modified(lease)) if time is not None]
@@ -66,7 +61,7 @@ def is_young(access: Access, path: str) -> bool:
 
 
 def remove_lease(access: Access, path: str) -> None:
-    """Remove what a dead process has left of its lease."""
+    """Remove the lease of a dead process."""
     Folder(access.bridge, _lease_of(path)).delete()
 
 
@@ -88,9 +83,9 @@ def _now(beside: Folder) -> float:
     try:
         probe.write(b"")
     except Exception as error:
-        if not is_denied(error) and beside.parent.may_write():  # object stores tell of no permissions, and refuse
+        if not is_denied(error) and beside.parent.may_write():  # object stores deny writes that `may_write` allows
             raise
-        log.info("%s may not be written to: its age is told by this machine's clock", beside.parent)
+        log.info("%s is not writable: ages of its files are measured by this machine's clock", beside.parent)
         return time.time()
     try:
         return probe.modified()

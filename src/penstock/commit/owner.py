@@ -1,4 +1,4 @@
-"""Who a commit belongs to, and whether that process still lives."""
+"""The process that owns a commit, and whether it is still alive."""
 
 from __future__ import annotations
 
@@ -19,16 +19,14 @@ _TAG = re.compile(r"([0-9a-f]{8})-(\d{1,10})-([0-9a-f]{8})")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process.
+    """Identity of a process.
 
     Parameters
     ----------
     host
-        Its machine since it was last started, and the space of process ids in it (a container has one of its own).
-    pid
-        Its id.
+        Identity of the machine since its last boot, and of the namespace of process ids (each container has its own).
     started
-        When it began, so that a later process of the same id is another; empty where that cannot be told.
+        The start time, which distinguishes a later process of the same id; empty if the system does not report it.
     """
 
     host: str
@@ -41,21 +39,21 @@ class Owner:
         return cls(_host(), os.getpid(), _started(os.getpid()) or "")
 
     @classmethod
-    def told(cls, content: bytes) -> Owner | None:
-        """Return the process that a file of JSON names; None if it names none."""
+    def from_json(cls, content: bytes) -> Owner | None:
+        """Return the process that JSON describes; None if it describes none."""
         try:
-            said = json.loads(content)
-            return cls(str(said["host"]), int(said["pid"]), str(said["started"]))
+            fields = json.loads(content)
+            return cls(str(fields["host"]), int(fields["pid"]), str(fields["started"]))
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
 
     @property
     def tag(self) -> str:
-        """Itself as a part of a file's name; see `tag_is_alive`."""
+        """A short form of the process for file names; see `tag_is_alive`."""
         return f"{_short(self.host)}-{self.pid}-{_short(self.started)}"
 
     def is_alive(self) -> bool | None:
-        """Whether the process still runs; None if it ran on another machine, or this user may not see."""
+        """Whether the process still runs; None if it ran on another machine or is hidden from this user."""
         return _runs_still(self.pid, lambda started: started == self.started) if self.host == _host() else None
 
     def __str__(self) -> str:
@@ -63,11 +61,11 @@ class Owner:
 
 
 def tag_is_alive(name: str) -> bool | None:
-    """Whether the process whose `Owner.tag` is in a name still runs; None if that cannot be told from here."""
-    found = _TAG.search(name)
-    if found is None or found[1] != _short(_host()):
+    """Whether the process whose `Owner.tag` is in a name still runs; None if this machine cannot know."""
+    tag = _TAG.search(name)
+    if tag is None or tag[1] != _short(_host()):
         return None
-    return _runs_still(int(found[2]), lambda started: _short(started) == found[3])
+    return _runs_still(int(tag[2]), lambda started: _short(started) == tag[3])
 
 
 def tags_in(name: str) -> set[str]:
@@ -76,7 +74,7 @@ def tags_in(name: str) -> set[str]:
 
 
 def _runs_still(pid: int, is_same: Callable[[str], bool]) -> bool | None:
-    """Whether a process runs and began when it should have; None if the system does not tell when it began."""
+    """Whether a process runs and has the expected start time; None if the system does not report start times."""
     started = _started(pid)
     if started is None:
         return False
@@ -88,7 +86,7 @@ def _short(text: str) -> str:
 
 
 def _host() -> str:
-    """Return what no two machines that run at a time share: names and numbers alone are given twice."""
+    """Return an identity that no two running machines share; host names and process ids alone are not unique."""
     try:
         space = Path("/proc/self/ns/pid").readlink().name
     except OSError:
@@ -108,22 +106,22 @@ def _status(pid: int) -> str:
 
 
 def _runs(pid: int) -> bool:
-    """Whether there is a process of a number, whoever's it is."""
+
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    except OverflowError:  # larger than any number of a process
+    except OverflowError:  # larger than any process id
         return False
     return True
 
 
 def _started(pid: int) -> str | None:
-    """Return when a process began; None if it does not run, and an empty text where the system does not tell."""
+    """Return the start time of a process; None if it does not run, an empty string if the system does not report it."""
     try:
         fields = _status(pid).rpartition(")")[2].split()
-    except OSError:  # no Linux, or one that hides the processes of other users (hidepid)
+    except OSError:  # no Linux, or a /proc that hides the processes of other users (hidepid)
         return "" if _runs(pid) else None
-    return None if fields[0] in {"Z", "X"} else fields[19]  # a zombie does nothing any more
+    return None if fields[0] in {"Z", "X"} else fields[19]  # a zombie does not run

@@ -1,4 +1,4 @@
-"""What a sink is about to make visible, so that any later process can commit it, undo it, or tell what has happened."""
+"""Records of what a sink is about to make visible, by which any process can commit, undo or inspect it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock.commit.paths import place_of
+from penstock.commit.paths import location_of
 from penstock.errors import CommitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from dataclasses import Field
 
     from penstock.spark.filesystem import Folder
     from penstock.spark.jvm import Bridge
@@ -20,21 +21,18 @@ _KINDS: dict[str, type[Prepared]] = {}
 
 @dataclass
 class Access:
-    """What records need to reach their targets.
+    """Session, secrets and open transactions by which records access their targets.
 
     Parameters
     ----------
-    bridge
-        The session.
     secrets
-        Properties that are not kept in journals, such as passwords: a mapping for each target's `Prepared.address`.
+        Properties that journals do not store, such as passwords, by `Prepared.address`.
     open_transactions
-        Transactions whose work is done but for the last COMMIT, by the database they lead to.
+        Transactions that need only their COMMIT, by database. Several records share a transaction.
     committed
-        What such transactions have committed, or other runs before, by the name of where it was staged: several records
-        share one transaction.
+        The staging names of rows that such transactions, or other runs, have committed.
     trusted
-        The path of a journal that the user vouches for, whoever wrote it; None if there is none.
+        The path of a journal that the user trusts regardless of its owner; None if there is none.
     """
 
     bridge: Bridge
@@ -44,157 +42,169 @@ class Access:
     trusted: str | None = None
 
     def close(self) -> None:
-        """Let go of transactions that were not committed: their databases undo them."""
+        """Close transactions that were not committed; their databases roll them back."""
         while self.open_transactions:
             self.open_transactions.popitem()[1].close()
 
 
 @dataclass(frozen=True)
 class Prepared(ABC):
-    """All that one sink has ready; everything it names is durable. All methods may be called again, also at a time."""
+    """The prepared rows of a sink, all of them durable. All methods may be repeated, and may run concurrently."""
 
     kind: ClassVar[str]
     is_reversible: ClassVar[bool]
-    """Whether `undo` brings the old rows back after a commit; if not, only what is not committed can be undone."""
+    """Whether `undo` restores the old rows after a commit; if not, `undo` is possible only before the commit."""
     may_land_late: ClassVar[bool] = False
-    """Whether a commit that a process has asked for may succeed after that process, or the request, has ended.
+    """Whether a requested commit may succeed after the request, or the process that sent it, has ended.
 
-    Nobody can undo it from then on: its files may be named a moment later. It is committed again instead, which is
-    safe: of two commits onto one version of a table only one can succeed.
+    Such a commit is never undone, because the table may refer to its files a moment later. It is committed again
+    instead, which is safe: of two commits onto the same version of a table only the first succeeds.
     """
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if hasattr(cls, "kind"):  # what several kinds have in common is none itself
+        if hasattr(cls, "kind"):  # base classes of several kinds have none
             _KINDS[cls.kind] = cls
 
     @property
     @abstractmethod
     def target(self) -> str:
-        """The target, for people."""
+        """The target, as users see it in messages."""
 
     @property
     def address(self) -> str:
-        """By which `Access.secrets` are found."""
+        """The key of the target in `Access.secrets`."""
         return self.target
 
     @property
     def is_atomic(self) -> bool:
-        """Whether all of it appears in one step that no other job can come between; alone it needs no journal then."""
+        """Whether all rows appear in a single step that no other job can interrupt; alone it needs no journal."""
         return True
 
     @property
     def folder(self) -> str | None:
-        """The folder that a journal, or a pointer to one, is put beside; None for a target that is no folder."""
+        """The folder beside which the journal, or a pointer to it, is written; None if the target is not a folder."""
         return None
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """The paths of what goes away for it, and would come back with all it held then if it is undone."""
+        """The paths that the commit replaces, and that `undo` restores with their content."""
         return ()
 
     @property
     def added(self) -> tuple[str, ...]:
-        """The paths of folders that get files beside those that are there."""
+        """The paths of folders that get files in addition to their own."""
         return ()
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """The hidden folders that new rows, or old ones, lie in until the commit has ended."""
+        """The hidden folders of new and replaced rows, which exist until the commit ends."""
         return ()
 
     def is_at(self, target: Folder) -> bool:
-        """Whether a folder is its target."""
-        return self.folder is not None and place_of(self.folder) == place_of(str(target))
+        """Whether a folder is the target."""
+        return self.folder is not None and location_of(self.folder) == location_of(str(target))
 
     @property
     def together(self) -> str | None:
-        """What all records have in common that commit in one step; None for one that commits by itself."""
+        """The key of all records that share a commit step; None for a record that commits by itself."""
         return None
 
     def point(self, access: Access, journal: str) -> None:  # noqa: B027
-        """Note in a target without a `folder` where the journal lies."""
+        """Write a pointer to the journal into a target without a `folder`."""
 
     def unpoint(self, access: Access, journal: str) -> None:  # noqa: B027
-        """Remove what `point` has left."""
+        """Remove the pointer of `point`."""
 
     def ready(self, access: Access) -> None:  # noqa: B027
-        """Do, or try, as much of the commit as nobody sees yet; called once, in the job's own process."""
+        """Do, or try, the steps of the commit that make nothing visible; called once, in the process of the job."""
 
     def is_written(self, access: Access) -> bool:  # noqa: ARG002
-        """Whether `prepare` or `ready` has found that another run has written it, or this process has committed it.
+        """Whether another run, or this process, has already committed the rows, so that nothing is left to commit.
 
-        There is nothing to commit then.
+        `prepare` or `ready` determines this.
         """
         return False
 
     @abstractmethod
     def commit(self, access: Access) -> None:
-        """Make it visible.
+        """Make the rows visible.
 
         Raises
         ------
         CommitUnknownError
-            If it was asked for, and may still succeed.
+            If the commit was requested and may still succeed.
         Exception
-            Any other says that this call has not committed, and no longer can; `is_committed` is asked all the same.
+            If this call has not committed and no longer can; `is_committed` is called nevertheless.
         """
 
     def check_names(self) -> None:  # noqa: B027
-        """Raise `ValueError` if it names what no job writes; asked before anything that a journal says is done.
+        """Raise `ValueError` if the record contains a name that no job writes; called before any recovery step.
 
         See `penstock.commit.names`.
         """
 
     def check(self, access: Access) -> None:  # noqa: B027
-        """Raise an error if it cannot be recovered from here; asked of all parts of a journal before the first step."""
+        """Raise if this process cannot recover the record; called for all records before the first step."""
 
     def complete(self, access: Access) -> None:
-        """As `commit`, once one was asked for: what was committed, and somebody has removed since, stays away."""
+        """Do as `commit` after a first request, without restoring files that were committed and removed since."""
         self.commit(access)
 
     @abstractmethod
     def is_committed(self, access: Access) -> bool:
-        """Whether all of it is visible. If not, no commit that was begun before may still succeed.
+        """Whether all rows are visible; if False, no earlier commit may still succeed.
 
-        One that `may_land_late` only tells what is there now.
+        For a record that `may_land_late`, the answer describes only the current state.
         """
 
     def has_begun(self, access: Access) -> bool:
-        """Whether some of it is visible for good, so that the rest has to follow; asked of irreversible ones only.
+        """Whether some rows are irreversibly visible, so that the others must follow; for irreversible records only.
 
-        As of `is_committed`, no commit that was begun before may still succeed if not.
+        If False, no earlier commit may still succeed, as for `is_committed`.
         """
         return self.is_committed(access)
 
     @abstractmethod
     def undo(self, access: Access) -> None:
-        """Remove what was prepared, and bring back what was there before; of irreversible ones not after `commit`."""
+        """Remove the prepared rows and restore the replaced ones; not called after an irreversible `commit`."""
 
     def finish(self, access: Access) -> None:  # noqa: B027
         """Remove what was only needed to undo; called once every sink of the job has committed."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the record as JSON knows it; the opposite of `prepared_of`."""
-        return {"kind": self.kind, **asdict(self)}
+        """Return the record as a JSON object; the inverse of `prepared_from_dict`."""
+        values = asdict(self)
+        return {"kind": self.kind, **{_json_key(each): values[each.name] for each in fields(self)}}
 
 
-def prepared_of(found: Mapping[str, Any]) -> Prepared:
-    """Return the record that a journal holds.
+def prepared_from_dict(record: Mapping[str, Any]) -> Prepared:
+    """Return the record that a JSON object of a journal describes.
 
     Raises
     ------
     CommitError
-        If this release does not know its kind.
+        If this release does not support the kind.
+    ValueError
+        If a value does not have the type of its field.
     """
-    if not is_known(found):
-        raise CommitError.unknown(str(found.get("kind")))
-    kind = _KINDS[found["kind"]]
-    values = {name: _frozen(value) for name, value in found.items() if name != "kind"}
+    if not is_supported(record):
+        raise CommitError.unknown(str(record.get("kind")))
+    kind = _KINDS[record["kind"]]
+    values = {}
     for each in fields(kind):
-        if each.name in values and not _fits(values[each.name], str(each.type)):
-            raise ValueError(f"{each.name} is not of the type {each.type}")
+        key = _json_key(each)
+        if key not in record:
+            continue
+        values[each.name] = _frozen(record[key])
+        if not _fits(values[each.name], str(each.type)):
+            raise ValueError(f"{key} is not of the type {each.type}")
     return kind(**values)
+
+
+def _json_key(record_field: Field[Any]) -> str:
+    """Return the key of a field in journals, which differs from its name if its metadata says so."""
+    return str(record_field.metadata.get("key", record_field.name))
 
 
 _JSON_TYPES: dict[str, type | tuple[type, ...]] = {
@@ -208,7 +218,7 @@ _JSON_TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def _fits(value: Any, annotation: str) -> bool:
-    """Whether a value of JSON has the type of a field: JSON can hold any other."""
+
     if annotation.endswith(" | None"):
         return value is None or _fits(value, annotation.removesuffix(" | None"))
     if annotation.startswith("tuple[") and annotation.endswith(", ...]"):
@@ -219,20 +229,20 @@ def _fits(value: Any, annotation: str) -> bool:
     return isinstance(value, _JSON_TYPES.get(annotation, object))
 
 
-def is_known(found: Mapping[str, Any]) -> bool:
-    """Whether this release knows the kind of a record, and all that the record says."""
-    kind = _KINDS.get(str(found.get("kind")))
-    if kind is None or not set(found) <= {"kind", *(one.name for one in fields(kind))}:
+def is_supported(record: Mapping[str, Any]) -> bool:
+    """Whether this release supports the kind of a record and all of its keys."""
+    kind = _KINDS.get(str(record.get("kind")))
+    if kind is None or not set(record) <= {"kind", *map(_json_key, fields(kind))}:
         return False
-    return all(is_known(part) for part in found.values() if isinstance(part, dict) and "kind" in part)
+    return all(is_supported(part) for part in record.values() if isinstance(part, dict) and "kind" in part)
 
 
 def _frozen(value: Any) -> Any:
-    """Return lists as tuples, as the fields of records hold them."""
+    """Return lists as tuples, the type of record fields."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def needs_journal(records: Sequence[Prepared]) -> bool:
-    """Whether a crash between two steps could leave some rows without the others, or other jobs have to wait."""
+    """Whether a crash between two steps could commit only some rows, or other jobs have to wait for the commit."""
     steps = {record.together or id(record) for record in records}
     return len(steps) > 1 or any(not record.is_atomic for record in records)

@@ -1,4 +1,4 @@
-"""How the sinks of a job commit together: prepare, write the journal, commit, finish."""
+"""Atomic commit of the sinks of a job: prepare, write the journal, commit, finish."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from penstock.commit.held import HeldJournal, left
+from penstock.commit.held import HeldJournal, write_released_journal
 from penstock.commit.journal import Journal, journal_path
 from penstock.commit.owner import Owner
 from penstock.commit.prepared import Prepared, needs_journal
@@ -20,26 +20,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.commit")
 
-_TRIES = 3
+_ATTEMPTS = 3
 _PAUSE = 0.5
-"""Seconds before what cannot be undone is tried again; twice as long each time."""
+"""Seconds before an irreversible commit is retried; doubled after each attempt."""
 
 
 class Commit:
-    """The commit of one job.
+    """The commit of a job.
 
     Parameters
     ----------
-    access
-        The session.
-    job, name
-        The job.
-    sinks
-        Its sinks, all of whose rows are written.
-    go_on
-        Called while it waits for the commits of other jobs; raises what ends that.
-    begin
-        Called when all is ready and nothing is visible yet; the last moment to raise.
+    on_wait
+        Called while the commit waits for those of other jobs; may raise to cancel.
+    before_commit
+        Called when everything is prepared and nothing is visible yet; the last point at which to cancel.
     """
 
     def __init__(
@@ -48,15 +42,15 @@ class Commit:
         job: str,
         name: str,
         sinks: Sequence[Committing],
-        go_on: Callable[[], None] | None = None,
-        begin: Callable[[], None] | None = None,
+        on_wait: Callable[[], None] | None = None,
+        before_commit: Callable[[], None] | None = None,
     ) -> None:
         self._access = access
         self._job = job
         self._name = name
         self._sinks = list(sinks)
-        self._go_on = go_on or _nothing
-        self._begin_commit = begin or _nothing
+        self._on_wait = on_wait or (lambda: None)
+        self._before_commit = before_commit or (lambda: None)
         self._prepared: dict[int, Prepared | None] = {}
         self._journal: HeldJournal | None = None
         self._irreversible = False
@@ -69,27 +63,28 @@ class Commit:
         Raises
         ------
         CommitError
-            If some have committed for good and others could not, or whether they have is unknown; a later process
-            completes them.
+            If some sinks have committed irreversibly and others could not, or the outcome is unknown. A later process
+            completes the commit.
         """
-        for place, sink in enumerate(self._sinks):
-            self._prepared[place] = sink.prepare()
+        for index, sink in enumerate(self._sinks):
+            self._prepared[index] = sink.prepare()
             self._access.secrets.update(sink.secrets)
         self._begin()
         try:
             parts = self._parts()
             for part in parts:
                 part.ready(self._access)
-            self._begin_commit()
+            self._before_commit()
             for part in parts:
                 if part.is_reversible:
                     self._check()
                     part.commit(self._access)
-            for place, sink in enumerate(self._sinks):
-                if self._prepared[place] is None:
+            for index, sink in enumerate(self._sinks):
+                if self._prepared[index] is None:
                     sink.commit()
-            # What another run has written decides nothing: if the first of the others fails, all can be undone.
-            self._commit_for_good(
+            # Rows that another run has written do not make the commit irreversible: if the next sink fails, all
+            # sinks can still be undone.
+            self._commit_irreversible(
                 [part for part in parts if not part.is_reversible and not part.is_written(self._access)]
             )
         finally:
@@ -97,34 +92,34 @@ class Commit:
         self._refresh()
 
     def finish(self) -> None:
-        """Remove what was only needed to undo; from here on nothing can be.
+        """Record that all sinks have committed, and remove what was only needed to undo.
 
         Raises
         ------
         Exception
-            If that cannot be written into the journal, and all can be undone: the job fails.
+            If the journal cannot be written and all sinks can still be undone: the job fails.
         """
         if self._journal is not None:
             try:
                 self._check()
-                self._journal.decide()
+                self._journal.record_decision()
             except Exception:
                 if not self._irreversible:
                     raise
                 log.warning("the journal %s could not be written again", self._journal.path, exc_info=True)
-                self._release()  # it still tells how to go on: what was needed to undo is removed then
+                self._release()  # recovery completes the commit and removes the replaced rows
                 return
         for part in self._parts():
             try:
                 part.finish(self._access)
-            except Exception:  # everything is visible: what is left over harms nobody, and the journal removes it later
-                log.warning("what was replaced in %s could not be removed", part.target, exc_info=True)
+            except Exception:  # all rows are visible, and recovery removes the replaced ones later
+                log.warning("the replaced rows of %s could not be removed", part.target, exc_info=True)
                 self._release()
                 return
         self._end()
 
     def fail(self, error: BaseException) -> None:
-        """Undo everything, unless a sink has committed for good, or may have: then leave the rest to the journal."""
+        """Undo everything, unless a sink has, or may have, committed irreversibly: then leave the rest to recovery."""
         if self._is_lost or self._waiting:
             self._release()
             return
@@ -136,14 +131,14 @@ class Commit:
             self._release()
             return
         undone = True
-        for place, sink in reversed(list(enumerate(self._sinks))):
-            part = self._prepared.get(place)
+        for index, sink in reversed(list(enumerate(self._sinks))):
+            part = self._prepared.get(index)
             try:
                 if part is None:
                     sink.abort()
                 else:
                     part.undo(self._access)
-            except Exception as problem:  # noqa: BLE001 - the first error is the one to show
+            except Exception as problem:  # noqa: BLE001 - the first error is raised
                 undone = False
                 error.add_note(f"while cleaning up: {problem}")
         self._refresh()
@@ -153,12 +148,12 @@ class Commit:
             self._release()
 
     def _may_undo(self, error: BaseException) -> bool:
-        """Whether a later process would undo the rest, too: it is written down where that is not plain."""
+        """Record the rollback if a later process could otherwise complete the commit; return False if that fails."""
         if self._journal is None:
             return True
         try:
-            self._journal.turn_back(is_written=bool(self._access.committed))
-        except Exception as problem:  # noqa: BLE001 - the first error is the one to show
+            self._journal.record_rollback(is_written=bool(self._access.committed))
+        except Exception as problem:  # noqa: BLE001 - the first error is raised
             self._is_lost = isinstance(problem, CommitError)
             if self._is_lost or self._journal.may_land:
                 error.add_note(f"nothing was undone: {problem}")
@@ -167,9 +162,9 @@ class Commit:
         return True
 
     def _parts(self) -> list[Prepared]:
-        """Return what was prepared, what can be undone first."""
-        found = [part for _, part in sorted(self._prepared.items()) if part is not None]
-        return sorted(found, key=lambda part: not part.is_reversible)
+        """Return the prepared records, reversible ones first."""
+        parts = [part for _, part in sorted(self._prepared.items()) if part is not None]
+        return sorted(parts, key=lambda part: not part.is_reversible)
 
     def _begin(self) -> None:
         parts = self._parts()
@@ -177,20 +172,20 @@ class Commit:
             return
         path = journal_path(self._access, parts, self._job)
         self._journal = HeldJournal(self._access, Journal(path, self._job, self._name, Owner.me(), tuple(parts)))
-        self._journal.begin(self._go_on)
-        while self._is_overtaken():
-            self._journal.renew(self._parts(), self._go_on)
+        self._journal.begin(self._on_wait)
+        while self._prepare_again():
+            self._journal.renew(self._parts(), self._on_wait)
 
-    def _is_overtaken(self) -> bool:
-        """Look again what there is to replace: other jobs may have changed it before they saw the journal."""
+    def _prepare_again(self) -> bool:
+        """Prepare sinks again, as jobs that did not see the journal may have changed targets; return if any differs."""
         before = dict(self._prepared)
-        for place, part in before.items():
+        for index, part in before.items():
             if part is not None and (part.replaced or part.added):
-                self._prepared[place] = self._sinks[place].prepare()
+                self._prepared[index] = self._sinks[index].prepare()
         return self._prepared != before
 
     def _check(self) -> None:
-        """Look whether nobody has recovered the commit, which would be for good then, whatever this process does."""
+        """Raise `CommitError` if another process has recovered the commit, whose outcome is final then."""
         if self._journal is None:
             return
         try:
@@ -199,79 +194,80 @@ class Commit:
             self._is_lost = True
             raise
 
-    def _commit_for_good(self, parts: Sequence[Prepared]) -> None:
+    def _commit_irreversible(self, parts: Sequence[Prepared]) -> None:
         if self._journal is not None:
             self._check()
-            self._journal.ask()
-        for number in range(len(parts)):
+            self._journal.record_request()
+        for index in range(len(parts)):
             try:
-                self._commit_first(parts[number:])
+                self._commit_first(parts[index:])
             except BaseException as error:
                 if self._irreversible:
-                    self._waiting = list(parts[number:])
-                elif not isinstance(error, Exception):  # told to end in the midst of a commit
-                    self._waiting = list(parts[number:])
+                    self._waiting = list(parts[index:])
+                elif not isinstance(error, Exception):  # interrupted during a commit, such as by Ctrl+C
+                    self._waiting = list(parts[index:])
                     try:
                         error.add_note(str(self._unknown(error)))
-                    except Exception:  # what ends the process goes first
+                    except Exception:  # the interrupt must not be replaced by this error
                         log.warning("no journal could be left of the commit", exc_info=True)
                 raise
             self._irreversible = True
 
     def _commit_first(self, rest: Sequence[Prepared]) -> None:
-        """Commit one of those that wait, once more if it fails and nothing can be undone."""
+        """Commit the first of the remaining records; retry it if it fails and nothing can be undone any more."""
         part, unknown = rest[0], False
-        for attempt in range(_TRIES):
+        for attempt in range(_ATTEMPTS):
             self._check()
             try:
                 (part.complete if unknown else part.commit)(self._access)
                 break
             except Exception as error:
                 self._access.close()
-                if isinstance(error, CommitUnknownError):  # whatever later attempts say: this one may still succeed
+                if isinstance(error, CommitUnknownError):  # this attempt may still succeed, even if later ones fail
                     unknown, self._waiting = True, list(rest)
-                if self._told(part.is_committed, rest, error):
+                if self._query(part.is_committed, rest, error):
                     break
-                if not (self._irreversible or unknown or self._told(part.has_begun, rest, error)):
+                if not (self._irreversible or unknown or self._query(part.has_begun, rest, error)):
                     raise
                 self._irreversible |= not unknown
-                if attempt == _TRIES - 1:
+                if attempt == _ATTEMPTS - 1:
                     self._waiting = list(rest)
                     raise (self._unknown(error) if unknown else self._incomplete(error)) from error
                 time.sleep(_PAUSE * 2**attempt)
         self._waiting = []
 
-    def _told(self, asked: Callable[[Access], bool], rest: Sequence[Prepared], error: Exception) -> bool:
-        """Whether a commit that failed has happened all the same; if that cannot be told, nothing may be undone."""
+    def _query(self, has_committed: Callable[[Access], bool], rest: Sequence[Prepared], error: Exception) -> bool:
+        """Whether a failed commit has happened nevertheless; raise `CommitUnknownError` if the target cannot say."""
         try:
-            return asked(self._access)
-        except Exception as problem:  # noqa: BLE001 - the first error is the one to show
+            return has_committed(self._access)
+        except Exception as problem:  # noqa: BLE001 - the first error is raised
             self._waiting = list(rest)
-            error.add_note(f"whether {rest[0].target} has committed cannot be told: {problem}")
+            error.add_note(f"whether {rest[0].target} has committed is unknown: {problem}")
             raise self._unknown(error) from error
 
     def _incomplete(self, error: Exception) -> CommitError:
-        return CommitError.incomplete(*self._done_and_waiting(), error, self._left_to())
+        return CommitError.incomplete(*self._done_and_waiting(), error, self._recovery_journal())
 
     def _unknown(self, error: BaseException) -> CommitUnknownError:
         cause = error.cause if isinstance(error, CommitUnknownError) else None
-        told = cause or f"{type(error).__name__}: {error}".removesuffix(": ")
-        return CommitUnknownError.kept(*self._done_and_waiting(), told, self._left_to())
+        cause = cause or f"{type(error).__name__}: {error}".removesuffix(": ")
+        return CommitUnknownError.unresolved(*self._done_and_waiting(), cause, self._recovery_journal())
 
     def _done_and_waiting(self) -> tuple[list[str], list[str]]:
         done = [part.target for part in self._parts() if part not in self._waiting]
         return done, [part.target for part in self._waiting]
 
-    def _left_to(self) -> str | None:
-        """Return the journal by which a later process ends the commit; it is made now for sinks that needed none."""
+    def _recovery_journal(self) -> str | None:
+        """Return the path of the journal for a later process; write a journal now if the sinks needed none."""
         if self._journal is not None:
             return self._journal.path
         parts = self._parts()
         path = journal_path(self._access, parts, self._job)
-        return left(self._access, Journal(path, self._job, self._name, None, tuple(parts), asked=True))
+        journal = Journal(path, self._job, self._name, None, tuple(parts), is_requested=True)
+        return write_released_journal(self._access, journal)
 
     def _release(self) -> None:
-        """Leave the journal to whoever comes next, or to the process that has taken it."""
+        """Leave the journal to the next job, or to the process that has taken it over."""
         if self._journal is None:
             return
         if self._is_lost:
@@ -289,7 +285,3 @@ class Commit:
                 sink.refresh()
             except Exception:
                 log.warning("cached readers of a sink could not be refreshed", exc_info=True)
-
-
-def _nothing() -> None:
-    """Let the commit go on."""

@@ -1,4 +1,4 @@
-"""Completing, or taking back, what jobs have left half committed."""
+"""Recovery of interrupted commits: complete them or roll them back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("penstock.commit")
 
 
 class Direction(StrEnum):
-    """What becomes of a commit that was begun."""
+    """The outcome of an interrupted commit: undone, completed, still running, or no longer there."""
 
     BACK = "back"
     FORWARD = "forward"
@@ -31,19 +31,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What was found of one commit, and what it needs.
-
-    Parameters
-    ----------
-    journal
-        The journal's file.
-    job
-        The name of the job.
-    direction
-        Where it goes.
-    targets
-        Its targets, in words.
-    """
+    """An interrupted commit, and what recovery does, or has done, with it."""
 
     journal: str
     job: str
@@ -51,8 +39,8 @@ class Recovery:
     targets: tuple[str, ...]
 
 
-def look(access: Access, path: str) -> Recovery:
-    """Return what a journal needs, without doing it."""
+def plan_recovery(access: Access, path: str) -> Recovery:
+    """Return what `recover` would do with a journal."""
     journal = read_journal(access, path)
     if journal is None:
         return Recovery(path, "", Direction.GONE, ())
@@ -62,32 +50,32 @@ def look(access: Access, path: str) -> Recovery:
 
 
 def recover(access: Access, path: str) -> Recovery:
-    """Complete or undo what a journal names, unless its process still lives.
+    """Complete or undo the commit of a journal, unless its process is alive.
 
-    If a sink that cannot be undone has committed or may still do so, or all have, the others follow; else nothing stays
-    of it.
+    The commit is completed if all sinks have committed, or if an irreversible sink has committed or may still do so.
+    Otherwise it is undone.
 
     Raises
     ------
     UntrustedJournalError
-        If it, or a claim to it, may come from another user: nothing is done then.
+        If the journal, or the claim on it, may come from another user; nothing is changed then.
     """
-    found = read_journal(access, path)
-    if found is None:
+    first_read = read_journal(access, path)
+    if first_read is None:
         return Recovery(path, "", Direction.GONE, ())
-    if found.is_alive(access):
-        return Recovery(path, found.name, Direction.ALIVE, tuple(part.target for part in found.parts))
+    if first_read.is_alive(access):
+        return Recovery(path, first_read.name, Direction.ALIVE, tuple(part.target for part in first_read.parts))
     claim = Folder(access.bridge, claim_of(path))
     if is_foreign(claim):
-        raise UntrustedJournalError.foreign(str(claim), f"it stands for the journal {path}, which stays as it is")
+        raise UntrustedJournalError.foreign(str(claim), f"it claims the journal {path}, which is left unchanged")
     with claimed(access, str(claim)) as is_mine:
-        journal = read_journal(access, path)  # another process may have ended it meanwhile
+        journal = read_journal(access, path)  # another process may have recovered it in the meantime
         if journal is None:
-            return Recovery(path, found.name, Direction.GONE, ())
+            return Recovery(path, first_read.name, Direction.GONE, ())
         targets = tuple(part.target for part in journal.parts)
         if not is_mine or journal.is_alive(access):
             return Recovery(path, journal.name, Direction.ALIVE, targets)
-        direction = _follow(access, journal)
+        direction = _complete_or_undo(access, journal)
         journal.remove(access)
         remove_lease(access, path)
     log.warning("the commit of job %r was %s: %s", journal.name, _DONE[direction], _targets(journal))
@@ -98,12 +86,12 @@ _DONE = {Direction.FORWARD: "completed", Direction.BACK: "undone"}
 
 
 def recover_target(access: Access, target: Folder) -> bool:
-    """Recover the commits that a dead process has left half-way at a target; called before it is written again.
+    """Recover the interrupted commits at a target; called before the target is written again.
 
     Returns
     -------
     bool
-        Whether there were any: what was read of the target before is no longer true then.
+        Whether a commit was recovered, so that the target has changed since it was read.
     """
     is_changed = False
     for path in journals_at(access, folder_beside(access, str(target))):
@@ -114,7 +102,7 @@ def recover_target(access: Access, target: Folder) -> bool:
 
 
 def recover_own(access: Access, path: str) -> Direction:
-    """Do as `recover`; what may come from another user counts as gone, with a warning, so that it stops no job."""
+    """Do as `recover`, but log a warning for a journal that may come from another user, and return GONE for it."""
     try:
         return recover(access, path).direction
     except UntrustedJournalError as error:
@@ -122,8 +110,8 @@ def recover_own(access: Access, path: str) -> Direction:
         return Direction.GONE
 
 
-def _follow(access: Access, journal: Journal) -> Direction:
-    """Do what a journal needs."""
+def _complete_or_undo(access: Access, journal: Journal) -> Direction:
+
     try:
         for part in journal.parts:
             part.check(access)
@@ -136,7 +124,7 @@ def _follow(access: Access, journal: Journal) -> Direction:
     except Exception as error:
         error.add_note(
             f"the commit of job {journal.name!r} could not be recovered; the next job at {_targets(journal)} tries it "
-            f"again. If they are right as they are, remove {journal.path}"
+            f"again. If the targets are correct as they are, remove {journal.path}"
         )
         raise
     return direction
@@ -147,7 +135,7 @@ def _targets(journal: Journal) -> str:
 
 
 def _direction(access: Access, journal: Journal) -> Direction:
-    if journal.back:
+    if journal.is_rolled_back:
         return Direction.BACK
     if journal.decided or any(_has_committed(access, part) for part in journal.parts) or journal.may_land:
         return Direction.FORWARD

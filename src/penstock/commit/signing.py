@@ -1,4 +1,4 @@
-"""Digests by which a user's own journals are recognized where no file system records who wrote them."""
+"""Digests that identify a user's own journals on file systems that do not record the owner of a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.durable import write_whole
+from penstock.spark.durable import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,15 +26,7 @@ _FORBIDDEN = stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP
 
 
 def signed(name: str, content: Mapping[str, Any]) -> bytes:
-    """Return a file of JSON, which begins with a digest that only the holder of the user's key can compute.
-
-    Parameters
-    ----------
-    name
-        The name of the file, which the digest covers too.
-    content
-        What the file says. Without a key there is no digest.
-    """
+    """Return JSON that begins with a digest of name and content by the user's key, if there is a key."""
     body = json.dumps(content, indent=1).encode()
     key = user_key()
     if key is None:
@@ -43,7 +35,7 @@ def signed(name: str, content: Mapping[str, Any]) -> bytes:
 
 
 def is_signed(name: str, content: bytes) -> bool:
-    """Whether a file of a name begins with the digest of this user's key."""
+    """Whether the content of a file begins with a digest by this user's key."""
     head = _SIGNED.match(content)
     key = None if head is None else user_key()
     if head is None or key is None:
@@ -52,17 +44,17 @@ def is_signed(name: str, content: bytes) -> bool:
 
 
 def user_key() -> bytes | None:
-    """Return the user's key, which is made at first; None where it cannot be kept, or where others may read it."""
+    """Return the user's key, and create it if missing; None if it cannot be stored, or other users may read it."""
     try:
         path = key_file()
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_whole(str(path), secrets.token_bytes(_KEY_BYTES), overwrite=False, private=True)
+            write_atomically(str(path), secrets.token_bytes(_KEY_BYTES), overwrite=False, private=True)
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             key = file.read(1024)
-    except (OSError, RuntimeError, NotImplementedError) as error:  # such as no home, or one that is read-only
-        log.info("journals are written without a digest, as there is no key: %s", error)
+    except (OSError, RuntimeError, NotImplementedError) as error:  # such as no home folder, or a read-only home folder
+        log.info("journals are written without a digest: there is no key: %s", error)
         return None
     if status.st_uid not in {0, os.geteuid()} or status.st_mode & _FORBIDDEN or len(key) < _KEY_BYTES:
         log.warning("The key %s is not used: another user may know it. Remove it, or set its mode to 0600.", path)
@@ -71,7 +63,7 @@ def user_key() -> bytes | None:
 
 
 def key_file() -> Path:
-    """Return where the user's key is (`XDG_STATE_HOME`); drivers in containers may share one as a mounted secret."""
+    """Return the path of the user's key below `XDG_STATE_HOME`; containers may share it as a mounted secret."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(home) / "penstock" / "journal.key"
 

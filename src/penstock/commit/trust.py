@@ -1,4 +1,4 @@
-"""Which files of commits are acted upon: those that this user wrote."""
+"""Checks that a journal, pointer, claim or lease was written by this user."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.commit")
 
 LARGEST_JOURNAL = 128 << 20
-"""Bytes of the largest journal that is read: it lists up to a million files."""
+"""Largest size in bytes of a journal that is read; enough for a million files."""
 LARGEST_NOTE = 64 << 10
-"""Bytes of the largest file beside a journal that is read: a pointer, a claim, a lease."""
+"""Largest size in bytes of a pointer, claim or lease that is read."""
 _NAME = re.compile(r"\.penstock-commit-[\w.-]+\.json")
 _LOCATION = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?)?(/.*)", re.DOTALL)
 _WITH_OWNERS = {"hdfs", "viewfs", "webhdfs", "swebhdfs"}
 _STORES = {"file", "s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "adl", "oss", "cosn", "obs", "ofs"}
 _STORES |= {"o3fs", "dbfs", *_WITH_OWNERS}
-"""File systems on which targets lie. Others that Hadoop knows, such as ``http``, hold no journals."""
+"""File systems that hold targets. Hadoop supports others, such as ``http``, that hold no journals."""
 _WARNED: set[str] = set()
 
 
 def read_trusted(access: Access, file: Folder, limit: int) -> bytes | None:
-    """Return what a file of a commit holds, None if there is none.
+    """Return the content of a file of a commit; None if it does not exist.
 
     Raises
     ------
@@ -48,48 +48,48 @@ def read_trusted(access: Access, file: Folder, limit: int) -> bytes | None:
 
 
 def is_foreign(file: Folder) -> bool:
-    """Whether another user wrote a file beside a journal; False where that cannot be known.
+    """Whether another user wrote a claim or lease; False if the file system does not record owners.
 
-    A claim or a lease of the user's own on a file system without owners has to count even if it has no digest: to
-    recover a commit that goes on is worse than to wait.
+    An unsigned claim or lease on such a file system counts: to wait for a dead commit is better than to recover a
+    running commit.
     """
     checked = file.read_checked(LARGEST_NOTE)
     return checked is not None and checked.writer is Writer.OTHER and not is_signed(file.name, checked.content)
 
 
 def check_location(path: str, beside: str | None = None) -> None:
-    """Refuse what is not the path of a journal.
+    """Check that a path is that of a journal.
 
     Parameters
     ----------
     path
         The path.
     beside
-        The file system of this path may hold journals, too.
+        Another path whose file system may hold journals too.
 
     Raises
     ------
     UntrustedJournalError
-        If it is not a whole path, or not the name of a journal, or lies where no targets do.
+        If the path is not absolute, does not have the name of a journal, or is on a file system without targets.
     """
     location = _LOCATION.fullmatch(path)
     if location is None or _NAME.fullmatch(path.rpartition("/")[2]) is None or {".", ".."} & set(path.split("/")):
         raise UntrustedJournalError.foreign(path, "this is not the path of a commit journal")
     scheme, near = (location[1] or "file").lower(), _LOCATION.fullmatch(beside or "")
     if scheme not in _STORES and (near is None or scheme != (near[1] or "").lower()):
-        raise UntrustedJournalError.foreign(path, f"journals do not lie on a file system {scheme}:")
+        raise UntrustedJournalError.foreign(path, f"the file system {scheme}: does not hold journals")
 
 
 def check_pointed(path: str, warehouse: str) -> None:
-    """Refuse the path of a journal that a row of a database names, unless its file system can be believed.
+    """Check that the path of a journal in a row of a database is on a trusted file system.
 
-    Whoever may write the row may name a server of their own, which reports any owner for a file. So a file system that
-    records owners has to be that of this machine or of Spark's warehouse. Object stores record none: a digest decides.
+    Another user who may write the row could name a server that reports any owner for its files. So a file system that
+    records owners must be that of this machine or of Spark's warehouse. On object stores the digest decides.
 
     Raises
     ------
     UntrustedJournalError
-        If it names another server, or is not the path of a journal.
+        If the path is on another server, or is not the path of a journal.
     """
     check_location(path, warehouse)
     location, near = _LOCATION.fullmatch(path), _LOCATION.fullmatch(warehouse)
@@ -102,7 +102,7 @@ def check_pointed(path: str, warehouse: str) -> None:
 
 
 def warn_of(error: UntrustedJournalError) -> None:
-    """Report a file that is ignored, once in a process: jobs look for journals again and again."""
+    """Log that a file is ignored, once per process and message."""
     text = str(error)
     if text not in _WARNED:
         _WARNED.add(text)

@@ -1,11 +1,11 @@
-"""Records that this release does not understand: where they are is told, what they need is not guessed."""
+"""Records that this release does not support: their targets are reported, and nothing is done with them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from penstock.commit.prepared import Prepared, is_known, prepared_of
+from penstock.commit.prepared import Prepared, is_supported, prepared_from_dict
 from penstock.errors import CommitError
 
 if TYPE_CHECKING:
@@ -16,88 +16,64 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PreparedUnknown(Prepared):
-    """A record of a kind, or of a release, that is not known: its job is waited for, but cannot be recovered.
-
-    Parameters
-    ----------
-    found
-        What the journal says.
-    """
+    """A record of an unsupported kind or a newer release; other jobs wait for its job, but cannot recover it."""
 
     kind: ClassVar[str] = "unknown"
     is_reversible: ClassVar[bool] = False
 
-    found: Mapping[str, Any]
+    record: Mapping[str, Any]
 
     @property
     def target(self) -> str:
-        """The path, or the kind where there is none."""
-        return self.folder or f"a sink of kind {self.found.get('kind')!r}"
+        """The path, or the kind if the record has no path."""
+        return self.folder or f"a sink of kind {self.record.get('kind')!r}"
 
     @property
     def folder(self) -> str | None:
-        """The path, where it tells one."""
-        return next(_texts(self.found, "path"), None)
+        """The path; None if the record has none."""
+        return next(_strings(self.record, "path"), None)
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Whatever it calls so: nobody may remove what it may need."""
-        return tuple(name for one in _texts(self.found, "staging") for name in (one, f"{one}-old"))
+        """Every staging folder in the record, as recovery may need them all."""
+        return tuple(name for staging in _strings(self.record, "staging") for name in (staging, f"{staging}-old"))
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """All of the folder: nobody else may write to it before it is recovered."""
+        """The whole folder: no other job may write to it before the commit is recovered."""
         return () if self.folder is None else (self.folder,)
 
-    def commit(self, access: Access) -> None:
-        """Refuse."""
-        self._refuse(access)
+    def check(self, access: Access) -> NoReturn:  # noqa: ARG002
+        """Raise `CommitError` before the other records of the journal are completed or undone."""
+        raise CommitError.unknown(str(self.record.get("kind")))
 
-    def is_committed(self, access: Access) -> bool:
-        """Refuse."""
-        self._refuse(access)
-
-    def undo(self, access: Access) -> None:
-        """Refuse."""
-        self._refuse(access)
-
-    def finish(self, access: Access) -> None:
-        """Refuse."""
-        self._refuse(access)
-
-    def check(self, access: Access) -> None:
-        """Refuse, before the other records of the journal are completed or undone."""
-        self._refuse(access)
+    commit = is_committed = undo = finish = check
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what was found."""
-        return dict(self.found)
-
-    def _refuse(self, access: Access) -> NoReturn:
-        del access
-        raise CommitError.unknown(str(self.found.get("kind")))
+        """Return the JSON object of the journal."""
+        return dict(self.record)
 
 
-def _texts(found: Mapping[str, Any], key: str) -> Iterator[str]:
-    """Iterate over the texts that a record, or one within it, has of a name."""
-    value = found.get(key)
+def _strings(record: Mapping[str, Any], key: str) -> Iterator[str]:
+    """Yield the strings that a record, or a record nested in it, has under a key."""
+    value = record.get(key)
     if isinstance(value, str):
         yield value
-    for part in found.values():
+    for part in record.values():
         if isinstance(part, dict):
-            yield from _texts(part, key)
+            yield from _strings(part, key)
 
 
-def known_or_not(found: Mapping[str, Any], is_of_this_version: bool) -> Prepared:  # noqa: FBT001
-    """Return the record that a journal holds.
+def prepared_or_unknown(record: Mapping[str, Any], is_of_this_version: bool) -> Prepared:  # noqa: FBT001
+    """Return the record that a JSON object of a journal describes.
 
     Raises
     ------
     TypeError
-        If it is not a mapping.
+        If it is not a JSON object.
     """
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         raise TypeError("a record is not a mapping")
-    if is_of_this_version and is_known(found):
-        return prepared_of(found)
-    return PreparedUnknown(found)
+    if is_of_this_version and is_supported(record):
+        return prepared_from_dict(record)
+    return PreparedUnknown(record)

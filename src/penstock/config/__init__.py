@@ -1,4 +1,4 @@
-"""Options: declared in `options`, read by `Configuration`."""
+"""Options: declared in `options`, with values in a `Configuration`."""
 
 from penstock.config.configuration import Configuration, table_option
 from penstock.config.option import Option, parse_duration, parse_size

@@ -1,4 +1,4 @@
-"""The values of options, from where they may be given: arguments, the Spark configuration, a file, the environment."""
+"""Option values from arguments, the Spark configuration, a file and the environment."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _BY_VARIABLE = {_variable(key): option for key, option in _BY_KEY.items()}
 
 
 class Configuration:
-    """Typed option values; each remembers where it was given.
+    """Typed option values with their origins.
 
-    Use `Configuration.load`; the constructor takes values that are parsed already.
+    Use `Configuration.load`; the constructor takes parsed values.
     """
 
     def __init__(self, values: Mapping[str, tuple[Value, str]] | None = None) -> None:
@@ -49,23 +49,23 @@ class Configuration:
         file: str | Path | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Self:
-        """Collect the options from all places.
+        """Collect the options from all origins.
 
         Parameters
         ----------
         arguments
-            What the program gave, the strongest.
+            Options of the program; they have the highest precedence.
         spark_conf
-            The Spark configuration; keys under ``spark.penstock.`` count.
+            The Spark configuration; keys under ``spark.penstock.`` are options.
         file
-            A TOML file; nested tables are joined by dots. If None, the one that ``PENSTOCK_CONFIG`` names, if any.
+            A TOML file; keys of nested tables are joined by dots. If None, the file in ``PENSTOCK_CONFIG``, if any.
         environ
-            Environment variables such as ``PENSTOCK_PARALLELISM_DEFAULT``, the weakest.
+            Environment variables such as ``PENSTOCK_PARALLELISM_DEFAULT``; they have the lowest precedence.
 
         Raises
         ------
         ConfigError
-            If a key is unknown (the nearest known one is named), a value not allowed, or the file not readable.
+            If a key is unknown (the hint has the nearest key), a value is not allowed, or the file is not readable.
         """
         environ = environ or {}
         file = file or environ.get(FILE_VARIABLE)
@@ -79,16 +79,15 @@ class Configuration:
                 values[option.key] = (option.parse(text, origin), origin)
         if file is not None:
             _add(values, dict(_flatten(_read_toml(Path(file)))), f"file {file}")
-        found = (spark_conf or {}).items()
-        spark_values = {key.removeprefix(SPARK_PREFIX): text for key, text in found if key.startswith(SPARK_PREFIX)}
-        _add(values, spark_values, "the Spark configuration")
+        settings = (spark_conf or {}).items()
+        options = {key.removeprefix(SPARK_PREFIX): text for key, text in settings if key.startswith(SPARK_PREFIX)}
+        _add(values, options, "the Spark configuration")
         _add(values, dict(arguments or {}), "Environment(config=...)")
         return cls(values)
 
     def get(self, option: Option) -> Value | None:
         """Return the option's value, or its default."""
-        found = self._values.get(option.key)
-        return option.default if found is None else found[0]
+        return self._values.get(option.key, (option.default, "default"))[0]
 
     def integer(self, option: Option) -> int:
         """Return the value of a whole-number or size option that has a default."""
@@ -98,7 +97,7 @@ class Configuration:
         return value
 
     def maybe_integer(self, option: Option) -> int | None:
-        """Return the value of a whole-number or size option, or None where it is unset."""
+        """Return the value of a whole-number or size option, None if it is unset."""
         return None if self.get(option) is None else self.integer(option)
 
     def seconds(self, option: Option) -> float:
@@ -109,7 +108,7 @@ class Configuration:
         return value
 
     def maybe_seconds(self, option: Option) -> float | None:
-        """Return the value of a duration option, or None where it is unset."""
+        """Return the value of a duration option, None if it is unset."""
         return None if self.get(option) is None else self.seconds(option)
 
     def flag(self, option: Option) -> bool:
@@ -117,42 +116,41 @@ class Configuration:
         return self.get(option) is True
 
     def origin(self, option: Option) -> str:
-        """Return where the value was given, or ``"default"``."""
-        found = self._values.get(option.key)
-        return "default" if found is None else found[1]
+        """Return where the value was set, or ``"default"``."""
+        return self._values.get(option.key, (option.default, "default"))[1]
 
     def for_table(
         self, prefix: str, options: Mapping[str, str], properties: Mapping[str, str], table: str
     ) -> Configuration:
-        """Return the options as they hold for one table or its writer, whose own go before.
+        """Return the options for a table or its writer, whose own options override the others.
 
         Parameters
         ----------
         prefix
-            How the keys begin that are looked at.
+            The prefix of the keys to read from `options` and `properties`.
         options
-            What was given with the writer, or as the OPTIONS of the table.
+            The options of the writer, or the OPTIONS of the table.
         properties
-            The TBLPROPERTIES of the table. They are weaker. Other engines have keys there, too, and values of their own
-            for the same keys: one that Penstock cannot use is told in the log, and otherwise as if it were not there.
+            The TBLPROPERTIES of the table, overridden by `options`. Other engines may use the same keys with other
+            values, so invalid values are logged and ignored.
         table
-            Its name, for errors.
+            The name of the table, for errors.
 
         Raises
         ------
         ConfigError
             If a key of `options` is unknown, or its value is not allowed.
         """
-        known = {key: option for key, option in _BY_KEY.items() if key.startswith(prefix)}
-        mine = dict(_usable({key: text for key, text in properties.items() if key in known}, table))
+        allowed = {key: option for key, option in _BY_KEY.items() if key.startswith(prefix)}
+        overrides = dict(_usable({key: text for key, text in properties.items() if key in allowed}, table))
         for key, text in options.items():
             if key.startswith(prefix):
-                if key not in known:
-                    raise ConfigError.unknown_key(key, known, f"the options of {table}")
-                mine[key] = text
-        found = dict(self._values)
-        _add(found, mine, f"the options of {table}")
-        return Configuration(found)
+                if key not in allowed:
+                    raise ConfigError.unknown_key(key, allowed, f"the options of {table}")
+                overrides[key] = text
+        values = dict(self._values)
+        _add(values, overrides, f"the options of {table}")
+        return Configuration(values)
 
     def items(self) -> Iterator[tuple[Option, Value | None, str]]:
         """Iterate over all options with value and origin, in the order of their declaration."""
@@ -161,7 +159,7 @@ class Configuration:
 
 
 def table_option(option: Option, table_options: Mapping[str, str], table: str) -> Value | None:
-    """Return an option given to one table or reader, such as ``scan.parallelism``, or None.
+    """Return an option of a table or reader, such as ``scan.parallelism``, None if it is unset.
 
     Raises
     ------
@@ -175,18 +173,18 @@ def table_option(option: Option, table_options: Mapping[str, str], table: str) -
 
 
 def _usable(properties: Mapping[str, str], table: str) -> Iterator[tuple[str, str]]:
-    """Iterate over the properties of a table whose values are allowed."""
+    """Yield the properties of a table whose values are allowed, and log the others."""
     for key, text in properties.items():
         try:
             _BY_KEY[key].parse(text, f"the properties of {table}")
         except ConfigError as error:
-            log.warning("a property of %s is left out: %s", table, error)
+            log.warning("a property of %s is ignored: %s", table, error)
         else:
             yield key, text
 
 
-def _add(values: dict[str, tuple[Value, str]], given: Mapping[str, object], origin: str) -> None:
-    for key, value in given.items():
+def _add(values: dict[str, tuple[Value, str]], options: Mapping[str, object], origin: str) -> None:
+    for key, value in options.items():
         option = _BY_KEY.get(key)
         if option is None:
             raise ConfigError.unknown_key(key, _BY_KEY, origin)

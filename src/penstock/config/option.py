@@ -1,4 +1,4 @@
-"""What an option is, and how its text becomes a value."""
+"""The type of options, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def parse_size(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     text = str(value)
-    if text.strip() == "-1":  # the field's way to say "never"
+    if text.strip() == "-1":  # Spark's way to say "never"
         return -1
     match = _SIZE.fullmatch(text)
     if match is None or match[2].lower() not in _SIZE_UNITS:
@@ -74,9 +74,9 @@ def parse_size(value: object) -> int:
 
 
 def parse_duration(value: object) -> float:
-    """Return a duration in seconds; ``"30 s"``, ``"3 min"``; a whole number is milliseconds.
+    """Return a duration in seconds; ``"30 s"``, ``"3 min"``. Text without a unit is in milliseconds.
 
-    A float is one that was parsed before.
+    A float is in seconds, as it was parsed before.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def _parse_list(value: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A type of option value: its name in the docs, what to write, and its parser."""
+    """A type of option values: its name in the docs, a description of valid values, and its parser."""
 
     name: str
     expected: str
@@ -127,38 +127,38 @@ STRING = Kind("string", "text", str)
 STRINGS = Kind("list", "a list, or text separated by commas", _parse_list)
 
 
-def words(*allowed: str) -> Kind:
-    """Return the type of lists of some words."""
+def list_of(*allowed: str) -> Kind:
+    """Return the type of lists whose elements are restricted to `allowed`."""
 
     def parse(value: object) -> Value:
-        found = _parse_list(value)
-        if not {*found} <= {*allowed}:
+        elements = _parse_list(value)
+        if not {*elements} <= {*allowed}:
             raise ValueError(str(value))
-        return found
+        return elements
 
     return Kind(STRINGS.name, "one or more of " + ", ".join(allowed), parse)
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option, declared once; parsing, checks and docs are made from it.
+    """Declaration of an option, from which parsing, checks and docs are derived.
 
     Parameters
     ----------
     key
-        The full key, as it is written in a configuration.
+        The full key.
     kind
         The type of its values.
     default
-        The value where none is given; None means that the absence itself has a meaning (see `doc`).
+        The default value, None if being unset has a meaning of its own (see `doc`).
     doc
-        One sentence.
+        The description.
     minimum, maximum
         Inclusive bounds of numbers.
     choices
-        The allowed words of an enumeration, upper case.
+        The allowed values of an enumeration.
     aliases
-        Other spellings that are accepted.
+        Alternative keys.
     """
 
     key: str
@@ -172,21 +172,21 @@ class Option:
 
     @property
     def expected(self) -> str:
-        """What may be given, in words."""
+        """A description of the valid values."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
         bounds = []
         if self.minimum is not None:
-            bounds.append(f"at least {self._shown_bound(self.minimum)}")
+            bounds.append(f"at least {self._format_bound(self.minimum)}")
         if self.maximum is not None:
-            bounds.append(f"at most {self._shown_bound(self.maximum)}")
+            bounds.append(f"at most {self._format_bound(self.maximum)}")
         return self.kind.expected + (" of " + " and ".join(bounds) if bounds else "")
 
-    def _shown_bound(self, bound: float) -> str:
+    def _format_bound(self, bound: float) -> str:
         return show_exact_bytes(int(bound)) if self.kind is SIZE and bound >= 1024 else f"{bound:g}"  # 1 KiB
 
-    def shown(self, value: Value | None) -> str:
-        """Return a value as people write it, such as ``16 MiB``, ``30 s`` or ``true``; ``none`` where there is none."""
+    def format(self, value: Value | None) -> str:
+        """Return a value as text for users, such as ``16 MiB``, ``30 s`` or ``true``; ``none`` if it is unset."""
         if value is None or value == ():
             return "none"
         if isinstance(value, bool):
@@ -198,7 +198,7 @@ class Option:
         return show_exact_seconds(value) if self.kind is DURATION and isinstance(value, float) else str(value)
 
     def parse(self, value: object, origin: str) -> Value:
-        """Return the typed value of what was found in `origin`.
+        """Return the typed value of an option that was set in `origin`.
 
         Raises
         ------
@@ -210,10 +210,10 @@ class Option:
         except (ValueError, TypeError):
             raise ConfigError.bad_value(self.key, value, self.expected, origin) from None
         if self.choices:
-            spelled = {choice.lower(): choice for choice in self.choices}
-            if str(parsed).lower() not in spelled:
+            spellings = {choice.lower(): choice for choice in self.choices}
+            if str(parsed).lower() not in spellings:
                 raise ConfigError.bad_value(self.key, value, self.expected, origin)
-            parsed = spelled[str(parsed).lower()]
+            parsed = spellings[str(parsed).lower()]
         if isinstance(parsed, (int, float)) and not isinstance(parsed, bool):
             low = self.minimum is not None and parsed < self.minimum
             high = self.maximum is not None and parsed > self.maximum

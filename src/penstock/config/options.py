@@ -1,8 +1,8 @@
-"""All options of Penstock. The reference page of the docs is made from this file."""
+"""The declarations of all options. The reference page of the docs is generated from this module."""
 
 from __future__ import annotations
 
-from penstock.config.option import BOOL, DURATION, FLOAT, INT, SIZE, STRING, STRINGS, Option, words
+from penstock.config.option import BOOL, DURATION, FLOAT, INT, SIZE, STRING, STRINGS, Option, list_of
 
 _AUTO = "execution.batch.adaptive.auto-parallelism"
 _PARTITIONER = "taskmanager.network.adaptive-partitioner"
@@ -17,7 +17,7 @@ AUTO_PARALLELISM_ENABLED = Option(
     BOOL,
     default=True,
     doc="Decide the parallelism of vertices from measured bytes and from what sources infer. If false, they get "
-    "`parallelism.default`, or the largest parallelism if that is unset, and no source is asked.",
+    "`parallelism.default`, or the largest parallelism if that is unset, and no source is queried.",
 )
 MIN_PARALLELISM = Option(
     f"{_AUTO}.min-parallelism",
@@ -72,8 +72,8 @@ ENABLED = Option(
     "enabled",
     BOOL,
     default=True,
-    doc="Let Penstock run the queries of a session for which `penstock.enable` was called, or of one made after it. "
-    "Set it for a single session as `spark.penstock.enabled`; it counts from the next query.",
+    doc="Let Penstock run the queries of a session for which `penstock.enable` was called, or of a session created "
+    "after it. Set it for a single session as `spark.penstock.enabled`; it takes effect with the next query.",
 )
 VERIFY = Option(
     "execution.verify",
@@ -86,11 +86,11 @@ NATIVE = Option(
     "execution.native",
     BOOL,
     default=None,
-    doc="Let DuckDB, in Spark's Python workers, read Parquet files, and join and sum up rows, where all that is done "
-    "to them is known to give Spark's values, and where it pays. A query that one executor computes soonest becomes a "
-    "single task; of others, rows travel as columns between their steps. Whatever DuckDB cannot do, Spark does, and a "
-    "decision says why. The package `duckdb` must be installed for every worker: `pip install penstock[native]`. If "
-    "you set nothing, DuckDB computes only queries of a single task, and only in Spark's local mode.",
+    doc="Let DuckDB, in Spark's Python workers, read Parquet files, and join and sum up rows, if that gives the same "
+    "results as Spark, and is faster. A query that one executor computes soonest becomes a single task; of others, "
+    "rows travel as columns between their steps. Whatever DuckDB cannot do, Spark does, and a decision says "
+    "why. The package `duckdb` must be installed for every worker: `pip install penstock[native]`. If you set "
+    "nothing, DuckDB computes only queries of a single task, and only in Spark's local mode.",
 )
 NATIVE_MEMORY = Option(
     "execution.native.memory",
@@ -124,7 +124,7 @@ SCAN_PARALLELISM = Option(
     INT,
     default=None,
     minimum=1,
-    doc="The parallelism of sources, instead of the one they infer. Also an option of a single table or reader.",
+    doc="The parallelism of sources, instead of the inferred parallelism. Also an option of a single table or reader.",
 )
 SCAN_INFER_ENABLED = Option(
     "scan.infer-parallelism.enabled",
@@ -198,7 +198,7 @@ SINK_AUTO_COMPACTION = Option(
 )
 SINK_PARTITION_COMMIT = Option(
     "sink.partition-commit.policy.kind",
-    words("success-file", "metastore"),
+    list_of("success-file", "metastore"),
     default=(),
     doc="What happens once all files of a partition are visible: success-file, metastore, or both.",
 )
@@ -214,7 +214,7 @@ ADAPTIVE_PARTITIONER_MAX_TRAVERSE = Option(
     INT,
     default=4,
     minimum=2,
-    doc="How many consumers are compared to find the least loaded one.",
+    doc="How many consumers are compared to find the least loaded consumer.",
 )
 ADAPTIVE_PARTITIONER_IDLE_TIMEOUT = Option(
     f"{_PARTITIONER}.idle-timeout",
@@ -278,7 +278,7 @@ SKEWED_JOIN_STRATEGY = Option(
     default="AUTO",
     choices=("AUTO", "FORCED", "NONE"),
     doc="Split skewed subpartitions of a join: AUTO, if no later operator needs all rows of a key in one task; "
-    "FORCED, always; NONE, never. Hot groups of an aggregate are merged in pieces, and hot keys of a window divided by "
+    "FORCED, always; NONE, never. Hot groups of an aggregate are merged in chunks, and hot keys of a window divided by "
     "its order: AUTO, if other cores would wait; FORCED, even if not; NONE, never.",
 )
 SKEWED_FACTOR = Option(
@@ -336,7 +336,7 @@ REST_TOKEN = Option(
     "rest.token",
     STRING,
     default=None,
-    doc="The token that a request needs to cancel a job. If unset, Penstock makes one and prints it with the "
+    doc="The token that a request needs to cancel a job. If unset, Penstock generates a token and prints it with the "
     "page's address.",
 )
 ARCHIVE_FOLDER = Option(

@@ -11,12 +11,12 @@ from penstock.connectors.base import (
     Sink,
     SinkJob,
     SinkOptions,
+    SinkParallelism,
     SinkStage,
     Source,
     SourceProvider,
     StageReport,
     TargetOptions,
-    TasksWorth,
 )
 from penstock.connectors.delta import DeltaSink, DeltaSource
 from penstock.connectors.files import FileSink, FileSource
@@ -56,6 +56,7 @@ __all__ = [
     "Sink",
     "SinkJob",
     "SinkOptions",
+    "SinkParallelism",
     "SinkStage",
     "Source",
     "SourceProvider",
@@ -63,5 +64,4 @@ __all__ = [
     "StageReport",
     "TableSink",
     "TargetOptions",
-    "TasksWorth",
 ]

@@ -21,44 +21,44 @@ if TYPE_CHECKING:
 
 
 class DynamicFilteringInfo(Protocol):
-    """Facts from finished vertices about the rows of a source that a job needs; each source uses the kinds it knows."""
+    """Facts about the rows that a job needs of a source; a source ignores kinds of facts that it does not support."""
 
 
 @dataclass(frozen=True)
 class KeyFilter(DynamicFilteringInfo):
-    """The job needs only the rows of a source whose keys are among those of a join's finished side.
+    """The restriction of a source to rows whose keys occur on the finished side of a join.
 
     Parameters
     ----------
     columns
         The key columns of the source.
-    spell
-        Returns `predicate`, which is long with many keys and used by few sources.
+    build_predicate
+        Returns `predicate`. Called on first use: the text is long if there are many keys, and few sources use it.
     """
 
     columns: tuple[str, ...]
-    spell: Callable[[], str] = field(repr=False)
+    build_predicate: Callable[[], str] = field(repr=False)
 
     @cached_property
     def predicate(self) -> str:
         """Spark SQL over the columns that is true for every row the job needs; it may be true for other rows."""
-        return self.spell()
+        return self.build_predicate()
 
 
 @dataclass(frozen=True, slots=True)
 class ParallelismInferenceContext:
-    """What a source knows when it infers its parallelism.
+    """Input of a source's parallelism inference.
 
     Parameters
     ----------
     parallelism_inference_upper_bound
-        The most tasks it may get.
+        The maximum number of tasks.
     data_volume_per_task
-        The bytes a task should read.
+        The target bytes per task.
     dynamic_filtering_info
-        Facts about the rows that the job needs, or None.
+        Facts about the rows that the job needs; None if there are none.
     columns
-        The columns that the job reads, or None for all.
+        The columns that the job reads; None for all.
     predicates
         Conditions that hold for every row the job needs, dynamic filters included.
     """
@@ -72,16 +72,16 @@ class ParallelismInferenceContext:
 
 @dataclass(frozen=True, slots=True)
 class ScanContext:
-    """What a source knows when it builds its scan.
+    """Input of a source that builds its scan.
 
     Parameters
     ----------
     parallelism
-        The number of tasks it gets.
+        The decided number of tasks.
     data_volume_per_task
-        The bytes a task should read.
+        The target bytes per task.
     columns
-        The columns that the job reads, or None for all.
+        The columns that the job reads; None for all.
     predicates
         Conditions that hold for every row the job needs. The source may skip other rows, but need not.
     """
@@ -99,9 +99,9 @@ class DynamicParallelismInference(Protocol):
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
         """Return the number of tasks; 0 or less means that the source cannot infer it.
 
-        Penstock calls it once, on the driver, in a thread of its own, after all upstream vertices have finished. An
-        exception is recorded, and the source gets its upper bound. A call that does not return fails the job,
-        see the option ``sources.timeout``.
+        Penstock calls this once, on the driver, in a separate thread, after all upstream vertices have finished. If it
+        raises, Penstock records the exception and uses the upper bound. If it does not return within
+        ``sources.timeout``, the job fails.
         """
 
 
@@ -118,17 +118,17 @@ class Source(ABC):
     """A source that `Environment.read` turns into a DataFrame.
 
     A source with `DynamicParallelismInference.infer_parallelism` infers its parallelism while the job runs. A source
-    with a `parallelism` that is not None has a fixed one.
+    whose `parallelism` is not None has that fixed parallelism.
     """
 
     @property
     def name(self) -> str:
-        """A name for people."""
+        """The display name."""
         return type(self).__name__
 
     @abstractmethod
     def read(self, spark: SparkSession) -> DataFrame:
-        """Return the source's rows as an ordinary DataFrame. Reads no rows yet."""
+        """Return the source's rows as an ordinary, lazy DataFrame."""
 
 
 @dataclass(frozen=True)
@@ -148,30 +148,30 @@ class SourceProvider:
 
 
 class DataFrameScanProvider(Source):
-    """A source that builds its scan while the job runs, when its parallelism and dynamic filters are known."""
+    """A source that builds its scan while the job runs, after its parallelism and dynamic filters are decided."""
 
     uses_predicates: ClassVar[bool] = True
-    """Whether it skips data that ``context.predicates`` rule out."""
+    """Whether the source skips data that ``context.predicates`` exclude."""
 
     @abstractmethod
     def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
         """Return the rows that the job needs, as a scan of files or as at most ``context.parallelism`` tasks.
 
-        It has at least the columns of ``context.columns``, with the names and types that `read` gives them.
+        The DataFrame has at least the columns of ``context.columns``, with the names and types of `read`.
         """
 
 
 @runtime_checkable
 class CountableSplits(Protocol):
-    """A `Scan` that can check whether its splits have every row once; ``execution.verify`` uses it."""
+    """A `Scan` that can verify that its splits contain every row exactly once, for ``execution.verify``."""
 
     def rows_not_read_once(self) -> int:
-        """Return the number of rows of the source that are in no split, or in several."""
+        """Return the number of rows that are missing from all splits, or are in several."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The options of a job for its sinks; a sink's own arguments override them.
+    """The sink options of a job; arguments of the sink itself override them.
 
     Parameters
     ----------
@@ -190,12 +190,12 @@ class SinkOptions:
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
-    """What is said of one target; those that begin with ``sink.`` go before the options of the job.
+    """The options and properties of a target; its keys that begin with ``sink.`` override the options of the job.
 
     Parameters
     ----------
     options
-        What was given with the writer, or as the OPTIONS of the table.
+        The writer's options, or the OPTIONS of the table.
     properties
         The TBLPROPERTIES of the table.
     """
@@ -206,14 +206,14 @@ class TargetOptions:
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """What a stage of a sink did.
+    """The outcome of a sink's stage.
 
     Parameters
     ----------
     chosen
-        The result in a few words.
+        The outcome in a few words.
     reason
-        The reason, half a sentence.
+        The reason, a clause without capital letter and full stop.
     tasks
         The number of Spark tasks, or None if the driver did it.
     """
@@ -224,15 +224,15 @@ class StageReport:
 
 
 @dataclass(frozen=True, slots=True)
-class TasksWorth:
-    """How many tasks the rows of a sink are worth.
+class SinkParallelism:
+    """The number of tasks that a sink recommends for its rows.
 
     Parameters
     ----------
     tasks
         The number, at least 1.
     reason
-        Why that many, half a sentence.
+        The reason for this number, a clause.
     """
 
     tasks: int
@@ -246,12 +246,12 @@ class SinkStage:
     Parameters
     ----------
     name
-        The name that people see.
+        The display name.
     run
-        Runs the step. Called once per job, in its own thread.
+        Runs the step. Called once per job, in a separate thread.
     after_commit
-        Whether the step waits until all sinks have committed. If it fails then, the job fails, and is undone if all
-        its sinks can be undone.
+        Whether the step runs after all sinks have committed. If it then fails, the job fails, and is rolled back if
+        all its sinks support that.
     """
 
     name: str
@@ -260,11 +260,11 @@ class SinkStage:
 
 
 class SinkJob(ABC):
-    """The writing of one job into a sink: all rows become visible, or none."""
+    """The write of a job into a sink: either all rows become visible, or none."""
 
     calls_python: bool = True
-    """Whether the tasks of `write` may give rows to Python functions, besides those that make the rows. If not, narrow
-    rows reach those that make the rows sooner."""
+    """Whether the tasks of `write` may pass rows to Python functions of the sink. If not, only the functions that
+    compute the rows run in Python workers, and narrow rows are sent to them in smaller batches."""
 
     def check(self, schema: StructType) -> None:  # noqa: B027
         """Refuse rows that the target cannot hold, before any vertex runs. The default accepts all.
@@ -277,64 +277,64 @@ class SinkJob(ABC):
 
     @property
     def nothing_to_write(self) -> str | None:
-        """Why the target needs no rows, half a sentence; `write` is not called then. None if it needs them."""
+        """The reason why the target needs no rows, a clause; `write` is not called then. None if it needs them."""
         return None
 
     @property
     def target_folder(self) -> str | None:
-        """The folder that it writes to, whatever the sink calls it; None for a target that is no folder."""
+        """The resolved path of the folder that the job writes to; None if the target is not a folder."""
         return None
 
     @property
-    def makes_target(self) -> bool:
-        """Whether the target is not there, and is made as a whole: no other sink of the job can add to it then."""
+    def creates_target(self) -> bool:
+        """Whether the job creates the whole target, so that no other sink of the job can append to it."""
         return False
 
     @abstractmethod
     def write(self, df: DataFrame) -> None:
-        """Write the rows where no reader sees them yet. Called once, in its own thread."""
+        """Write the rows so that no reader sees them yet. Called once, in a separate thread."""
 
     def sample_size(self, df: DataFrame) -> int:  # noqa: ARG002
-        """Write some rows as `write` would, remove them, and return the bytes they took; 0 if not known.
+        """Write sample rows as `write` would, remove them, and return their size in bytes; 0 if it cannot be measured.
 
         Called before `write`, and only for sinks with a `Sink.file_size`.
         """
         return 0
 
-    def write_first(self, df: DataFrame, rows: int | None) -> TasksWorth | None:  # noqa: ARG002
-        """Write some rows for good, and return how many tasks all of them are worth; None if that is not known.
+    def write_first(self, df: DataFrame, rows: int | None) -> SinkParallelism | None:  # noqa: ARG002
+        """Write some of the rows, and return the recommended number of tasks for all rows; None for no recommendation.
 
-        Called before `write`, which gets these rows too, and only for sinks that `Sink.measures_tasks`.
+        Called before `write`, and only for sinks with `Sink.measures_tasks`. `write` gets these rows again.
 
         Parameters
         ----------
         df
-            A part of the rows; not all of them need be written.
+            A part of the rows; the method need not write all of them.
         rows
-            How many there are in all, None if that is not known.
+            The total number of rows, None if unknown.
         """
         return None
 
     def restart(self) -> bool:
-        """Remove what a failed `write` has left, so that it can be called again; return whether that is possible.
+        """Remove what a failed `write` left behind, and return whether `write` can be called again.
 
-        Spark itself repeats every failed stage except a barrier stage at the end of a query.
+        Spark itself retries every failed stage except a barrier stage at the end of a query.
         """
         return False
 
     def prepare(self) -> Prepared | None:
-        """Make the written rows durable, and return a record by which any process can commit or undo them.
+        """Make the written rows durable, and return a record with which any process can commit or roll them back.
 
-        Called after all vertices of the job have finished and before any sink commits. It is called once more when no
-        other commit is running, if the record replaces, or adds to, what other jobs may write. The default returns
-        None, for sinks that only this process can commit: Penstock then calls `commit`, and cannot recover from a
-        crash in it.
+        Called after all vertices of the job have finished and before any sink commits. If the record replaces or
+        extends a target that other jobs may write to, it is called again while no other commit is running. The default
+        returns None, for sinks that only this process can commit: Penstock then calls `commit`, and cannot recover if
+        the process crashes during it.
         """
         return None
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
-        """The secrets that the commit needs and journals do not keep, by `Prepared.address`; see `Access.secrets`."""
+        """The secrets that the commit needs and journals do not store, by `Prepared.address`; see `Access.secrets`."""
         return {}
 
     def commit(self) -> None:  # noqa: B027
@@ -345,38 +345,38 @@ class SinkJob(ABC):
         """Remove the written rows. Called if `prepare` was not called or returned None, even after `commit`."""
 
     def refresh(self) -> None:  # noqa: B027
-        """Invalidate caches of the target in this session. Called after the commit, and after it was undone."""
+        """Invalidate caches of the target in this session. Called after a commit and after a rollback."""
 
 
 def already_written(token: str) -> str:
-    """Return why a job whose token is in the target already writes nothing."""
+    """Return the reason why a job writes nothing whose token is in the target already."""
     return f"the target already has the rows of token {token!r}"
 
 
 class NothingToWrite(SinkJob):
-    """The writing of a job whose token is in the target already: it does not compute the rows.
+    """A job that writes nothing, so that its rows are not computed.
 
     Parameters
     ----------
     token
-        The token.
-    why
-        Why nothing is written, if not for the token.
+        The token that is in the target already.
+    reason
+        The reason if it is not the token.
     """
 
-    def __init__(self, token: str, why: str | None = None) -> None:
-        self._why = already_written(token) if why is None else why
+    def __init__(self, token: str, reason: str | None = None) -> None:
+        self._reason = already_written(token) if reason is None else reason
 
     @property
     def nothing_to_write(self) -> str:
-        """That the target has the token's rows, or what else was given."""
-        return self._why
+        """The reason why nothing is written."""
+        return self._reason
 
     def write(self, df: DataFrame) -> None:
         """Write nothing."""
 
     def restart(self) -> bool:
-        """Return True: there is nothing to remove."""
+        """Return True: nothing was written."""
         return True
 
     def abort(self) -> None:
@@ -388,37 +388,37 @@ class Sink(ABC):
 
     parallelism: int | None = None
     materialised: ClassVar[bool] = False
-    """Whether the sink needs its rows after an exchange of their own, so that they can be read again."""
+    """Whether the sink needs its rows behind a separate exchange, so that they can be read again."""
     measures_tasks: ClassVar[bool] = False
-    """Whether its first rows tell how many tasks it gets, see `SinkJob.write_first`; it is `materialised` then."""
+    """Whether the first rows decide the number of tasks, see `SinkJob.write_first`; the sink is `materialised` then."""
     restartable: ClassVar[bool] = False
-    """Whether its jobs can `SinkJob.restart`."""
+    """Whether its jobs support `SinkJob.restart`."""
 
     @property
     def name(self) -> str:
-        """A name for people."""
+        """The display name."""
         return type(self).__name__
 
     @property
     def partition_columns(self) -> Sequence[str]:
-        """The partition columns: rows with other values go to other files."""
+        """The partition columns: rows with different values go to different files."""
         return ()
 
     @property
-    def place(self) -> str | None:
-        """The folder or table that its rows go to, as `commit.place_of` spells folders; None if it is not known.
+    def location(self) -> str | None:
+        """The target folder (normalized by `commit.location_of`) or table; None if unknown.
 
-        A job is refused whose sinks write to one place, unless each of them only `adds` to it.
+        A job with two sinks for the same location is rejected, unless both only `adds` to it.
         """
         return None
 
     @property
     def adds(self) -> bool:
-        """Whether the rows that are at the place stay, and rows of other sinks may come beside them."""
+        """Whether the sink appends: rows at the location stay, and other sinks may append to it as well."""
         return False
 
     def target_options(self, spark: SparkSession) -> TargetOptions:  # noqa: ARG002
-        """Return what is said of this target alone."""
+        """Return the options that are set for this target alone."""
         return TargetOptions()
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:  # noqa: ARG002
@@ -426,24 +426,24 @@ class Sink(ABC):
         return ()
 
     def file_size(self, options: SinkOptions) -> int | None:  # noqa: ARG002
-        """Return the target bytes of a file, or None if the tasks before the sink write as they are.
+        """Return the target size of a file in bytes; None if the upstream tasks write the files themselves.
 
-        With a size and without a parallelism, Penstock adds an exchange by `partition_columns` before the sink, and
-        divides it so that files have about this size.
+        If there is a size and no parallelism, Penstock adds an exchange by `partition_columns` before the sink, and
+        chooses its number of partitions so that files have about this size.
         """
         return None
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
-        """The secrets that a commit needs and journals do not keep, by `Prepared.address`; see `Access.secrets`."""
+        """The secrets that a commit needs and journals do not store, by `Prepared.address`; see `Access.secrets`."""
         return {}
 
     def recover(self, access: Access) -> None:  # noqa: B027
-        """Complete or undo the interrupted commit of a dead process at the target. Called before `open`."""
+        """Complete or roll back the interrupted commit of a dead process at the target. Called before `open`."""
 
     @abstractmethod
     def open(self, spark: SparkSession) -> SinkJob:
-        """Check the target and prepare writing, before any vertex runs.
+        """Check the target and prepare the write, before any vertex runs.
 
         Raises
         ------
@@ -453,26 +453,26 @@ class Sink(ABC):
 
 
 class DataFrameSinkProvider(ABC):
-    """A target that adds its own operators before one or several sinks.
+    """A target that adds its own operators in front of its sinks.
 
     These operators become vertices of the job like the user's own (FLIP-146).
     """
 
     @property
     def name(self) -> str:
-        """A name for people."""
+        """The display name."""
         return type(self).__name__
 
     @abstractmethod
     def consume_data_frame(self, df: DataFrame) -> Sequence[tuple[DataFrame, Sink]]:
-        """Return one or several DataFrames made from `df`, each with its sink.
+        """Return the DataFrames derived from `df` (at least 1), each with its sink.
 
-        Their common part runs once, and all sinks commit together.
+        Their common subplan runs once, and all sinks commit together.
         """
 
 
 def checked_parallelism(value: object, where: str) -> int:
-    """Return a user's parallelism as a number.
+    """Validate a parallelism that the user set, and return it.
 
     Raises
     ------
@@ -482,6 +482,6 @@ def checked_parallelism(value: object, where: str) -> int:
     number = value if isinstance(value, int) and not isinstance(value, bool) else None
     if number is None or number < 1:
         error = SourceError.bad_parallelism(value, where)
-        error.tell_line(callers_line())
+        error.set_line(callers_line())
         raise error
     return number

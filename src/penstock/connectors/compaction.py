@@ -1,4 +1,4 @@
-"""Merging files that turned out too small, before anybody sees them."""
+"""Compaction of small files before they become visible."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     from penstock.spark.filesystem import Folder
 
 FORMATS = ("parquet", "orc")
-"""Formats whose files give exactly the rows that were written, so that they may be written once more."""
+"""Formats that return exactly the rows that were written, so that rewriting files is safe."""
 _SMALL = 0.5
-"""A file of less than this part of the wanted size is merged with others of its folder."""
-_TOGETHER = 64
-"""Groups of files that one Spark job merges."""
+"""The fraction of the target size below which a file is merged with others of its folder."""
+_GROUPS_PER_JOB = 64
+"""The number of groups of files that a Spark job merges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What was merged.
+    """The outcome of a compaction.
 
     Parameters
     ----------
     before, after
-        How many files there were and are in all.
+        The number of files before and after.
     merged
-        How many of them were merged.
+        The number of files that were merged.
     merged_bytes
-        What these held.
+        The total size of the merged files.
     tasks
-        How many tasks did it.
+        The number of tasks.
     """
 
     before: int
@@ -52,40 +52,39 @@ class Compaction:
     tasks: int = 0
 
 
-def report(done: Compaction, target: int) -> StageReport:
-    """Return what the page tells of a merge."""
-    if not done.merged:
-        return StageReport("nothing to merge", f"no folder has two small files ({show_count(done.before, 'file')})")
-    reason = (
-        f"{done.merged} of them, {show_bytes(done.merged_bytes)} in all, were smaller than half of {show_bytes(target)}"
-    )
-    return StageReport(f"{show_count(done.before, 'file')} into {done.after}", reason, done.tasks)
+def report(outcome: Compaction, target: int) -> StageReport:
+    """Return the report of a compaction for the web page."""
+    if not outcome.merged:
+        return StageReport("nothing to merge", f"no folder has two small files ({show_count(outcome.before, 'file')})")
+    merged = f"{outcome.merged} of them, {show_bytes(outcome.merged_bytes)} in all"
+    reason = f"{merged}, were smaller than half of {show_bytes(target)}"
+    return StageReport(f"{show_count(outcome.before, 'file')} into {outcome.after}", reason, outcome.tasks)
 
 
 def groups_to_merge(files: Iterable[tuple[str, int]], target: int) -> list[list[str]]:
-    """Return which files become one each.
+    """Return groups of files, each of which is merged into a single file.
 
     Parameters
     ----------
     files
-        Paths and bytes.
+        Paths and sizes in bytes.
     target
-        The bytes a file should have.
+        The target size of a file in bytes.
 
     Returns
     -------
     list[list[str]]
-        Groups of at least two small files of one folder, of about `target` bytes each.
+        Groups of at least two small files of the same folder, each group of about `target` bytes.
     """
     small: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for path, size in files:
         if size < _SMALL * target:
             small[path.rpartition("/")[0]].append((path, size))
     groups = []
-    for found in small.values():
-        sizes = [size for _, size in found]
+    for files_of_folder in small.values():
+        sizes = [size for _, size in files_of_folder]
         tasks = evenly(sizes, max(1, round(sum(sizes) / target)))
-        groups += [[found[index][0] for index in indices] for indices in tasks if len(indices) > 1]
+        groups += [[files_of_folder[index][0] for index in indices] for indices in tasks if len(indices) > 1]
     return groups
 
 
@@ -98,38 +97,38 @@ def compact(
     options: Mapping[str, str],
     target: int,
 ) -> Compaction:
-    """Merge the small files of a folder that nobody reads yet; each group of them by one task.
+    """Merge the small files of a folder that is not visible to readers yet; each task merges a group of files.
 
     Parameters
     ----------
     spark
         The session.
     folder
-        Where Spark has written them.
+        The folder of the files.
     format_name
         One of `FORMATS`.
     schema
-        What was written, the partition columns included.
+        The columns of the rows, with the partition columns.
     partition_by
-        The columns that are folders.
+        The partition columns.
     options
         Options of Spark's writer.
     target
-        The bytes a file should have.
+        The target size of a file in bytes.
     """
     files = dict(folder.files_below())
     groups = groups_to_merge(files.items(), target)
     merged_folder = folder.parent.child(f"{folder.name}-merged")
-    written = _with_folders_as_texts(schema, partition_by)
+    read_schema = _with_string_partitions(schema, partition_by)
 
     def read(paths: Sequence[str]) -> DataFrame:
-        reader = spark.read.format(format_name).schema(written).options(basePath=str(folder), **EVERY_ROW)
+        reader = spark.read.format(format_name).schema(read_schema).options(basePath=str(folder), **EVERY_ROW)
         return reader.load([f"{folder}/{path}" for path in paths]).coalesce(1)
 
     try:
-        for start in range(0, len(groups), _TOGETHER):
-            rows = reduce(lambda a, b: a.unionByName(b), map(read, groups[start : start + _TOGETHER]))
-            columns = [rows[f"`{name.replace('`', '``')}`"] for name in written.names]
+        for start in range(0, len(groups), _GROUPS_PER_JOB):
+            rows = reduce(lambda a, b: a.unionByName(b), map(read, groups[start : start + _GROUPS_PER_JOB]))
+            columns = [rows[f"`{name.replace('`', '``')}`"] for name in read_schema.names]
             writer = rows.select(columns).write.format(format_name).options(**options).mode("append")
             (writer.partitionBy(*partition_by) if partition_by else writer).save(str(merged_folder))
         for path in (path for group in groups for path in group):
@@ -140,16 +139,20 @@ def compact(
                 raise SinkError(f"cannot move {path} to {folder}", cause="the file system refused")
     finally:
         merged_folder.delete()
-    gone = [path for group in groups for path in group]
+    replaced = [path for group in groups for path in group]
     return Compaction(
-        len(files), len(files) - len(gone) + len(merged), len(gone), sum(files[path] for path in gone), len(groups)
+        len(files),
+        len(files) - len(replaced) + len(merged),
+        len(replaced),
+        sum(files[path] for path in replaced),
+        len(groups),
     )
 
 
-def _with_folders_as_texts(schema: StructType, partition_by: Sequence[str]) -> StructType:
-    """Return a schema whose partition columns are texts: the names of their folders come back as they were.
+def _with_string_partitions(schema: StructType, partition_by: Sequence[str]) -> StructType:
+    """Return a schema whose partition columns are strings, so that folder names are preserved.
 
-    A time in a folder's name would be taken for one of the session's zone, and be written as another.
+    A timestamp in a folder name would be parsed in the session's time zone, and written as another timestamp.
     """
     from pyspark.sql.types import StringType, StructField, StructType
 

@@ -1,4 +1,4 @@
-"""One coordinator per source: it exists before the parallelism does, and asks the source for it."""
+"""Coordinator of a source: infers the parallelism of the source before the source is initialized."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.connectors.base import DynamicParallelismInference
 from penstock.errors import GraphError, SourceTimeoutError, first_line
-from penstock.threads import doing
+from penstock.threads import track_work
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -21,45 +21,45 @@ NO_ANSWER = -1
 
 
 class SourceCoordinator:
-    """Holds a source of a job.
+    """Coordinator of a source of a job.
 
     Parameters
     ----------
     name
-        The source's name for people.
+        The display name of the source.
     source
-        The source; one without `DynamicParallelismInference` gives no answer.
+        The source; without `DynamicParallelismInference`, the inference returns `NO_ANSWER`.
     """
 
     def __init__(self, name: str, source: object) -> None:
         self.name = name
         self.source = source
         self.problem: str | None = None
-        """Why there was no answer, if there was none."""
+        """The reason why the inference returned `NO_ANSWER`; None if it did not."""
         self._answer: Future[int] | None = None
         self._parallelism: int | None = None
 
     def infer_parallelism(self, context: ParallelismInferenceContext, executor: Executor) -> Future[int]:
-        """Ask the source on another thread; the first call asks, later ones get the same future.
+        """Start the inference on another thread; later calls return the same future.
 
         Returns
         -------
         Future[int]
-            The number of tasks, or `NO_ANSWER` if the source does not infer, raised, or gave 0 or less. One that
-            cannot be reached raises a `SourceTimeoutError`: it would not answer what it is asked next either.
+            The number of tasks, or `NO_ANSWER` if the source does not infer, raised, or returned 0 or less. It raises
+            `SourceTimeoutError` if the source cannot be reached, as later requests would time out too.
         """
         if self._answer is None:
             if isinstance(self.source, DynamicParallelismInference):
-                self._answer = executor.submit(self._ask, self.source, context)
+                self._answer = executor.submit(self._infer, self.source, context)
             else:
                 self.problem = "it does not infer its parallelism"
                 self._answer = Future()
                 self._answer.set_result(NO_ANSWER)
         return self._answer
 
-    def _ask(self, source: DynamicParallelismInference, context: ParallelismInferenceContext) -> int:
+    def _infer(self, source: DynamicParallelismInference, context: ParallelismInferenceContext) -> int:
         try:
-            with doing(f"asking {self.name} for its parallelism", self.name):
+            with track_work(f"asking {self.name} for its parallelism", self.name):
                 number = int(source.infer_parallelism(context))
         except SourceTimeoutError:
             raise
@@ -74,24 +74,24 @@ class SourceCoordinator:
 
     @property
     def parallelism(self) -> int:
-        """The number of tasks the source was initialised with.
+        """The number of tasks that the source was initialised with.
 
         Raises
         ------
         GraphError
-            If it is not initialised yet.
+            If the source is not initialised yet.
         """
         if self._parallelism is None:
             raise GraphError(f"source {self.name} is not initialised yet")
         return self._parallelism
 
     def initialize(self, parallelism: int) -> None:
-        """Give the source its decided parallelism.
+        """Set the decided parallelism of the source.
 
         Raises
         ------
         GraphError
-            If it has one already.
+            If the source is initialised already.
         """
         if self._parallelism is not None:
             raise GraphError(f"source {self.name} is initialised already, with parallelism {self._parallelism}")

@@ -1,4 +1,4 @@
-"""Delta tables, read and written by their transaction log (``deltalake``); the rows themselves go through Spark."""
+"""Source and sink of Delta tables. ``deltalake`` handles the transaction log, Spark reads and writes the rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from penstock.arguments import check_path, check_settings, check_type, columns_of
-from penstock.commit import place_of, recover_target
+from penstock.commit import location_of, recover_target
 from penstock.connectors.base import (
     DataFrameScanProvider,
     NothingToWrite,
@@ -23,16 +23,16 @@ from penstock.connectors.base import (
 )
 from penstock.connectors.delta_checks import check_writable
 from penstock.connectors.delta_columns import DeltaColumns
-from penstock.connectors.delta_commit import PreparedDelta, app_id, check_names, files_in_log, table_at
-from penstock.connectors.delta_files import DeltaFiles, files_of, spark_finds
+from penstock.connectors.delta_commit import PreparedDelta, app_id, check_names, record_files, table_at
+from penstock.connectors.delta_files import DeltaFiles, files_of, spark_reads_partition
 from penstock.connectors.delta_upsert import DeltaUpsert, PreparedDeltaUpsert, check_upsert
 from penstock.connectors.extras import absolute, needs, without_secrets
 from penstock.connectors.sink_checks import check_partition_columns, is_case_sensitive
 from penstock.connectors.sized_table import SizedTable
 from penstock.connectors.staged_files import StagedFiles
 from penstock.connectors.table_schema import as_nullable, check_columns, in_shape_of
-from penstock.connectors.timeouts import answered
-from penstock.connectors.upsert import Key, check_key_is_given
+from penstock.connectors.timeouts import call_within_timeout
+from penstock.connectors.upsert import Key, check_key_matches_mode
 from penstock.errors import SinkError, SourceError
 from penstock.masking import repr_without_secrets
 from penstock.spark.files import read_parquet
@@ -51,24 +51,24 @@ log = logging.getLogger("penstock.sinks")
 
 _ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
 MODES = ("append", "overwrite", "upsert")
-_NOT_IN_DELTA = ("void", "interval", "day-time interval", "year-month interval", "time(")
-"""Types that the log takes, and no reader knows."""
+_UNSUPPORTED = ("void", "interval", "day-time interval", "year-month interval", "time(")
+"""Types that the log accepts, but no reader supports."""
 
 
 @dataclass(frozen=True)
 class DeltaSource(DataFrameScanProvider):
-    """A Delta table, as one version of its log tells it: never what else lies in its folder.
+    """A version of a Delta table; files in its folder that the version does not reference are ignored.
 
     Parameters
     ----------
     path
         The table's folder.
     version
-        The version; if None, the newest when the plan is made.
+        The version; if None, the latest at planning time.
     parallelism
-        The number of tasks, instead of what the files suggest.
+        The number of tasks; if None, inferred from the files.
     storage_options
-        For ``deltalake``, to reach the log on an object store.
+        Options of ``deltalake`` for a log on an object store.
     """
 
     path: str
@@ -84,7 +84,7 @@ class DeltaSource(DataFrameScanProvider):
         check_settings(self.storage_options, f"the storage options of table {self.path}")
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"table {self.path}")
-        object.__setattr__(self, "path", _located(self.path, SourceError))
+        object.__setattr__(self, "path", _absolute_path(self.path, SourceError))
         if self.version is None:
             object.__setattr__(self, "version", _open(self.path, None, self.storage_options).version())
 
@@ -98,55 +98,57 @@ class DeltaSource(DataFrameScanProvider):
         return self._rows(spark, None)
 
     def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
-        """Return the files whose partition and statistics leave it open that rows matter."""
+        """Return the rows of the files that remain after skipping by partition values and statistics."""
         return self._rows(spark, context)
 
     def _rows(self, spark: SparkSession, context: ScanContext | None) -> DataFrame:
-        """Return rows for a job, or as one relation with the table's columns, which a job replaces later."""
+        """Return the rows of a job's scan; with `context` None, a relation that the job replaces by its scan."""
         table = _open(self.path, self.version, self.storage_options)
         columns = DeltaColumns.of(table)
         files = files_of(table, () if context is None else context.predicates, columns)
         if not files:
             return spark.createDataFrame([], columns.schema)
         local = _local(self.path)
-        root = table.table_uri.rstrip("/") if local is None else f"file:{local}"  # Hadoop takes %20 by its letters
-        is_plain = columns.mode != "id" and all(one.kept is None and spark_finds(one, columns) for one in files)
+        root = table.table_uri.rstrip("/") if local is None else f"file:{local}"  # Hadoop does not decode %20
+        is_plain = columns.mode != "id" and all(
+            file.selection is None and spark_reads_partition(file, columns) for file in files
+        )
         if is_plain and (columns.mode == "none" or context is not None):
             paths = [f"{root}/{file.path}" for file in files]
-            return columns.renamed(read_parquet(spark, columns.in_files, paths, basePath=root))
-        found = DeltaFiles(local or root, tuple(files), columns)
-        return found.read(spark) if context is None else found.produce_data_frame(spark, context)
+            return columns.rename_to_logical(read_parquet(spark, columns.physical_schema, paths, basePath=root))
+        source = DeltaFiles(local or root, tuple(files), columns)
+        return source.read(spark) if context is None else source.produce_data_frame(spark, context)
 
 
 @dataclass(frozen=True)
 class DeltaSink(SizedTable):
-    """A Delta table; what a job writes appears in one commit.
+    """A Delta table; a job adds its rows in a single commit.
 
     Parameters
     ----------
     path
-        The table's folder; made with the first commit.
+        The table's folder; created by the first commit.
     mode
-        ``append``, ``overwrite`` or ``upsert``: rows replace those of the table with the same key, others are added.
+        ``append``, ``overwrite`` or ``upsert``, which replaces rows of the table with the same key, and adds others.
     key
-        For ``upsert``, the columns that tell rows apart. No row may have a null in them, and no two rows the same.
+        The key columns of an ``upsert``. They must not be null, and must be unique among the new rows.
     partition_by
-        Columns that become folders, of a new table: a list, or the name of one.
+        The partition columns of a new table: a list, or a single name.
     parallelism
-        The number of tasks that write; if None, the tasks that make the rows.
+        The number of writing tasks; if None, the tasks that compute the rows write them.
     storage_options
-        For ``deltalake``, to reach the log on an object store.
+        Options of ``deltalake`` for a log on an object store.
     token
-        A name that you give to these rows, such as the day of a daily load. The table's log keeps it (as a ``txn`` of
-        Delta's protocol). If the log has it, the job writes nothing here. So a job whose driver died can run again at
-        any time, and the table has the rows once.
+        An idempotency token for these rows, such as the day of a daily load. The table's log stores it (as a ``txn`` of
+        Delta's protocol). If the log has it already, the job writes nothing. So a job whose driver died can be repeated
+        at any time, and the table has the rows once.
     target_file_size
-        The size that files should have on disk, in bytes or as a text such as ``"128 mb"``. If None, that of the option
-        ``sink.target-file-size`` where there are partition columns; where there are none, each task writes a file. An
-        upsert leaves the sizes to Spark.
+        The target size of a file on disk, in bytes or as a string such as ``"128 mb"``. If None, the option
+        ``sink.target-file-size`` applies if there are partition columns; else each task writes a file. Upserts leave
+        the file size to Spark.
     auto_compaction
-        Whether files of half the target size and less are merged, those of each partition, before they become visible.
-        If None, as the option ``sink.auto-compaction`` says.
+        Whether files of at most half the target size are merged within their partition before they become visible.
+        If None, the option ``sink.auto-compaction`` applies.
     """
 
     path: str
@@ -163,16 +165,16 @@ class DeltaSink(SizedTable):
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
-            raise SinkError(f"mode {self.mode!r} is not known", hint=f"give one of {', '.join(MODES)}")
+            raise SinkError(f"mode {self.mode!r} is not valid", hint=f"give one of {', '.join(MODES)}")
         object.__setattr__(self, "key", columns_of(self.key, f"key of sink {self.path}"))
-        check_key_is_given(self.mode, self.key)
+        check_key_matches_mode(self.mode, self.key)
         self._check_file_size()
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"sink {self.path}")
         check_path(self.path, "DeltaSink")
         check_settings(self.storage_options, f"the storage options of table {self.path}")
         object.__setattr__(self, "partition_by", columns_of(self.partition_by, f"partition_by of sink {self.path}"))
-        object.__setattr__(self, "path", _located(self.path, SinkError))
+        object.__setattr__(self, "path", _absolute_path(self.path, SinkError))
 
     @property
     def name(self) -> str:
@@ -180,9 +182,9 @@ class DeltaSink(SizedTable):
         return self.path.rstrip("/").rpartition("/")[2]
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The table's folder."""
-        return place_of(self.path)
+        return location_of(self.path)
 
     @property
     def adds(self) -> bool:
@@ -196,21 +198,21 @@ class DeltaSink(SizedTable):
 
     @property
     def partition_columns(self) -> Sequence[str]:
-        """The partition columns: those of the table, if there is one."""
+        """The partition columns: those of the table if it exists, else `partition_by`."""
         needs("deltalake", "delta", SinkError)
         table = table_at(self.path, self.storage_options)
         return columns_of(self.partition_by, self.path) if table is None else table.metadata().partition_columns
 
     def file_size(self, options: SinkOptions) -> int | None:
-        """Return the bytes a file should have, None if the tasks before the sink write as they are."""
+        """Return the target size of a file in bytes, None if the upstream tasks write the files themselves."""
         return None if self.mode == "upsert" else super().file_size(options)
 
     def recover(self, access: Access) -> None:
-        """Complete or take back what a dead process has left half-way."""
+        """Complete or roll back the interrupted commit of a dead process."""
         recover_target(access, Folder(access.bridge, self.path))
 
     def open(self, spark: SparkSession) -> SinkJob:
-        """Look at the table, if there is one, and whether the job's token is in its log."""
+        """Check the table if it exists, and whether its log has the job's token already."""
         needs("deltalake", "delta", SinkError)
         from deltalake import DeltaTable
 
@@ -226,13 +228,13 @@ class DeltaSink(SizedTable):
                 check_names(table, self.path)
             if self.mode == "upsert":
                 check_upsert(table, self.path)
-            found = tuple(table.metadata().partition_columns)
-            if partition_by and partition_by != found:
-                raise SinkError(f"table {self.path} is partitioned by {found}, not by {partition_by}")
-            partition_by = found
+            actual = tuple(table.metadata().partition_columns)
+            if partition_by and partition_by != actual:
+                raise SinkError(f"table {self.path} is partitioned by {actual}, not by {partition_by}")
+            partition_by = actual
             columns = None if self.mode == "overwrite" else table.schema().to_json()
-            overwritten = str(spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static")).lower()
-            if self.mode == "overwrite" and found and overwritten == "dynamic":
+            overwrite_mode = str(spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static")).lower()
+            if self.mode == "overwrite" and actual and overwrite_mode == "dynamic":
                 raise SinkError(
                     f"single partitions of table {self.path} cannot be overwritten",
                     cause="spark.sql.sources.partitionOverwriteMode is dynamic",
@@ -241,22 +243,22 @@ class DeltaSink(SizedTable):
         staged = StagedFiles(spark, self.path, partition_by)
         if self.path.startswith("/") and not staged.root.startswith("file:"):
             raise SinkError(
-                f"{self.path} is two places",
-                cause=f"Spark takes it for {staged.root}, deltalake for a path of this machine",
+                f"{self.path} is ambiguous",
+                cause=f"Spark resolves it to {staged.root}, deltalake to a local path",
                 hint="give the whole URI",
             )
         return _DeltaSinkJob(spark, self, staged, columns, version)
 
 
 class _DeltaSinkJob(SinkJob):
-    """Stages files, and names them in the log.
+    """Write staged files, and add them to the log.
 
     Parameters
     ----------
     columns
-        The schema of the table that is appended to, as the log has it; None where rows bring theirs.
+        The schema of the existing table as JSON of the log; None if the rows define the schema.
     version
-        The version of the table; None where there is none.
+        The version of the table; None if it does not exist.
     """
 
     def __init__(
@@ -273,7 +275,7 @@ class _DeltaSinkJob(SinkJob):
         self._is_case_sensitive = is_case_sensitive(spark)
         self._schema = ""
         self._rows = StagedFiles(spark, sink.path, ())
-        self.calls_python = sink.mode == "upsert"  # it runs more than these rows
+        self.calls_python = sink.mode == "upsert"  # an upsert also runs queries over the table's rows
         self._removed: tuple[str, ...] = ()
 
     def check(self, schema: StructType) -> None:
@@ -286,14 +288,14 @@ class _DeltaSinkJob(SinkJob):
         if self._table is not None:
             check_columns(schema, self._table, where, case_sensitive=self._is_case_sensitive)
             return
-        refused = [field for field in schema if field.dataType.typeName().startswith(_NOT_IN_DELTA)]
+        unsupported = [field for field in schema if field.dataType.typeName().startswith(_UNSUPPORTED)]
         try:
             Schema.from_json(as_nullable(schema).json())
         except Exception as error:
             raise SinkError(f"{where} cannot hold the rows", cause=str(error), hint="cast the column") from error
-        if refused:
-            kind = refused[0].dataType.simpleString()
-            raise SinkError(f"column {refused[0].name} for {where} is of type {kind}", hint="cast or drop it")
+        if unsupported:
+            kind = unsupported[0].dataType.simpleString()
+            raise SinkError(f"column {unsupported[0].name} for {where} is of type {kind}", hint="cast or drop it")
 
     def write(self, df: DataFrame) -> None:
         self.check(df.schema)
@@ -307,7 +309,7 @@ class _DeltaSinkJob(SinkJob):
             self._staged.write(df)
 
     def _upsert(self, df: DataFrame) -> None:
-        """Keep the rows, and write anew the files whose rows they replace."""
+        """Stage the new rows, and rewrite the files whose rows they replace."""
         self._rows.write(df)
         sink, schema = self._sink, as_nullable(df.schema)
         table = table_at(sink.path, sink.storage_options)
@@ -318,19 +320,19 @@ class _DeltaSinkJob(SinkJob):
         self._removed = upsert.write(table, self._staged)
 
     def _key(self, schema: StructType) -> Key:
-        where, given = f"table {self._sink.path}", columns_of(self._sink.key, self._sink.path)
-        return Key.of(given, schema, where, case_sensitive=self._is_case_sensitive)
+        where, columns = f"table {self._sink.path}", columns_of(self._sink.key, self._sink.path)
+        return Key.of(columns, schema, where, case_sensitive=self._is_case_sensitive)
 
     def prepare(self) -> Prepared:
-        """Look which files there are."""
+        """Return the record of the staged files."""
         sink = self._sink
-        made = PreparedDelta(
+        record = PreparedDelta(
             sink.path,
             self._staged.root,
             sink.mode,
             self._schema,
             tuple(self._staged.partition_by),
-            files_in_log(self._staged),
+            record_files(self._staged),
             self._staged.folder,
             self._version,
             uuid.uuid4().hex,
@@ -338,12 +340,12 @@ class _DeltaSinkJob(SinkJob):
             without_secrets(sink.storage_options),
         )
         if sink.mode != "upsert":
-            return made
+            return record
         from pyspark.sql.types import StructType
 
         key = self._key(StructType.fromJson(json.loads(self._schema))).columns
-        told = {one.name: getattr(made, one.name) for one in fields(made)}
-        return PreparedDeltaUpsert(**told, key=key, rows=self._rows.folder, removed=self._removed)
+        common = {field.name: getattr(record, field.name) for field in fields(record)}
+        return PreparedDeltaUpsert(**common, key=key, rows=self._rows.folder, removed=self._removed)
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
@@ -351,7 +353,7 @@ class _DeltaSinkJob(SinkJob):
         return self._sink.secrets
 
     def sample_size(self, df: DataFrame) -> int:
-        """Write some rows into a folder of their own, and remove it."""
+        """Write sample rows into a separate folder, remove it, and return the bytes of its files."""
         return self._staged.sample(df)
 
     def compact(self, target: int) -> StageReport:
@@ -364,13 +366,13 @@ class _DeltaSinkJob(SinkJob):
 
 
 def _local(path: str) -> str | None:
-    """Return a path of this machine's file system without its scheme; None of others."""
+    """Return a path of the local file system without its scheme; None for other file systems."""
     plain = path.removeprefix("file:")
     return os.path.normpath(f"/{plain.lstrip('/')}") if plain.startswith("/") else None
 
 
-def _located(path: str, error: type[SourceError | SinkError]) -> str:
-    """Return where a table is, whatever the working directory is later."""
+def _absolute_path(path: str, error: type[SourceError | SinkError]) -> str:
+    """Return a table's path, made independent of the working directory."""
     path = absolute(path)
     escaped = _ESCAPED.search(path)
     if _local(path) is not None and escaped is not None:
@@ -388,8 +390,8 @@ def _open(path: str, version: int | None, storage_options: Mapping[str, str]) ->
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        what = "asking for its transaction log"
-        table = answered(path, what, lambda: DeltaTable(path, version, dict(storage_options) or None))
+        request = "asking for its transaction log"
+        table = call_within_timeout(path, request, lambda: DeltaTable(path, version, dict(storage_options) or None))
     except TableNotFoundError as error:
         raise SourceError(
             f"{path} is not a Delta table", cause="it has no transaction log", hint="check the path"

@@ -1,4 +1,4 @@
-"""What a Delta table may ask of its writers, and Penstock or deltalake does not do: refused before any work."""
+"""Checks for features of a Delta table that its writers must support, before any vertex runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-_PROMISES = ("delta.invariants", "delta.generationExpression", "delta.identity")
-"""How the keys begin by which a column's metadata promises something of its values."""
+_CONSTRAINTS = ("delta.invariants", "delta.generationExpression", "delta.identity")
+"""Prefixes of metadata keys that constrain the values of a column."""
 _WRITTEN = {
     "appendOnly",
     "changeDataFeed",
@@ -29,59 +29,61 @@ _WRITTEN = {
     "variantType",
     "variantType-preview",
 }
-"""The writer features of Delta's protocol that deltalake (1.6) commits to; it refuses others only at the commit."""
-_WITHOUT_NAMES = 7
-"""The version of the protocol for writers from which a table names the features that it needs; one before has all."""
+"""The writer features of Delta's protocol that deltalake (1.6) supports; it rejects others only at the commit."""
+_NAMED_FEATURES_VERSION = 7
+"""The writer protocol version from which a table lists its features; the version before implies all of them."""
 
 
 def check_writable(table: DeltaTable, path: str, mode: str) -> None:
-    """Refuse to write to a table whose log promises more of its rows than is looked after here.
+    """Reject a table with constraints that Penstock does not enforce.
 
     Raises
     ------
     SinkError
-        If it does, or if deltalake would refuse the commit.
+        If the table has such constraints, or if deltalake would reject the commit.
     """
-    lacking = _lacking(table)
-    why = _not_kept(table, mode)
-    if lacking:
-        why = f"its writers must support {', '.join(lacking)}, which deltalake does not"
+    unsupported = _unsupported_features(table)
+    cause = _unenforced_constraint(table, mode)
+    if unsupported:
+        cause = f"its writers must support {', '.join(unsupported)}, which deltalake does not"
     elif mode == "overwrite" and str(table.metadata().configuration.get("delta.appendOnly")).lower() == "true":
         raise SinkError(
             f"rows of table {path} cannot be replaced",
             cause="its rows may not be replaced (delta.appendOnly)",
             hint='write it with mode="append", or unset the property',
         )
-    if why:
-        raise SinkError(f"table {path} cannot be written", cause=why, hint="write it with Delta Lake itself")
+    if cause:
+        raise SinkError(f"table {path} cannot be written", cause=cause, hint="write it with Delta Lake itself")
 
 
-def _lacking(table: DeltaTable) -> list[str]:
-    """Return the features that the table's writers must support, and deltalake does not."""
+def _unsupported_features(table: DeltaTable) -> list[str]:
+    """Return the writer features that the table requires and deltalake does not support."""
     protocol = table.protocol()
-    if protocol.min_writer_version == _WITHOUT_NAMES - 1:
+    if protocol.min_writer_version == _NAMED_FEATURES_VERSION - 1:
         return ["identityColumns"]
     return sorted(set(protocol.writer_features or ()) - _WRITTEN)
 
 
-def _not_kept(table: DeltaTable, mode: str) -> str | None:
+def _unenforced_constraint(table: DeltaTable, mode: str) -> str | None:
     mapping = DeltaColumns.of(table).mode
     if mapping != "none":
         return f"its columns have other names in its files (column mapping by {mapping})"
-    promised = [key for key in table.metadata().configuration if key.startswith("delta.constraints.")]
+    constraints = [key for key in table.metadata().configuration if key.startswith("delta.constraints.")]
     columns = json.loads(table.schema().to_json())["fields"]
-    within = [field for column in columns for field in _within(column["type"])]
-    for column in [*columns, *within]:
-        promised += [f"{key} of {column['name']}" for key in column["metadata"] if key.startswith(_PROMISES)]
-    if mode != "overwrite":  # which gives the table the columns of the new rows; `in_shape_of` sees to those outside
-        promised += [
-            f"the length {one['metadata'][LENGTH]} of {one['name']}" for one in within if LENGTH in one["metadata"]
+    nested = [field for column in columns for field in _nested_fields(column["type"])]
+    for column in [*columns, *nested]:
+        constraints += [f"{key} of {column['name']}" for key in column["metadata"] if key.startswith(_CONSTRAINTS)]
+    if mode != "overwrite":  # an overwrite replaces the schema; `in_shape_of` enforces lengths of top-level columns
+        constraints += [
+            f"the length {field['metadata'][LENGTH]} of {field['name']}"
+            for field in nested
+            if LENGTH in field["metadata"]
         ]
-    return f"Penstock does not maintain {promised[0]}" if promised else None
+    return f"Penstock does not maintain {constraints[0]}" if constraints else None
 
 
-def _within(data_type: Any) -> Iterator[dict[str, Any]]:
-    """Return the fields within a type of Delta's schemas."""
+def _nested_fields(data_type: Any) -> Iterator[dict[str, Any]]:
+    """Yield the nested fields of a type in Delta's JSON schema."""
     if not isinstance(data_type, dict):
         return
     fields = data_type.get("fields", [])
@@ -89,4 +91,4 @@ def _within(data_type: Any) -> Iterator[dict[str, Any]]:
     for inner in [field["type"] for field in fields] + [
         data_type.get(f"{part}Type") for part in ("element", "key", "value")
     ]:
-        yield from _within(inner)
+        yield from _nested_fields(inner)

@@ -1,4 +1,4 @@
-"""The columns of a Delta table: what it calls them, and how its files do (column mapping)."""
+"""The columns of a Delta table: logical names, and physical names in its files (column mapping)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _FILE_ID = b"PARQUET:field_id"
 
 @dataclass(frozen=True, slots=True)
 class DeltaColumns:
-    """The columns of a version.
+    """The columns of a version of a Delta table.
 
     Parameters
     ----------
-    told
-        As the log tells them, with the names and numbers that they have in files.
+    log_schema
+        The schema in the log, with the physical names and ids in the metadata of its fields.
     mode
-        How they are found in a file: ``none`` and ``name``, ``id``.
+        The column mapping mode: columns of a file are matched by name (``none`` and ``name``) or by ``id``.
     """
 
-    told: StructType
+    log_schema: StructType
     mode: str = "none"
 
     @classmethod
@@ -45,93 +45,95 @@ class DeltaColumns:
 
     @property
     def schema(self) -> StructType:
-        """The columns as people know them."""
-        return self.told if self.mode == "none" else cast("StructType", _named(self.told, physical=False))
+        """The schema with logical names."""
+        return self.log_schema if self.mode == "none" else cast("StructType", _named(self.log_schema, physical=False))
 
     @property
-    def in_files(self) -> StructType:
-        """The columns by their names in files."""
-        return self.told if self.mode == "none" else cast("StructType", _named(self.told, physical=True))
+    def physical_schema(self) -> StructType:
+        """The schema with the names in files."""
+        return self.log_schema if self.mode == "none" else cast("StructType", _named(self.log_schema, physical=True))
 
-    def in_file(self, column: str) -> str:
-        """Return the name that a column has in files, folders and statistics."""
-        return _name(self.told[column], physical=self.mode != "none")
+    def physical_name(self, column: str) -> str:
+        """Return the name of a column in files, folders and statistics."""
+        return _name(self.log_schema[column], physical=self.mode != "none")
 
-    def renamed(self, df: DataFrame) -> DataFrame:
-        """Return rows of files with the names of the table; names within a column change with its type."""
+    def rename_to_logical(self, df: DataFrame) -> DataFrame:
+        """Return rows of files with logical names; nested names are changed by casts."""
         if self.mode == "none":
             return df
         columns = []
-        for one, known in zip(self.told, self.schema, strict=True):
-            column = df[quoted(_name(one, physical=True))]
-            is_nested = df.select(column).schema[0].dataType.simpleString() != known.dataType.simpleString()
-            columns.append((column.cast(known.dataType) if is_nested else column).alias(known.name))
+        for field, logical in zip(self.log_schema, self.schema, strict=True):
+            column = df[quoted(_name(field, physical=True))]
+            is_nested = df.select(column).schema[0].dataType.simpleString() != logical.dataType.simpleString()
+            columns.append((column.cast(logical.dataType) if is_nested else column).alias(logical.name))
         return df.select(columns)
 
-    def places(self, file: pa.Schema, columns: list[str]) -> dict[str, str]:
-        """Return where a file has columns: for each that it has the name at its top.
+    def names_in_file(self, file: pa.Schema, columns: list[str]) -> dict[str, str]:
+        """Return the top-level names in a file of those columns that the file has.
 
         Raises
         ------
         ValueError
-            If columns are found by their numbers, and the file has none.
+            If columns are matched by id, and the file has no ids.
         """
-        if self.mode == "id" and not any(_FILE_ID in (one.metadata or {}) for one in file):
+        if self.mode == "id" and not any(_FILE_ID in (field.metadata or {}) for field in file):
             raise ValueError("a file of a table with column mapping by id has no ids")
-        found = {self._key_in_file(one): one.name for one in file}
-        keys = {column: self._key(self.told[column]) for column in columns}
-        return {column: found[key] for column, key in keys.items() if key in found}
+        names = {self._key_in_file(field): field.name for field in file}
+        keys = {column: self._key(self.log_schema[column]) for column in columns}
+        return {column: names[key] for column, key in keys.items() if key in names}
 
-    def in_shape(self, array: pa.Array, field: pa.Field, wanted: pa.Field) -> pa.Array:
-        """Return a column of a file as the table has it: what is within it renamed, and null where the file lacks it.
+    def conform(self, array: pa.Array, field: pa.Field, target: pa.Field) -> pa.Array:
+        """Return a column of a file in the type of the table: nested fields are renamed, and null if they are missing.
 
         Parameters
         ----------
         array
             The values.
         field
-            The column as the file has it.
-        wanted
-            The column as Spark expects it.
+            The column in the file.
+        target
+            The column that Spark expects.
         """
         if self.mode == "none":
-            return array.cast(wanted.type)
-        renamed = self._type(field.type, self.told[wanted.name].dataType)
-        return (array if renamed == array.type else array.view(renamed)).cast(wanted.type)
+            return array.cast(target.type)
+        renamed = self._rename_nested(field.type, self.log_schema[target.name].dataType)
+        return (array if renamed == array.type else array.view(renamed)).cast(target.type)
 
-    def _key(self, told: StructField) -> str:
-        return str(told.metadata[_ID]) if self.mode == "id" else _name(told, physical=self.mode != "none")
+    def _key(self, field: StructField) -> str:
+        return str(field.metadata[_ID]) if self.mode == "id" else _name(field, physical=self.mode != "none")
 
     def _key_in_file(self, field: pa.Field) -> str:
         return (field.metadata or {}).get(_FILE_ID, b"").decode() if self.mode == "id" else str(field.name)
 
-    def _type(self, kind: pa.DataType, told: DataType) -> pa.DataType:
-        """Return a type of a file with the names that the table has within it."""
+    def _rename_nested(self, kind: pa.DataType, logged: DataType) -> pa.DataType:
+        """Return a type of a file with the logical names of its nested fields."""
         import pyarrow as pa
         from pyspark.sql.types import ArrayType, MapType, StructType
 
-        match told:
+        match logged:
             case StructType():
-                known = {self._key(one): one for one in told}
+                by_key = {self._key(field): field for field in logged}
                 fields = []
-                for place, inner in enumerate(kind.fields):
-                    one = known.get(self._key_in_file(inner))
-                    name = f"unknown {place}" if one is None else one.name
-                    fields.append(pa.field(name, inner.type if one is None else self._type(inner.type, one.dataType)))
+                for index, inner in enumerate(kind.fields):
+                    field = by_key.get(self._key_in_file(inner))
+                    name = f"unknown {index}" if field is None else field.name
+                    renamed = inner.type if field is None else self._rename_nested(inner.type, field.dataType)
+                    fields.append(pa.field(name, renamed))
                 return pa.struct(fields)
             case ArrayType():
-                return pa.list_(pa.field("element", self._type(kind.value_type, told.elementType)))
+                return pa.list_(pa.field("element", self._rename_nested(kind.value_type, logged.elementType)))
             case MapType():
-                return pa.map_(self._type(kind.key_type, told.keyType), self._type(kind.item_type, told.valueType))
+                key = self._rename_nested(kind.key_type, logged.keyType)
+                return pa.map_(key, self._rename_nested(kind.item_type, logged.valueType))
         return kind
 
 
-def _name(told: StructField, *, physical: bool) -> str:
-    return str(told.metadata.get(_NAME, told.name)) if physical else told.name
+def _name(field: StructField, *, physical: bool) -> str:
+    return str(field.metadata.get(_NAME, field.name)) if physical else field.name
 
 
 def _named(kind: DataType, *, physical: bool) -> DataType:
-    """Return a type with the names of the table or of its files, and without what the log tells of both."""
+    """Return a type with logical or physical names, and without the metadata of the column mapping."""
     from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
     match kind:
@@ -139,17 +141,17 @@ def _named(kind: DataType, *, physical: bool) -> DataType:
             return StructType(
                 [
                     StructField(
-                        _name(one, physical=physical),
-                        _named(one.dataType, physical=physical),
-                        one.nullable,
-                        {key: value for key, value in one.metadata.items() if not key.startswith(_PREFIX)},
+                        _name(field, physical=physical),
+                        _named(field.dataType, physical=physical),
+                        field.nullable,
+                        {key: value for key, value in field.metadata.items() if not key.startswith(_PREFIX)},
                     )
-                    for one in kind
+                    for field in kind
                 ]
             )
         case ArrayType():
             return ArrayType(_named(kind.elementType, physical=physical), kind.containsNull)
         case MapType():
-            key, value = (_named(one, physical=physical) for one in (kind.keyType, kind.valueType))
+            key, value = (_named(inner, physical=physical) for inner in (kind.keyType, kind.valueType))
             return MapType(key, value, kind.valueContainsNull)
     return kind

@@ -1,4 +1,4 @@
-"""What a job has ready for a Delta table: files in its folder, which one entry of its log names."""
+"""Commit record of a Delta table: staged files that a log entry adds to the table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from penstock.commit import Prepared
 from penstock.commit.moves import move_files
 from penstock.commit.names import STAGED_ROWS, check_files, check_within
-from penstock.connectors.extras import absolute, given_for, needs, with_secrets
+from penstock.connectors.extras import absolute, needs, secrets_for, with_secrets
 from penstock.errors import CommitError, CommitUnknownError, SinkError
 from penstock.spark.filesystem import Folder
 
@@ -28,45 +28,45 @@ if TYPE_CHECKING:
     Files = tuple[tuple[str, int, int, tuple[tuple[str, str | None], ...]], ...]
 
 _RECEIPT = "penstock.receipt"
-_AS_THEY_ARE = "/!$&'()+,-.:;=@_~"
-"""Characters of a path that deltalake (1.6) does not escape where it removes a file."""
+_UNESCAPED = "/!$&'()+,-.:;=@_~"
+"""Characters of a path that deltalake (1.6) does not escape in remove actions."""
 PAUSES = tuple(0.05 * number for number in range(1, 10))
-"""Seconds before a commit that replaces rows, and came too late, is tried again."""
+"""Seconds before each retry of a replacing commit after another commit came first."""
 
 
 _REFUSALS = ("LocalFileSystem", "table already exists")
-"""Texts of errors of deltalake (1.6) that refuse a commit and have no type of their own: its client of this machine's
-file system, whose calls have ended when they fail, and a table that another has made."""
+"""Messages of deltalake's (1.6) untyped errors that certainly mean no commit: errors of the local file system, whose
+calls do not continue after a failure, and a table that another process created."""
 
 
 @dataclass(frozen=True)
 class PreparedDelta(Prepared):
-    """Files of a Delta table that its log does not name yet.
+    """Commit record of files that are not in a Delta table's log yet.
 
     Parameters
     ----------
     path
-        The table.
+        The table, as deltalake addresses it.
     root
-        Its folder, as Spark knows it.
+        The table's folder, as Spark addresses it.
     mode
         ``append`` or ``overwrite``.
     schema
-        What was written, as the log has it.
+        The schema of the rows, as JSON of the log.
     partition_by
         The partition columns.
     files
         Path, bytes, rows and partition values of each file.
     staging
-        Where the files lie at first, by the same paths.
+        The staging folder, in which files have the same relative paths.
     version
-        The version of the table that was seen, None where there was no table.
+        The version of the table that the job has read; None if the table did not exist.
     receipt
-        Tells the job's entry in the log from others.
+        The identifier of the job's entry in the log.
     token
-        The name of what is written, if it has one.
+        The idempotency token of the rows, or None.
     options
-        What ``deltalake`` needs to reach the log, but for secrets.
+        The storage options of ``deltalake`` without secrets.
     """
 
     kind: ClassVar[str] = "delta"
@@ -96,31 +96,31 @@ class PreparedDelta(Prepared):
         return self.root
 
     def check_names(self) -> None:
-        """Refuse a staging folder outside the table, and files that lead out of it."""
+        """Reject a staging folder or files outside the table's folder."""
         check_within(self.staging, self.root, STAGED_ROWS)
         if not all(isinstance(file, tuple) and file and isinstance(file[0], str) for file in self.files):
             raise ValueError("a file has no path")
         check_files(file[0] for file in self.files)
 
     def ready(self, access: Access) -> None:
-        """Move the files to where the table's others lie, and look whether the table still is as it was."""
-        self.put_in_place(access)
+        """Move the files into the table's folder, and check that the table is unchanged."""
+        self.move_staged_files(access)
         self.check_table(self.table_now(access))
 
-    def put_in_place(self, access: Access) -> None:
-        """Move the files to where the table's others lie."""
+    def move_staged_files(self, access: Access) -> None:
+        """Move the files from the staging folder into the table's folder."""
         paths = tuple(path for path, *_ in self.files)
         for folder in sorted({path.rpartition("/")[0] for path in paths}):
             Folder(access.bridge, f"{self.root}/{folder}").make()
         move_files(access, self.staging, self.root, paths)
 
     def commit(self, access: Access) -> None:
-        """Write the entry of the log; one that replaces rows replaces all those of the version before it."""
-        # What others have appended since does not matter to rows that are appended.
+        """Write the entry of the log; an overwrite replaces all rows of the version before."""
+        # An append does not conflict with other appends, so deltalake may retry.
         self._commit(access, retries=None if self.mode == "append" else 0)
 
     def complete(self, access: Access) -> None:
-        """Write the entry of the log, onto the version that was looked at: a later one may have the job's own entry."""
+        """Write the entry of the log without retries by deltalake: a later version may have the entry already."""
         self._commit(access, retries=0)
 
     def _commit(self, access: Access, retries: int | None) -> None:
@@ -129,8 +129,7 @@ class PreparedDelta(Prepared):
         Parameters
         ----------
         retries
-            How often deltalake tries later versions by itself, which it does not ask for the entry; None for its own
-            number.
+            How often deltalake retries onto later versions, without checking them for the entry; None for its default.
         """
         from deltalake.exceptions import DeltaError
 
@@ -139,11 +138,11 @@ class PreparedDelta(Prepared):
             if self.is_in(table):
                 return
             self.check_table(table)
-            self.put_in_place(access)
+            self.move_staged_files(access)
             try:
                 self._write_entry(access, table, retries)
             except DeltaError:
-                if pause is None or not self.has_moved(access, table):
+                if pause is None or not self.has_newer_version(access, table):
                     raise
                 time.sleep(pause)
             else:
@@ -156,14 +155,14 @@ class PreparedDelta(Prepared):
         if table is None:
             create_table(self, access, schema, actions)
             return
-        by, told = list(self.partition_by), properties_of(self.receipt, self.token, retries)
-        with answered_clearly(self.target):
-            table.create_write_transaction([*actions], self.mode, schema, by, commit_properties=told)
+        partition_by, properties = list(self.partition_by), commit_properties(self.receipt, self.token, retries)
+        with definite_outcome(self.target):
+            table.create_write_transaction([*actions], self.mode, schema, partition_by, commit_properties=properties)
 
-    def has_moved(self, access: Access, table: DeltaTable | None) -> bool:
-        """Whether the log has entries after a version, so that a commit onto it came too late."""
-        now = self.table_now(access)
-        return (None if now is None else now.version()) != (None if table is None else table.version())
+    def has_newer_version(self, access: Access, table: DeltaTable | None) -> bool:
+        """Return whether the log has a later version than `table`."""
+        latest = self.table_now(access)
+        return (None if latest is None else latest.version()) != (None if table is None else table.version())
 
     def _added(self) -> list[AddAction]:
         from deltalake.transaction import AddAction
@@ -175,7 +174,7 @@ class PreparedDelta(Prepared):
         ]
 
     def check_table(self, table: DeltaTable | None) -> None:
-        """Refuse a table whose columns or partitions are no longer as the job has found them.
+        """Check that the columns and partitions of the table have not changed since the job began.
 
         Raises
         ------
@@ -186,11 +185,11 @@ class PreparedDelta(Prepared):
 
         if table is None:
             return
-        by = tuple(table.metadata().partition_columns)
-        if by != self.partition_by:
+        partition_by = tuple(table.metadata().partition_columns)
+        if partition_by != self.partition_by:
             raise SinkError(
                 f"the partitions of table {self.path} have changed while the job ran",
-                cause=f"it is partitioned by {by}, and the job has written files by {self.partition_by}",
+                cause=f"it is partitioned by {partition_by}, and the job has written files by {self.partition_by}",
                 hint="run the job again",
             )
         if self.mode != "append":
@@ -201,17 +200,17 @@ class PreparedDelta(Prepared):
             )
 
     def is_committed(self, access: Access) -> bool:
-        """Whether the log has the job's entry.
+        """Return whether the log has the job's entry.
 
         Raises
         ------
         CommitError
-            If that cannot be told, as the part of the log is gone where the entry would be.
+            If that cannot be determined, because the relevant part of the log was cleaned up.
         """
         return self.is_in(self.table_now(access))
 
     def is_in(self, table: DeltaTable | None) -> bool:
-        """Whether the log has the job's entry, up to a version; see `is_committed`."""
+        """Return whether the log has the job's entry up to this version; see `is_committed`."""
         if table is None:
             return False
         if self.token is not None and table.transaction_version(app_id(self.token)) is not None:
@@ -224,20 +223,20 @@ class PreparedDelta(Prepared):
             return True
         if len(entries) == newer:
             return False
-        if self._names_a_file(table):
+        if self._references_file(table):
             return True
         raise CommitError.forgotten(self.target, "the old entries of its log", self.staging)
 
-    def _names_a_file(self, table: DeltaTable) -> bool:
-        """Whether the newest version has a file of the job."""
+    def _references_file(self, table: DeltaTable) -> bool:
+        """Return whether the version references a file of the job."""
         import pyarrow as pa
 
-        mine = {path for path, *_ in self.files}
-        named = pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist()
-        return any(path in mine or unquote(path) in mine for path in named)
+        own = {path for path, *_ in self.files}
+        referenced = pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist()
+        return any(path in own or unquote(path) in own for path in referenced)
 
     def undo(self, access: Access) -> None:
-        """Remove the files; the log does not name them."""
+        """Remove the files, which the log does not reference."""
         self.remove_files(access)
         self.finish(access)
 
@@ -247,54 +246,55 @@ class PreparedDelta(Prepared):
             Folder(access.bridge, f"{self.root}/{path}").delete()
 
     def finish(self, access: Access) -> None:
-        """Remove the folder where the files were at first."""
+        """Remove the staging folder."""
         Folder(access.bridge, self.staging).delete()
 
     def table_now(self, access: Access) -> DeltaTable | None:
-        """Return the newest version of the table, None if there is none."""
+        """Return the latest version of the table, None if it does not exist."""
         needs("deltalake", "delta", SinkError)
-        return table_at(self.place(access), self.reach(access))
+        return table_at(self.log_path(access), self.storage_options(access))
 
-    def place(self, access: Access) -> str:
-        """Return the path for ``deltalake``; relative ones of older journals mean what they did where those ran."""
+    def log_path(self, access: Access) -> str:
+        """Return the path for ``deltalake``; a relative path of an older journal is resolved by `root`."""
         if absolute(self.path) == self.path:
             return self.path
         return Folder(access.bridge, self.root).local_path or self.path
 
-    def reach(self, access: Access) -> dict[str, str]:
-        """Return what ``deltalake`` needs to reach the log."""
-        return with_secrets(self.options, given_for(access, self.address))
+    def storage_options(self, access: Access) -> dict[str, str]:
+        """Return the storage options of ``deltalake`` with secrets."""
+        return with_secrets(self.options, secrets_for(access, self.address))
 
 
-def files_in_log(staged: StagedFiles) -> Files:
-    """Return what was written as records have it."""
-    return tuple((one.path, one.size, one.rows, tuple(one.partition.items())) for one in staged.places())
+def record_files(staged: StagedFiles) -> Files:
+    """Return the staged files in the form of `PreparedDelta.files`."""
+    return tuple((file.path, file.size, file.rows, tuple(file.partition.items())) for file in staged.files_in_folder())
 
 
 def create_table(record: PreparedDelta, access: Access, schema: Schema, actions: list[AddAction]) -> None:
-    """Make a table of which the first version has the files."""
+    """Create a table whose first version has the files."""
     from deltalake.transaction import create_table_with_add_actions
 
-    with answered_clearly(record.target):
+    with definite_outcome(record.target):
         create_table_with_add_actions(
-            record.place(access),
+            record.log_path(access),
             schema,
             actions,
             mode="error",
             partition_by=list(record.partition_by),
-            storage_options=record.reach(access) or None,
-            commit_properties=properties_of(record.receipt, record.token, None),
+            storage_options=record.storage_options(access) or None,
+            commit_properties=commit_properties(record.receipt, record.token, None),
         )
 
 
 @contextmanager
-def answered_clearly(target: str) -> Iterator[None]:
-    """Let a commit either happen, or fail for certain.
+def definite_outcome(target: str) -> Iterator[None]:
+    """Raise a different error if the outcome of the commit in the block is unknown.
 
     Raises
     ------
     CommitUnknownError
-        For any error but a refusal by deltalake, or by the file system of this machine, which has ended with the call.
+        For errors that do not prove that nothing was committed. A rejection by deltalake, or an error of the local file
+        system, proves it.
     """
     from deltalake.exceptions import CommitFailedError, DeltaProtocolError, SchemaMismatchError, TableNotFoundError
 
@@ -309,25 +309,25 @@ def answered_clearly(target: str) -> Iterator[None]:
 
 
 def table_at(path: str, options: Mapping[str, str]) -> DeltaTable | None:
-    """Return the table at a path, None if there is none."""
+    """Return the table at a path, None if it does not exist."""
     from deltalake import DeltaTable
 
-    given = dict(options) or None
-    return DeltaTable(path, storage_options=given) if DeltaTable.is_deltatable(path, given) else None
+    storage = dict(options) or None
+    return DeltaTable(path, storage_options=storage) if DeltaTable.is_deltatable(path, storage) else None
 
 
 def check_names(table: DeltaTable, path: str) -> None:
-    """Refuse to replace rows of files whose names deltalake would write in another way than the log has them.
+    """Reject a table with file names that deltalake would escape in another way than the log does.
 
     Raises
     ------
     SinkError
-        If there is such a file: every reader would still find its rows.
+        If there is such a file: its removal would have no effect, so readers would still see its rows.
     """
     import pyarrow as pa
 
     for name in pa.table(table.get_add_actions()).column("path").to_pylist():
-        if quote(unquote(name), safe=_AS_THEY_ARE) != name:
+        if quote(unquote(name), safe=_UNESCAPED) != name:
             raise SinkError(
                 f"rows of table {path} cannot be replaced",
                 cause=f"its log has a file {name}, whose name deltalake would write in another way, so that it stayed",
@@ -336,12 +336,12 @@ def check_names(table: DeltaTable, path: str) -> None:
 
 
 def app_id(token: str) -> str:
-    """Return the application that a token is the only transaction of, in the words of Delta's protocol."""
+    """Return the application id (``appId`` in Delta's protocol) whose only transaction is that of a token."""
     return f"penstock-{token}"
 
 
-def properties_of(receipt: str, token: str | None, retries: int | None) -> CommitProperties:
-    """Return what an entry of the log tells of its job, and how often deltalake tries again by itself."""
+def commit_properties(receipt: str, token: str | None, retries: int | None) -> CommitProperties:
+    """Return the commit properties that identify the job in the log, and limit retries by deltalake."""
     from deltalake import CommitProperties, Transaction
 
     transactions = None if token is None else [Transaction(app_id(token), 0)]

@@ -1,4 +1,4 @@
-"""The files of a version of a Delta table: which may hold rows that matter, and how they are read without Spark."""
+"""The files of a version of a Delta table: data skipping, and reading without Spark."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ if TYPE_CHECKING:
     from penstock.connectors.delta_columns import DeltaColumns
 
 _ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
-_CERTAIN = 32
-"""Statistics of longer texts may be cut off."""
+_TRUNCATION_LENGTH = 32
+"""The length from which string statistics may be truncated."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaFile:
-    """A file of a version.
+    """A file of a version of a Delta table.
 
     Parameters
     ----------
     path
         Relative to the table's folder.
     size
-        Its bytes.
+        Its size in bytes.
     partition
         The values of the partition columns.
-    kept
-        Which of its rows are not deleted, from the first on, a bit for each, compressed; rows after the last bit are
-        not deleted. None where no row is.
+    selection
+        A compressed bitmap of its rows, with bits set for rows that are not deleted; rows after the last bit are not
+        deleted. None if no row is deleted.
     """
 
     path: str
     size: int
     partition: Mapping[str, Any]
-    kept: bytes | None = field(default=None, repr=False)
+    selection: bytes | None = field(default=None, repr=False)
 
 
 class DeltaFiles(SplitSource):
-    """Files that Spark cannot read by itself: their rows are deleted, or their folders or columns have other names.
+    """Files that Spark's Parquet reader cannot read: with deletion vectors, or with mapped folder or column names.
 
     Parameters
     ----------
@@ -89,124 +89,129 @@ class DeltaFiles(SplitSource):
         import pyarrow as pa
         from pyarrow import fs, parquet
 
-        wanted = arrow_schema(self._schema, columns)
+        schema = arrow_schema(self._schema, columns)
         system, path = fs.FileSystem.from_uri(self._root)
         path = f"{path.rstrip('/')}/{split.path}"
         with parquet.ParquetFile(path, filesystem=system, coerce_int96_timestamp_unit="us") as file:
-            known = file.schema_arrow
-            found = self._columns.places(known, [name for name in columns if name not in split.partition])
-            # A file without any of the columns still tells how many rows there are.
-            read = sorted(set(found.values())) or known.names[:1]
-            begin, kept = 0, _bits(split.kept)
+            file_schema = file.schema_arrow
+            names = self._columns.names_in_file(file_schema, [name for name in columns if name not in split.partition])
+            # If the file has none of the columns, another column gives the number of rows.
+            read = sorted(set(names.values())) or file_schema.names[:1]
+            begin, selection = 0, _unpack(split.selection)
             for batch in file.iter_batches(columns=read):
-                rows, begin = _left(batch, kept, begin), begin + batch.num_rows
+                rows, begin = _select(batch, selection, begin), begin + batch.num_rows
                 arrays = [
-                    pa.array([split.partition[one.name]] * rows.num_rows, one.type)
-                    if one.name in split.partition
-                    else self._columns.in_shape(rows.column(found[one.name]), known.field(found[one.name]), one)
-                    if one.name in found
-                    else pa.nulls(rows.num_rows, one.type)
-                    for one in wanted
+                    pa.array([split.partition[field.name]] * rows.num_rows, field.type)
+                    if field.name in split.partition
+                    else self._columns.conform(
+                        rows.column(names[field.name]), file_schema.field(names[field.name]), field
+                    )
+                    if field.name in names
+                    else pa.nulls(rows.num_rows, field.type)
+                    for field in schema
                 ]
-                yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def files_of(table: DeltaTable, predicates: Sequence[Predicate], columns: DeltaColumns) -> list[DeltaFile]:
-    """Return the files of a version that may hold rows that matter."""
+    """Return the files of a version that may have rows that match the predicates."""
     import pyarrow as pa
 
-    kept = []
-    by, deleted = table.metadata().partition_columns, _deleted(table)
+    files = []
+    partition_by, selections = table.metadata().partition_columns, _selections(table)
     compared = {column for predicate in predicates for column in predicate.columns()}
     for action in pa.table(table.get_add_actions(flatten=True)).to_pylist():
-        statistics = {name: found for name in compared if (found := _statistics(action, name, columns)) is not None}
+        by_column = {name: _statistics(action, name, columns) for name in compared}
+        statistics = {name: column for name, column in by_column.items() if column is not None}
         if all(might_match(predicate, statistics) for predicate in predicates):
-            partition = {column: action[f"partition.{column}"] for column in by}
+            partition = {column: action[f"partition.{column}"] for column in partition_by}
             path = unquote(action["path"])
-            kept.append(DeltaFile(path, action["size_bytes"], partition, deleted.pop(path, None)))
-    return kept
+            files.append(DeltaFile(path, action["size_bytes"], partition, selections.pop(path, None)))
+    return files
 
 
-def spark_finds(file: DeltaFile, columns: DeltaColumns) -> bool:
-    """Whether Spark reads the partition of a file off the names of its folders: it unescapes them byte by byte."""
-    named = dict(part.split("=", 1) for part in file.path.split("/")[:-1] if "=" in part)
+def spark_reads_partition(file: DeltaFile, columns: DeltaColumns) -> bool:
+    """Return whether Spark reads the right partition values from folder names, which it unescapes bytewise."""
+    folders = dict(part.split("=", 1) for part in file.path.split("/")[:-1] if "=" in part)
     for column, value in file.partition.items():
-        name = columns.in_file(column)
-        told = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), named.get(name, ""))
+        name = columns.physical_name(column)
+        parsed = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), folders.get(name, ""))
         if isinstance(value, dt.datetime) and value.tzinfo is not None:
-            return False  # the log's times are UTC, and Spark would take them for times of the session's zone
-        if name not in named or (isinstance(value, str) and told != value) or (value is None) != (told == NO_VALUE):
+            return False  # timestamps in the log are UTC, and Spark would parse them in the session's time zone
+        if name not in folders or (value is None) != (parsed == NO_VALUE):
+            return False
+        if isinstance(value, str) and parsed != value:
             return False
     return True
 
 
 def has_deleted_rows(table: DeltaTable) -> bool:
-    """Whether rows of a table's files may be deleted by deletion vectors."""
+    """Return whether files of a table may have deletion vectors."""
     return "deletionVectors" in (table.protocol().reader_features or ())
 
 
-def _deleted(table: DeltaTable) -> dict[str, bytes]:
-    """Return which rows are left of the files with deletion vectors, by path."""
+def _selections(table: DeltaTable) -> dict[str, bytes]:
+    """Return the compressed bitmaps of the rows that are not deleted, by path, of files with deletion vectors."""
     import pyarrow as pa
 
     if not has_deleted_rows(table):
         return {}
-    root, found = unquote(table.table_uri).rstrip("/"), {}
+    root, selections = unquote(table.table_uri).rstrip("/"), {}
     root = root if ":" in root else f"file://{root}"
     for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
         for path, rows in zip(batch.column("filepath").to_pylist(), batch.column("selection_vector"), strict=True):
             plain = unquote(path)
             if not plain.startswith(f"{root}/"):
                 raise SourceError(f"the deletion vector of {plain} is not of a file in {root}")
-            found[plain[len(root) + 1 :]] = _packed(rows.values)
-    return found
+            selections[plain[len(root) + 1 :]] = _pack(rows.values)
+    return selections
 
 
-def _packed(kept: pa.BooleanArray) -> bytes:
-    """Return bits, one for each row, compressed: few rows are deleted of most files."""
+def _pack(selection: pa.BooleanArray) -> bytes:
+    """Compress a bitmap with a bit per row; most files have few deleted rows."""
     import numpy as np
 
-    return zlib.compress(np.packbits(kept.to_numpy(zero_copy_only=False)).tobytes() + bytes([-len(kept) % 8]))
+    return zlib.compress(np.packbits(selection.to_numpy(zero_copy_only=False)).tobytes() + bytes([-len(selection) % 8]))
 
 
-def _bits(packed: bytes | None) -> Any:
-    """Return which rows are kept, None where all are."""
+def _unpack(packed: bytes | None) -> Any:
+    """Return the NumPy array of booleans that `_pack` compressed, None for None."""
     import numpy as np
 
     if packed is None:
         return None
-    told = zlib.decompress(packed)
-    bits = np.unpackbits(np.frombuffer(told[:-1], np.uint8))
-    return bits[: len(bits) - told[-1]].astype(bool)
+    raw = zlib.decompress(packed)
+    bits = np.unpackbits(np.frombuffer(raw[:-1], np.uint8))
+    return bits[: len(bits) - raw[-1]].astype(bool)
 
 
-def _left(batch: pa.RecordBatch, kept: Any, begin: int) -> pa.RecordBatch:
-    """Return the rows of a batch that are not deleted; the batch begins at a row of its file."""
+def _select(batch: pa.RecordBatch, selection: Any, begin: int) -> pa.RecordBatch:
+    """Return the rows of a batch that are not deleted; `begin` is the row of the file at which the batch begins."""
     import numpy as np
     import pyarrow as pa
 
-    if kept is None:
+    if selection is None:
         return batch
-    told = kept[begin : begin + batch.num_rows]
+    selected = selection[begin : begin + batch.num_rows]
     mask = np.ones(batch.num_rows, bool)
-    mask[: len(told)] = told
+    mask[: len(selected)] = selected
     return batch if mask.all() else batch.filter(pa.array(mask))
 
 
 def _statistics(action: Mapping[str, Any], column: str, columns: DeltaColumns) -> ColumnStatistics | None:
-    """Return what the log tells of a column in one file; None where Spark's order may be another than the log's."""
-    if column not in columns.told.fieldNames():
+    """Return the statistics in the log of a column in a file; None if the table lacks the column."""
+    if column not in columns.log_schema.fieldNames():
         return None
-    kind = columns.told[column].dataType.typeName()
+    kind = columns.log_schema[column].dataType.typeName()
     if f"partition.{column}" in action:
         value = action[f"partition.{column}"]
         rows = action.get("num_records")
         return ColumnStatistics(value, value, rows if value is None else 0, rows)
-    name = columns.in_file(column)
+    name = columns.physical_name(column)
     low, high = action.get(f"min.{name}"), action.get(f"max.{name}")
-    # Doubles have NaN, which no bound tells of; deltalake keeps the bounds of decimals as doubles, which are not exact.
+    # Bounds of doubles ignore NaN; deltalake returns bounds of decimals as doubles, which are inexact.
     if kind in {"float", "double", "decimal"} or isinstance(low, dt.datetime):
         low = high = None
-    if isinstance(high, str) and len(high) >= _CERTAIN:
+    if isinstance(high, str) and len(high) >= _TRUNCATION_LENGTH:
         high = None
     return ColumnStatistics(low, high, action.get(f"null_count.{name}"), action.get("num_records"))

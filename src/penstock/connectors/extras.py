@@ -1,4 +1,4 @@
-"""Optional libraries of connectors, and which of their properties may be kept in a file."""
+"""Optional client libraries of connectors, and the secrets among their properties."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from penstock.errors import SinkError
-from penstock.masking import MASK, is_secret, may_be_kept
+from penstock.masking import MASK, can_be_stored, is_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,73 +20,74 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def needs(module: str, extra: str, error: type[PenstockError]) -> None:
-    """Raise an error that says how to install a module, if it is not there."""
+    """Raise an error with the install command if a module is not installed."""
     if find_spec(module) is None:
         raise error(f"{module} is not installed", hint=f"pip install 'penstock[{extra}]'")
 
 
 def absolute(path: str) -> str:
-    """Return a path that means the same wherever a later process runs; a URI stays as it is."""
-    return path if _SCHEME.match(path) else os.path.abspath(path)  # noqa: PTH100 - links stay
+    """Return an absolute path, valid in a process with another working directory; a URI is returned unchanged."""
+    return path if _SCHEME.match(path) else os.path.abspath(path)  # noqa: PTH100 - keeps symbolic links
 
 
-def address_of(place: str, *who: str | None) -> str:
-    """Return by which the secrets of a client are found: at one place every user, or warehouse, has its own."""
-    return ", ".join((place, *(one for one in who if one)))
+def client_key(address: str, *qualifiers: str | None) -> str:
+    """Return the key of a client's secrets: its address, qualified by a user or warehouse with secrets of its own."""
+    return ", ".join((address, *filter(None, qualifiers)))
 
 
 def without_secrets(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the properties of a client as they may be kept in a file: of what may be a secret only the name."""
-    return tuple((key, str(value) if may_be_kept(key, str(value)) else MASK) for key, value in properties.items())
+    """Return a client's properties for storage in a file, with values that may be secrets replaced by `MASK`."""
+    return tuple((key, str(value) if can_be_stored(key, str(value)) else MASK) for key, value in properties.items())
 
 
-def given_for(access: Access, *addresses: str) -> Mapping[str, str]:
-    """Return what was given for the first of some addresses for which there is anything."""
-    return next((access.secrets[one] for one in addresses if one in access.secrets), {})
+def secrets_for(access: Access, *keys: str) -> Mapping[str, str]:
+    """Return the secrets of the first key that has any; empty if none has."""
+    return next((access.secrets[key] for key in keys if key in access.secrets), {})
 
 
-def with_secrets(kept: Iterable[tuple[str, str]], given: Mapping[str, str]) -> dict[str, str]:
-    """Return properties that were kept, with those that could not be as they are given now.
+def with_secrets(stored: Iterable[tuple[str, str]], secrets: Mapping[str, str]) -> dict[str, str]:
+    """Return stored properties, with masked ones filled in from the current secrets.
 
     Raises
     ------
     SinkError
-        If one is not given that may lead somewhere else. A client without its password says so itself.
+        If a masked property is missing that may select another server. A missing password is left to the client, which
+        reports it itself.
     """
-    known = {key: value for key, value in kept if value != MASK}
-    names = {key.lower() for key in known}
-    found = {**known, **{key: value for key, value in given.items() if key.lower() not in names}}
-    names = {key.lower() for key in found}
-    missing = [key for key, value in kept if value == MASK and key.lower() not in names and not is_secret(key)]
+    plain = {key: value for key, value in stored if value != MASK}
+    names = {key.lower() for key in plain}
+    properties = {**plain, **{key: value for key, value in secrets.items() if key.lower() not in names}}
+    names = {key.lower() for key in properties}
+    missing = [key for key, value in stored if value == MASK and key.lower() not in names and not is_secret(key)]
     if missing:
         raise SinkError(
-            f"the properties {', '.join(missing)} are not known",
+            f"the properties {', '.join(missing)} are missing",
             cause="they may be secrets, so journals do not keep them",
             hint="give them: run the job again, or see `penstock recover --help`",
         )
-    return found
+    return properties
 
 
 def secrets_of(sinks: Iterable[Mapping[str, Mapping[str, str]]]) -> dict[str, Mapping[str, str]]:
-    """Return the secrets of several sinks together.
+    """Return the secrets of several sinks, merged by address.
 
     Raises
     ------
     SinkError
-        If two have others for one address, as records could not tell them apart.
+        If two sinks have different secrets for the same address: commit records could not distinguish them.
     """
-    found: dict[str, Mapping[str, str]] = {}
+    merged: dict[str, Mapping[str, str]] = {}
     for secrets in sinks:
         for address, properties in secrets.items():
-            if address in found and _withheld(found[address]) != _withheld(properties):
+            if address in merged and _masked(merged[address]) != _masked(properties):
                 raise SinkError(
                     f"two sinks of the job reach {address} with other properties",
-                    cause="they differ in what may be a secret, and their commits could not be told apart",
+                    cause="they differ in what may be a secret, and their commits could not be distinguished",
                     hint="give both the same properties, or write them by two jobs",
                 )
-            found[address] = properties
-    return found
+            merged[address] = properties
+    return merged
 
 
-def _withheld(properties: Mapping[str, str]) -> dict[str, str]:
-    return {key.lower(): str(value) for key, value in properties.items() if not may_be_kept(key, str(value))}
+def _masked(properties: Mapping[str, str]) -> dict[str, str]:
+    return {key.lower(): str(value) for key, value in properties.items() if not can_be_stored(key, str(value))}

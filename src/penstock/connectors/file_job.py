@@ -1,4 +1,4 @@
-"""The writing of one job into a folder of files."""
+"""The write of a job into a folder of files."""
 
 from __future__ import annotations
 
@@ -33,24 +33,25 @@ log = logging.getLogger("penstock.sinks")
 
 
 class FileSinkJob(SinkJob):
-    """Writes into a hidden folder, from which all of it, or its files, are moved into place.
+    """Write into a hidden staging folder that is renamed, or whose files are moved, into the target at commit.
 
-    The folder lies beside the target, or within one that is a volume of its own: renames do not lead into it.
+    The staging folder is a sibling of the target; inside the target if that is a volume of its own, as renames cannot
+    cross volumes.
 
     Parameters
     ----------
     spark
         The session.
     sink
-        What is written.
+        The sink.
     target
-        Its folder; a symbolic link stays, and the folder that it leads to is written.
+        Its folder; if it is a symbolic link, the link stays and its destination is written.
     by_partition
         Whether only partitions that get rows are replaced.
-    done
-        Whether the token of what would be written is there already.
+    is_committed
+        Whether the target has the token of the sink already.
     of_table
-        Whether the folder is a table's, see `FileSink.opened`.
+        Whether the folder belongs to a table, see `FileSink.opened`.
     """
 
     calls_python = False
@@ -62,7 +63,7 @@ class FileSinkJob(SinkJob):
         target: Folder,
         *,
         by_partition: bool,
-        done: bool,
+        is_committed: bool,
         of_table: bool = False,
     ) -> None:
         self._spark = spark
@@ -73,32 +74,32 @@ class FileSinkJob(SinkJob):
         mark, target = f"{uuid.uuid4().hex[:12]}-{Owner.me().tag}", self._target
         beside = target.parent.child(f".penstock-{target.name}-{mark}")
         self._staging = target.child(f".penstock-rows-{mark}") if self._is_volume else beside
-        self._skip = _why_to_skip(sink, target, done=done)
+        self._skip = _skip_reason(sink, target, is_committed=is_committed)
         self._by_partition = by_partition
         self._of_table = of_table
         self._schema: StructType | None = None
         self._files: list[str] | None = None
         self._partitions: list[str] = []
-        if done:
+        if is_committed:
             log.warning("%s holds %s already, nothing is written", target, sink.token)
 
     @property
     def nothing_to_write(self) -> str | None:
-        """Why the folder needs no rows."""
+        """The reason why the folder needs no rows, None if it does."""
         return self._skip
 
     @property
     def target_folder(self) -> str:
-        """The folder, without symbolic links."""
+        """The folder, with symbolic links resolved."""
         return str(self._target)
 
     @property
-    def makes_target(self) -> bool:
-        """Whether the folder is not there, and the hidden one is renamed to it."""
+    def creates_target(self) -> bool:
+        """Whether the folder does not exist and the staging folder is renamed to it."""
         return self._skip is None and self._target.renames_whole and not self._target.exists()
 
     def check(self, schema: StructType) -> None:
-        """Refuse rows without the partition columns, and those that files of the format cannot hold."""
+        """Reject rows without the partition columns, and rows that files of the format cannot hold."""
         if self._skip:
             return
         where = f"output {self._sink.path}"
@@ -106,19 +107,19 @@ class FileSinkJob(SinkJob):
         check_format(self._spark, schema, self._sink.format, self._sink.partition_columns, where)
 
     def sample_size(self, df: DataFrame) -> int:
-        """Write some rows into a folder of their own, and remove it."""
+        """Write sample rows into a separate folder, remove it, and return the bytes of its files."""
         if self._skip:
             return 0
         folder = self._staging.parent.child(f"{self._staging.name}-sample")
-        inside = df.drop(*self._sink.partition_columns)  # folders tell the partition columns, files do not hold them
+        data_columns = df.drop(*self._sink.partition_columns)  # files do not store partition columns
         try:
-            inside.write.format(self._sink.format).options(**self._sink.options).mode("error").save(str(folder))
+            data_columns.write.format(self._sink.format).options(**self._sink.options).mode("error").save(str(folder))
             return sum(file.size() for file in folder.children() if not file.name.startswith(("_", ".")))
         finally:
             folder.delete()
 
     def write(self, df: DataFrame) -> None:
-        """Write the rows into the hidden folder."""
+        """Write the rows into the staging folder."""
         if self._skip:
             return
         writer = df.write.format(self._sink.format).options(**self._sink.options).mode("error")
@@ -128,19 +129,19 @@ class FileSinkJob(SinkJob):
         self._schema = df.schema
 
     def restart(self) -> bool:
-        """Remove what a write that failed has left."""
+        """Remove what a failed write left behind."""
         self._files = None
         self._staging.delete()
         return True
 
     @property
     def partitions(self) -> list[str]:
-        """The folders of the partitions that were written, relative to the target; known once it is prepared."""
+        """The folders of the written partitions, relative to the target; empty before `prepare`."""
         return list(self._partitions)
 
     @property
     def replaces_partitions(self) -> bool:
-        """Whether an overwrite leaves the partitions that get no rows."""
+        """Whether an overwrite retains the partitions that get no rows."""
         return self._by_partition
 
     def compact(self, target: int) -> StageReport:
@@ -148,13 +149,13 @@ class FileSinkJob(SinkJob):
         if self._schema is None:
             return StageReport("nothing", "nothing was written")
         sink = self._sink
-        done = compact(
+        compaction = compact(
             self._spark, self._staging, sink.format, self._schema, sink.partition_columns, sink.options, target
         )
-        return report(done, target)
+        return report(compaction, target)
 
     def commit_partitions(self, policies: Sequence[tuple[str, PartitionCommitPolicy]]) -> StageReport:
-        """Apply policies to every partition that was written, now that all its files are visible."""
+        """Apply policies to every written partition, after all its files have become visible."""
         for folder in self._partitions:
             values = partition_values(folder)
             partition = CommittedPartition(self._spark, f"{self._named}/{folder}", values, self._sink.table)
@@ -167,18 +168,18 @@ class FileSinkJob(SinkJob):
         return StageReport(show_count(len(self._partitions), "partition"), f"all their files are visible: {names}")
 
     def prepare(self) -> Prepared:
-        """Look what has to be moved where.
+        """Plan the moves from the staging folder to the target.
 
-        It is asked again once other jobs see the journal, as they may have changed the target. The staging folder has
-        not changed by then, but for tokens that others have written meanwhile.
+        Called again once other jobs see the journal, as they may have changed the target. Meanwhile, the staging folder
+        changes only by tokens that other jobs have written.
         """
         staging, target, path = self._staging, self._target, str(self._target)
         if self._skip:
             return PreparedFiles(path, str(staging), ())
-        known = self._files
-        if known is None and self._of_table and self._by_partition:
+        listed = self._files
+        if listed is None and self._of_table and self._by_partition:
             staging.child(MARKER).delete()
-        files = sorted(file for file, _ in staging.files_below(unread=True)) if known is None else known
+        files = sorted(file for file, _ in staging.files_below(unread=True)) if listed is None else listed
         self._partitions = sorted({file.rpartition("/")[0] for file in files} - {""})
         token = None if self._sink.token is None else self._token(self._sink.token, files)
         if target.exists():
@@ -188,7 +189,7 @@ class FileSinkJob(SinkJob):
             prepared = PreparedFolders(path, str(staging), ("",), replaces=replaces)
         else:
             prepared = self._added(files, token, None, owned=() if self._sink.mode == "append" else ("",))
-        if known is None:
+        if listed is None:
             staging.sync()
             self._files = files
         else:
@@ -197,28 +198,28 @@ class FileSinkJob(SinkJob):
         return prepared
 
     def _prepare_beside(self, files: Sequence[str], token: str | None) -> Prepared:
-        """Look what has to be moved into a target that is there."""
+        """Plan the moves into an existing target."""
         staging, target, path = self._staging, self._target, str(self._target)
         if self._of_table and self._sink.mode == "error" and target.is_empty():
             return self._added(files, token, _Listing(target), owned=("",))
         if self._sink.mode == "append":
-            there = _Listing(target)
+            existing = _Listing(target)
             for file in files:
-                if there.has(file):  # a file that is taken back later must be one of this job
+                if existing.has(file):  # a rollback must only remove files of this job
                     hint = "run the job again: its files then get other names"
                     raise SinkError(f"{target}/{file} exists already", hint=hint)
-            marked = tuple(name for name in self._partitions if there.has(f"{name}/{MARKER}"))
-            return self._added(files, token, there, marked=marked)
+            marked = tuple(name for name in self._partitions if existing.has(f"{name}/{MARKER}"))
+            return self._added(files, token, existing, marked=marked)
         if self._sink.mode != "overwrite":
             raise SinkError.exists(self._sink.path)
-        there = _Listing(target)
+        existing = _Listing(target)
         if not target.renames_whole or (self._is_volume and not self._by_partition):
             owned = tuple(self._partitions) if self._by_partition else ("",)
-            return self._added(files, token, there, away=self._replaced_files(), owned=owned)
+            return self._added(files, token, existing, away=self._replaced_files(), owned=owned)
         if self._by_partition:
             beside = self._beside(token)
-            made = _missing([name.rpartition("/")[0] for name in (*beside, *self._partitions)], there)
-            return PreparedFolders(path, str(staging), tuple(self._partitions), made, beside)
+            new_folders = _missing([name.rpartition("/")[0] for name in (*beside, *self._partitions)], existing)
+            return PreparedFolders(path, str(staging), tuple(self._partitions), new_folders, beside)
         keep_tokens(target, staging)
         return PreparedFolders(path, str(staging), ("",))
 
@@ -226,29 +227,31 @@ class FileSinkJob(SinkJob):
         self,
         files: Sequence[str],
         token: str | None,
-        there: _Listing | None,
+        existing: _Listing | None,
         *,
         marked: tuple[str, ...] = (),
         away: tuple[str, ...] = (),
         owned: tuple[str, ...] = (),
     ) -> PreparedFiles:
-        """Return files that are moved one by one: a token's first, the marker of the whole folder last."""
+        """Return a record of files that are moved individually: token files first, the marker of the folder last."""
         beside = self._beside(token)
-        made = _missing([file.rpartition("/")[0] for file in (*beside, *files)], there)
-        tokens, marker = (tuple(name for name in beside if (name == MARKER) is wanted) for wanted in (False, True))
+        new_folders = _missing([file.rpartition("/")[0] for file in (*beside, *files)], existing)
+        tokens, marker = (
+            tuple(name for name in beside if (name == MARKER) is selects_marker) for selects_marker in (False, True)
+        )
         names = (*tokens, *files, *marker)
-        return PreparedFiles(str(self._target), str(self._staging), names, made, marked, away, owned)
+        return PreparedFiles(str(self._target), str(self._staging), names, new_folders, marked, away, owned)
 
     def _marked(self) -> tuple[str, ...]:
-        """Return the partitions that get rows and have a marker."""
+        """Return the written partitions that have a marker in the target."""
         return tuple(name for name in self._partitions if self._target.child(f"{name}/{MARKER}").exists())
 
     def _replaced_files(self) -> tuple[str, ...]:
-        """Return the files that an overwrite replaces, with the markers of their partitions."""
+        """Return the files that an overwrite replaces, after the markers of their partitions."""
         if not self._by_partition:
             return tuple(sorted(file for file, _ in self._target.files_below(unread=True)))
-        there = [name for name in self._partitions if self._target.child(name).exists()]
-        files = (file for name in there for file, _ in self._target.child(name).files_below(f"{name}/", unread=True))
+        existing = [name for name in self._partitions if self._target.child(name).exists()]
+        files = (file for name in existing for file, _ in self._target.child(name).files_below(f"{name}/", unread=True))
         return (*(f"{name}/{MARKER}" for name in self._marked()), *sorted(files))
 
     def _token(self, token: str, files: Sequence[str]) -> str:
@@ -259,16 +262,16 @@ class FileSinkJob(SinkJob):
         return write_token(self._staging, token, files)
 
     def _beside(self, token: str | None) -> tuple[str, ...]:
-        """Return what is put into a target that stays, besides files and partitions."""
-        marks = self._staging.child(MARKER).exists() and not self._target.child(MARKER).exists()
-        return (() if token is None else (token,)) + ((MARKER,) if marks else ())
+        """Return the token file and the marker that are added to an existing target."""
+        needs_marker = self._staging.child(MARKER).exists() and not self._target.child(MARKER).exists()
+        return (() if token is None else (token,)) + ((MARKER,) if needs_marker else ())
 
     def abort(self) -> None:
-        """Remove the hidden folder."""
+        """Remove the staging folder."""
         self._staging.delete()
 
     def refresh(self) -> None:
-        """Let cached readers see what was written, as Spark does after a write."""
+        """Invalidate cached readers of the folder, as Spark does after a write."""
         if self._skip:
             return
         for path in sorted({str(self._target), str(self._named)}):
@@ -278,21 +281,21 @@ class FileSinkJob(SinkJob):
                 log.warning("cached readers of %s could not be refreshed", path, exc_info=True)
 
 
-def _why_to_skip(sink: FileSink, target: Folder, *, done: bool) -> str | None:
-    if done:
+def _skip_reason(sink: FileSink, target: Folder, *, is_committed: bool) -> str | None:
+    if is_committed:
         return already_written(str(sink.token))
     return "the folder exists, and the mode is ignore" if sink.mode == "ignore" and target.exists() else None
 
 
 class _Listing:
-    """What lies below a folder that is there; each folder on the way is listed once, when it is asked for."""
+    """Lazy listing of an existing folder; each of its folders is listed at most once."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._names: dict[str, set[str]] = {}
 
     def has(self, path: str) -> bool:
-        """Whether there is anything at a path relative to the folder."""
+        """Return whether a path relative to the folder exists."""
         above, _, name = path.rpartition("/")
         if above and not self.has(above):
             return False
@@ -310,13 +313,13 @@ class _Listing:
             return set()  # another job has just moved it aside
 
 
-def _missing(folders: Iterable[str], there: _Listing | None) -> tuple[str, ...]:
-    """Return which folders, and which above them, a target does not have yet, also one that is not there itself (None).
+def _missing(folders: Iterable[str], existing: _Listing | None) -> tuple[str, ...]:
+    """Return the folders, including their parents, that a target lacks; `existing` is None if it does not exist itself.
 
-    A folder for tokens is among them always.
+    Folders for tokens are always included.
     """
-    wanted = set() if there is not None else {""}
+    needed = set() if existing is not None else {""}
     for folder in set(folders) - {""}:
         parts = folder.split("/")
-        wanted |= {"/".join(parts[: depth + 1]) for depth in range(len(parts))}
-    return tuple(sorted(name for name in wanted if there is None or name == TOKENS or not there.has(name)))
+        needed |= {"/".join(parts[: depth + 1]) for depth in range(len(parts))}
+    return tuple(sorted(name for name in needed if existing is None or name == TOKENS or not existing.has(name)))

@@ -1,4 +1,4 @@
-"""Files that Spark cuts by size: any number of tasks can be had by choosing the size of a split."""
+"""Scans of files that Spark splits by size; the split size is chosen for the requested number of tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class FileScan(Scan):
-    """A relation of files.
+    """The scan of a relation of files.
 
     Parameters
     ----------
@@ -33,67 +33,67 @@ class FileScan(Scan):
     Attributes
     ----------
     listing
-        Lists the files that are left by the filters, once.
+        Lists the files that remain after partition pruning; cached.
     """
 
     def __init__(self, leaf: LogicalNode, plan: LogicalPlan, cores: int) -> None:
         self._leaf = leaf
         self._cores = cores
-        self._why_not_more = ""
+        self._fewer_splits_reason = ""
         self.listing = cache(lambda: files.list_files(leaf, plan))
 
     @property
-    def takes_any_number(self) -> bool:
-        """True: files are cut by a size that can be chosen."""
+    def allows_any_parallelism(self) -> bool:
+        """True: the split size can be chosen."""
         return True
 
     @property
     def size_in_bytes(self) -> int:
-        """The bytes of the files; of formats by column, only those of the columns that are read."""
+        """The bytes of the files; for columnar formats, only those of the columns that are read."""
         listing = self.listing()
         return int(sum(listing.sizes) * listing.fraction)
 
     @property
     def rows(self) -> int | None:
-        """About how many rows they hold, by a footer; None where only reading them would tell."""
+        """The row count estimated from a file footer; None if the format has no footer with a row count."""
         return self.listing().rows()
 
-    def asked(self, given: object | None) -> object:
-        """Return the user's source, which gets to know the files if it is a `FileSource`."""
-        if given is not None and not isinstance(given, FileSource):
-            return given
+    def parallelism_source(self, user_source: object | None) -> object:
+        """Return the user's source; a `FileSource` gets the listing of the files."""
+        if user_source is not None and not isinstance(user_source, FileSource):
+            return user_source
         assert self._leaf.files is not None
-        return (given or FileSource(self._leaf.files.name)).with_listing(self.listing, self._cores, self._note)
+        return (user_source or FileSource(self._leaf.files.name)).with_listing(self.listing, self._cores, self._note)
 
-    def _note(self, why_not_more: str) -> None:
-        self._why_not_more = why_not_more
+    def _note(self, fewer_splits_reason: str) -> None:
+        self._fewer_splits_reason = fewer_splits_reason
 
-    def cut(self, parallelism: int) -> int:
-        """Return how many splits there are of the size that comes closest to so many."""
+    def divide(self, parallelism: int) -> int:
+        """Return the number of splits for the split size that gives at most `parallelism` tasks."""
         listing = self.listing()
         return count_splits(listing.sizes, listing.splittable, _split_size(listing, parallelism), OPEN_COST)
 
-    def split(self, parallelism: int, why: str) -> Splitting:
-        """Choose the size of a split."""
+    def split(self, parallelism: int, reason: str) -> Splitting:
+        """Choose the split size."""
         listing = self.listing()
         if not sum(listing.sizes):
-            return Splitting(None, f"{why}, but the files are empty")
-        possible = self.cut(parallelism)
-        why = f"{why}, {self._why_not_more}" if self._why_not_more else why
+            return Splitting(None, f"{reason}, but the files are empty")
+        possible = self.divide(parallelism)
+        reason = f"{reason}, {self._fewer_splits_reason}" if self._fewer_splits_reason else reason
         settings = files.split_settings(_split_size(listing, parallelism), OPEN_COST)
-        found = f"{show_count(len(listing.sizes), 'file')} of {show_bytes(sum(listing.sizes))}"
+        sizes = f"{show_count(len(listing.sizes), 'file')} of {show_bytes(sum(listing.sizes))}"
         if listing.fraction < 1:
-            found += f", {listing.fraction:.0%} of each row read"
+            sizes += f", {listing.fraction:.0%} of each row read"
         if possible != parallelism:
-            return Splitting(possible, f"{why}, but {found} can be split into at most {possible}", settings)
-        return Splitting(parallelism, f"{found}: {why}", settings)
+            return Splitting(possible, f"{reason}, but {sizes} can be split into at most {possible}", settings)
+        return Splitting(parallelism, f"{sizes}: {reason}", settings)
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:
-        """Return the relation; it takes the size of its splits from the session."""
+        """Return the relation; its split size comes from the settings of the session."""
         return self._leaf if session is None else files.with_split_size(self._leaf, session)
 
     def with_filters(self, plan: LogicalPlan) -> FileScan:
-        """Return a scan of the files that are left by more filters."""
+        """Return a scan of the files that remain after additional filters."""
         return FileScan(self._leaf, plan, self._cores)
 
 

@@ -1,4 +1,4 @@
-"""Tables of the Hive metastore in formats that only Hive reads: their tasks can be merged, not cut."""
+"""Scans of Hive tables that Spark reads through Hive's own formats: partitions can be coalesced, not split."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class HiveScan(Scan):
-    """A scan whose tasks are merged to the decided number.
+    """A scan whose partitions are coalesced to the decided parallelism.
 
     Parameters
     ----------
     leaf, plan
-        The table, and what is read of it.
+        The relation of the table, and the relation with the filters above it.
     """
 
     def __init__(self, leaf: LogicalPlan, plan: LogicalPlan) -> None:
@@ -43,33 +43,33 @@ class HiveScan(Scan):
 
     @property
     def reason(self) -> str:
-        """What the metastore says."""
+        """The sizes in the metastore's statistics, a clause."""
         sizes = self._relation.sizes
         return f"{show_count(len(sizes), 'partition')} of {show_bytes(sum(sizes))} by the metastore's statistics"
 
     @property
     def size_in_bytes(self) -> int:
-        """The bytes of what is read."""
+        """The bytes of the partitions that are read."""
         return sum(self._relation.sizes)
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
-        """Return the number of splits of the volume per task, at most the bound and what Hive's input format gives."""
+        """Return the number of splits of the volume per task, capped by the bound and by the splits of Hive."""
         sizes = self._relation.sizes
-        wanted = count_splits(sizes, [True] * len(sizes), context.data_volume_per_task, OPEN_COST)
-        return min(wanted, context.parallelism_inference_upper_bound, self._relation.tasks)
+        splits = count_splits(sizes, [True] * len(sizes), context.data_volume_per_task, OPEN_COST)
+        return min(splits, context.parallelism_inference_upper_bound, self._relation.tasks)
 
-    def cut(self, parallelism: int) -> int:
-        """Merge tasks to at most so many."""
+    def divide(self, parallelism: int) -> int:
+        """Coalesce to at most `parallelism` partitions; return their number."""
         self._parallelism = min(parallelism, self._relation.tasks)
         return self._parallelism
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:
-        """Return the relation, its partitions pruned and its tasks merged."""
+        """Return the relation, pruned and coalesced."""
         del session
         if self._parallelism < self._relation.tasks:
             return self._relation.leaf.coalesced(self._parallelism)
         return self._relation.leaf
 
     def with_filters(self, plan: LogicalPlan) -> HiveScan:
-        """Return a scan of the partitions that are left by more filters."""
+        """Return a scan of the partitions that remain after additional filters."""
         return HiveScan(self._leaf, plan)

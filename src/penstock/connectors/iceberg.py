@@ -1,7 +1,7 @@
-"""Iceberg tables, read and written by their metadata (``pyiceberg``); the rows themselves go through Spark.
+"""Source and sink of Iceberg tables. ``pyiceberg`` handles the metadata, Spark reads and writes the rows.
 
-A scan whose files are plain parquet is Spark's own. One with deleted rows, or with files of an older schema, is read
-by pyiceberg in Spark's tasks.
+Spark scans plain Parquet files itself. Files with deleted rows or of an older schema are read by pyiceberg in Spark's
+tasks.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from penstock.connectors.base import (
     StageReport,
     checked_parallelism,
 )
-from penstock.connectors.extras import address_of, without_secrets
+from penstock.connectors.extras import client_key, without_secrets
 from penstock.connectors.iceberg_checks import check_upsert, snapshot_of
 from penstock.connectors.iceberg_commit import (
     PreparedIceberg,
+    catalog_address,
     catalog_of,
-    files_in_snapshot,
     has_token,
-    last_number,
-    located,
-    place_of,
+    last_sequence_number,
+    record_files,
     table_of,
+    with_absolute_paths,
 )
 from penstock.connectors.iceberg_files import IcebergFiles, condition_of, files_of, schema_of, spark_schema
 from penstock.connectors.iceberg_partitions import IcebergPartitions, plain_columns
@@ -42,8 +42,8 @@ from penstock.connectors.sink_checks import is_case_sensitive
 from penstock.connectors.sized_table import SizedTable
 from penstock.connectors.staged_files import StagedFiles
 from penstock.connectors.table_schema import as_nullable, check_columns, in_shape_of
-from penstock.connectors.timeouts import answered
-from penstock.connectors.upsert import Key, check_key_is_given
+from penstock.connectors.timeouts import call_within_timeout
+from penstock.connectors.upsert import Key, check_key_matches_mode
 from penstock.errors import SinkError, SourceError
 from penstock.spark.files import read_parquet
 from penstock.spark.filesystem import Folder
@@ -65,18 +65,18 @@ _CATALOG = 'as in {"type": "rest", "uri": "http://host:8181"}'
 
 @dataclass(frozen=True)
 class IcebergSource(DataFrameScanProvider):
-    """An Iceberg table, as one of its snapshots.
+    """A snapshot of an Iceberg table.
 
     Parameters
     ----------
     table
-        Its name, with its namespace.
+        The name of the table, with its namespace.
     catalog
-        The properties of the catalogue, as ``pyiceberg.catalog.load_catalog`` takes them.
+        The properties of the catalogue, for ``pyiceberg.catalog.load_catalog``.
     snapshot_id
-        The snapshot, with the columns it was made with; if None, the current one when the plan is made.
+        The snapshot, which is read with its own schema; if None, the current snapshot at planning time.
     parallelism
-        The number of tasks, instead of what the files suggest.
+        The number of tasks; if None, inferred from the files.
     """
 
     table: str
@@ -90,7 +90,7 @@ class IcebergSource(DataFrameScanProvider):
         check_type(self.snapshot_id, (int, type(None)), "snapshot_id", "the number of a snapshot")
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"table {self.table}")
-        object.__setattr__(self, "catalog", located(self.catalog))
+        object.__setattr__(self, "catalog", with_absolute_paths(self.catalog))
         if self.snapshot_id is None:
             snapshot = _load(self.table, self.catalog, SourceError).current_snapshot()
             object.__setattr__(self, "snapshot_id", None if snapshot is None else snapshot.snapshot_id)
@@ -105,51 +105,51 @@ class IcebergSource(DataFrameScanProvider):
         return self.produce_data_frame(spark, ScanContext(spark.sparkContext.defaultParallelism, 1 << 30))
 
     def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
-        """Return the files whose statistics leave it open that rows matter."""
+        """Return the rows of the files that remain after skipping by statistics."""
         table = _load(self.table, self.catalog, SourceError)
         schema = spark_schema(table, self.snapshot_id)
         if self.snapshot_id is None:
             return spark.createDataFrame([], schema)
         snapshot_id, condition = self.snapshot_id, condition_of(context.predicates, schema)
-        what = "asking for its files"
-        files = answered(f"table {self.table}", what, lambda: files_of(table, snapshot_id, condition))
+        request = "asking for its files"
+        files = call_within_timeout(f"table {self.table}", request, lambda: files_of(table, snapshot_id, condition))
         if not files:
             return spark.createDataFrame([], schema)
-        # Spark finds columns by name; a mapping that renames none is there where files were added.
+        # Spark matches columns by name. Adding files creates a name mapping that renames nothing.
         by_name = table.name_mapping() in (None, table.schema().name_mapping)
-        if by_name and len(table.metadata.schemas) == 1 and all(one.is_plain for one in files):
-            return read_parquet(spark, schema, [one.path for one in files])
+        if by_name and len(table.metadata.schemas) == 1 and all(file.is_plain for file in files):
+            return read_parquet(spark, schema, [file.path for file in files])
         columns = schema_of(table, self.snapshot_id)
         return IcebergFiles(table, files, schema, columns).produce_data_frame(spark, context)
 
 
 @dataclass(frozen=True)
 class IcebergSink(SizedTable):
-    """An Iceberg table; what a job writes appears in one commit.
+    """An Iceberg table; a job adds its rows in a single commit.
 
     Parameters
     ----------
     table
-        Its name, with its namespace; made with the first commit.
+        The name of the table, with its namespace; created by the first commit.
     catalog
-        The properties of the catalogue, as ``pyiceberg.catalog.load_catalog`` takes them.
+        The properties of the catalogue, for ``pyiceberg.catalog.load_catalog``.
     mode
-        ``append``, ``overwrite`` or ``upsert``: rows replace those of the table with the same key, others are added.
+        ``append``, ``overwrite`` or ``upsert``, which replaces rows of the table with the same key, and adds others.
     parallelism
-        The number of tasks that write; if None, the tasks that make the rows.
+        The number of writing tasks; if None, the tasks that compute the rows write them.
     token
-        A name that you give to these rows, such as the day of a daily load. The properties of the table's snapshots
-        keep it. If a snapshot that still exists has it, the job writes nothing here. So a job whose driver died can run
-        again, and the table has the rows once.
+        An idempotency token for these rows, such as the day of a daily load. The summaries of the table's snapshots
+        store it. If a snapshot that has not expired has it already, the job writes nothing. So a job whose driver died
+        can be repeated, and the table has the rows once.
     key
-        For ``upsert``, the columns that tell rows apart. No row may have a null in them, and no two rows the same.
+        The key columns of an ``upsert``. They must not be null, and must be unique among the new rows.
     target_file_size
-        The size that files should have on disk, in bytes or as a text such as ``"128 mb"``. If None, that of the option
-        ``sink.target-file-size`` where there are partition columns; where there are none, each task writes a file. An
-        upsert leaves the sizes to Spark.
+        The target size of a file on disk, in bytes or as a string such as ``"128 mb"``. If None, the option
+        ``sink.target-file-size`` applies if there are partition columns; else each task writes a file. Upserts leave
+        the file size to Spark.
     auto_compaction
-        Whether files of half the target size and less are merged, those of each partition, before they become visible.
-        If None, as the option ``sink.auto-compaction`` says.
+        Whether files of at most half the target size are merged within their partition before they become visible.
+        If None, the option ``sink.auto-compaction`` applies.
     """
 
     table: str
@@ -165,12 +165,12 @@ class IcebergSink(SizedTable):
         check_table(self.table, "IcebergSink")
         check_type(self.catalog, Mapping, f"the catalog of table {self.table}", "a mapping of its properties", _CATALOG)
         if self.mode not in MODES:
-            raise SinkError(f"mode {self.mode!r} is not known", hint=f"give one of {', '.join(MODES)}")
+            raise SinkError(f"mode {self.mode!r} is not valid", hint=f"give one of {', '.join(MODES)}")
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"sink {self.table}")
-        object.__setattr__(self, "catalog", located(self.catalog))
+        object.__setattr__(self, "catalog", with_absolute_paths(self.catalog))
         object.__setattr__(self, "key", columns_of(self.key, f"key of sink {self.table}"))
-        check_key_is_given(self.mode, self.key)
+        check_key_matches_mode(self.mode, self.key)
         self._check_file_size()
 
     @property
@@ -179,9 +179,9 @@ class IcebergSink(SizedTable):
         return self.table
 
     @property
-    def place(self) -> str:
-        """The table of its catalogue."""
-        return f"{self.table} of {place_of(self.catalog)}"
+    def location(self) -> str:
+        """The table and its catalogue."""
+        return f"{self.table} of {catalog_address(self.catalog)}"
 
     @property
     def adds(self) -> bool:
@@ -191,20 +191,20 @@ class IcebergSink(SizedTable):
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
         """The properties of the catalogue."""
-        return {address_of(place_of(self.catalog), self.catalog.get("warehouse")): dict(self.catalog)}
+        return {client_key(catalog_address(self.catalog), self.catalog.get("warehouse")): dict(self.catalog)}
 
     @property
     def partition_columns(self) -> Sequence[str]:
-        """The partition columns of the table, if it has no other partitions."""
+        """The partition columns of the table; empty if it has partitions by other transforms than identity."""
         table = table_of(catalog_of(self.catalog, SinkError), self.table)
         return [] if table is None else plain_columns(table)
 
     def file_size(self, options: SinkOptions) -> int | None:
-        """Return the bytes a file should have, None if the tasks before the sink write as they are."""
+        """Return the target size of a file in bytes, None if the upstream tasks write the files themselves."""
         return None if self.mode == "upsert" else super().file_size(options)
 
     def recover(self, access: Access) -> None:
-        """Complete or take back what a dead process has left half-way."""
+        """Complete or roll back the interrupted commit of a dead process."""
         catalog = catalog_of(self.catalog, SinkError)
         table = table_of(catalog, self.table)
         root = self._root(catalog) if table is None else table.location()
@@ -212,46 +212,46 @@ class IcebergSink(SizedTable):
             recover_target(access, Folder(access.bridge, root))
 
     def _root(self, catalog: Catalog) -> str | None:
-        """Return the folder of a new table; None where only the catalogue could tell, once the table is made."""
+        """Return the folder of a new table; None if only the catalogue can choose it, when the table is created."""
         warehouse = str(catalog.properties.get("warehouse", "")).rstrip("/")
         if warehouse.startswith("/") or ":" in warehouse:
             return f"{warehouse}/{self.table.replace('.', '/')}"
         return None
 
     def open(self, spark: SparkSession) -> SinkJob:
-        """Reach the catalogue, and look at the table if there is one, and whether it has the job's token."""
+        """Check the table if it exists, and whether it has the job's token already."""
         catalog = catalog_of(self.catalog, SinkError)
-        found = table_of(catalog, self.table)
-        if found is not None:
-            if self.token is not None and has_token(found, self.token):
+        table = table_of(catalog, self.table)
+        if table is not None:
+            if self.token is not None and has_token(table, self.token):
                 log.warning("%s holds %s already, nothing is written", self.table, self.token)
                 return NothingToWrite(self.token)
             if self.mode == "upsert":
-                check_upsert(found)
-            root, partitions = found.location(), IcebergPartitions.of(found)
+                check_upsert(table)
+            root, partitions = table.location(), IcebergPartitions.of(table)
             staged = StagedFiles(spark, f"{root}/data", partitions.folders)
-            return _IcebergSinkJob(spark, self, root, staged, partitions, spark_schema(found, None))
+            return _IcebergSinkJob(spark, self, root, staged, partitions, spark_schema(table, None))
         new_root = self._root(catalog)
         if new_root is None:
             raise SinkError(
-                f"there is no table {self.table}, and where a new one is to lie is not known",
-                cause=f"the warehouse is {catalog.properties.get('warehouse')!r}, which is no path",
-                hint="make the table first, or give the catalogue a warehouse that is a URI",
+                f"table {self.table} does not exist, and the location of a new table is unknown",
+                cause=f"the warehouse is {catalog.properties.get('warehouse')!r}, which is not a path",
+                hint="create the table first, or set the warehouse of the catalogue to a URI",
             )
         return _IcebergSinkJob(spark, self, new_root, StagedFiles(spark, f"{new_root}/data", ()), None, None)
 
 
 class _IcebergSinkJob(SinkJob):
-    """Stages files, and adds them to the table.
+    """Write staged files, and add them to the table.
 
     Parameters
     ----------
     location
-        The table's folder, as the catalogue knows it.
+        The table's folder, as the catalogue addresses it.
     partitions
-        How rows are divided among files, None of a new table.
+        The partitioning of the table, None for a new table.
     columns
-        The columns of the table, None of a new one.
+        The columns of the table, None for a new table.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class _IcebergSinkJob(SinkJob):
         self._staged = staged
         self._partitions = partitions
         self._rows = StagedFiles(spark, str(staged.child("")), ())
-        # An upsert runs more than these rows.
+        # An upsert also runs queries over the table's rows.
         self.calls_python = sink.mode == "upsert" or (partitions is not None and partitions.calls_python)
         self._removed: tuple[str, ...] = ()
         self._snapshot: int | None = None
@@ -298,7 +298,7 @@ class _IcebergSinkJob(SinkJob):
             self._staged.write(df if self._partitions is None else self._partitions.with_folders(df))
 
     def _upsert(self, df: DataFrame) -> None:
-        """Keep the rows, and write anew the files whose rows they replace."""
+        """Stage the new rows, and rewrite the files whose rows they replace."""
         assert self._schema is not None
         self._rows.write(df)
         table = table_of(catalog_of(self._sink.catalog, SinkError), self._sink.table)
@@ -307,15 +307,15 @@ class _IcebergSinkJob(SinkJob):
         self._removed = upsert.write(table, self._partitions, self._staged)
 
     def _key(self, schema: StructType) -> Key:
-        given = columns_of(self._sink.key, self._sink.table)
-        return Key.of(given, schema, self._where, case_sensitive=self._is_case_sensitive)
+        columns = columns_of(self._sink.key, self._sink.table)
+        return Key.of(columns, schema, self._where, case_sensitive=self._is_case_sensitive)
 
     def prepare(self) -> Prepared:
-        """Look which files there are; they lie in the table's folder, and no snapshot names them."""
+        """Return the record of the staged files, which are in the table's folder and in no snapshot yet."""
         assert self._schema is not None
         sink = self._sink
-        files, partitions = files_in_snapshot(self._staged)
-        made = PreparedIceberg(
+        files, partitions = record_files(self._staged)
+        record = PreparedIceberg(
             sink.table,
             str(self._staged.child("").parent),
             self._location,
@@ -324,19 +324,19 @@ class _IcebergSinkJob(SinkJob):
             self._staged.folder,
             files,
             uuid.uuid4().hex,
-            place_of(sink.catalog),
+            catalog_address(sink.catalog),
             sink.token,
             without_secrets(sink.catalog),
-            last_number(table_of(catalog_of(sink.catalog, SinkError), sink.table)),
+            last_sequence_number(table_of(catalog_of(sink.catalog, SinkError), sink.table)),
             partitions,
             None if self._partitions is None else self._partitions.spec_id,
         )
         if sink.mode != "upsert":
-            return made
-        told = {one.name: getattr(made, one.name) for one in fields(made)}
+            return record
+        common = {field.name: getattr(record, field.name) for field in fields(record)}
         key = self._key(self._schema).columns
         return PreparedIcebergUpsert(
-            **told, key=key, rows=self._rows.folder, removed=self._removed, snapshot=self._snapshot
+            **common, key=key, rows=self._rows.folder, removed=self._removed, snapshot=self._snapshot
         )
 
     @property
@@ -345,7 +345,7 @@ class _IcebergSinkJob(SinkJob):
         return self._sink.secrets
 
     def sample_size(self, df: DataFrame) -> int:
-        """Write some rows into a folder of their own, and remove it."""
+        """Write sample rows into a separate folder, remove it, and return the bytes of its files."""
         return self._staged.sample(df)
 
     def compact(self, target: int) -> StageReport:
@@ -362,6 +362,8 @@ def _load(table: str, properties: Mapping[str, str], error: type[SourceError | S
 
     catalog = catalog_of(properties, error)
     try:
-        return answered(f"catalogue {catalog.name}", f"asking for table {table}", lambda: catalog.load_table(table))
+        return call_within_timeout(
+            f"catalogue {catalog.name}", f"asking for table {table}", lambda: catalog.load_table(table)
+        )
     except NoSuchTableError as problem:
         raise error(f"there is no Iceberg table {table}", hint="check the name and its namespace") from problem

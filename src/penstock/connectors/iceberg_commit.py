@@ -1,4 +1,4 @@
-"""What a job has ready for an Iceberg table: files in its folder, which one snapshot names."""
+"""Commit record of an Iceberg table: staged files that a snapshot adds to the table."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit import Prepared
 from penstock.commit.names import STAGED_ROWS, check_within
-from penstock.connectors.extras import absolute, address_of, given_for, needs, with_secrets
-from penstock.connectors.iceberg_partitions import IcebergPartitions, entry_of
+from penstock.connectors.extras import absolute, client_key, needs, secrets_for, with_secrets
+from penstock.connectors.iceberg_partitions import IcebergPartitions, data_file_of
 from penstock.connectors.split_source import arrow_schema
-from penstock.connectors.timeouts import answered, timeout_of_attempt
+from penstock.connectors.timeouts import attempt_timeout, call_within_timeout
 from penstock.errors import CommitError, CommitUnknownError, SinkError, SourceError, SourceTimeoutError
 from penstock.masking import mask
 from penstock.spark.filesystem import Folder
@@ -32,46 +32,45 @@ _RECEIPT, _TOKEN = "penstock.receipt", "penstock.token"
 _NAMES = "schema.name-mapping.default"
 _RETRIES = "commit.retry.num-retries"
 PAUSES = tuple(0.1 * 2**number for number in range(7))
-"""Seconds before a snapshot that came too late is tried again."""
+"""Seconds before each retry after another snapshot came first."""
 _SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:)(.+)")
 
 
 @dataclass(frozen=True)
 class PreparedIceberg(Prepared):
-    """Files of an Iceberg table that no snapshot names yet.
+    """Commit record of files that are not in a snapshot of an Iceberg table yet.
 
     Parameters
     ----------
     table
         The table's name.
     root
-        Its folder, as Spark knows it.
+        The table's folder, as Spark addresses it.
     location
-        Its folder, as the catalogue shall know it if the table is new.
+        The folder of a new table, as the catalogue addresses it.
     mode
         ``append`` or ``overwrite``.
     schema
-        What was written, as Spark's JSON.
+        The schema of the rows, as Spark's JSON.
     staging
-        The folder of the files.
+        The staging folder of the files.
     files
-        The paths of those with rows.
+        The paths of the files that have rows.
     receipt
-        Tells the job's snapshot from others.
+        The identifier of the job's snapshot.
     reached_by
         The address of the catalogue, without secrets.
     token
-        The name of what is written, if it has one.
+        The idempotency token of the rows, or None.
     catalog
-        The properties of the catalogue, but for secrets.
+        The properties of the catalogue without secrets.
     seen
-        The sequence number of the table's last snapshot when the job was about to commit, 0 of a new table; None of a
-        table of format 1, whose snapshots have no numbers.
+        The sequence number of the table's last snapshot when the job prepared its commit, 0 for a new table; None for a
+        table of format version 1, whose snapshots have no sequence numbers.
     partitions
-        The values of the partition of each file, as the names of its folders tell them; None where pyiceberg finds the
-        partitions.
+        The partition values of each file as strings from its folder names; None if pyiceberg infers the partitions.
     spec
-        The number of the partition spec that they are values of.
+        The id of the partition spec of these values.
     """
 
     kind: ClassVar[str] = "iceberg"
@@ -101,7 +100,7 @@ class PreparedIceberg(Prepared):
     @property
     def address(self) -> str:
         """The address of the catalogue, and its warehouse."""
-        return address_of(self.reached_by, dict(self.catalog).get("warehouse"))
+        return client_key(self.reached_by, dict(self.catalog).get("warehouse"))
 
     @property
     def folder(self) -> str:
@@ -109,17 +108,17 @@ class PreparedIceberg(Prepared):
         return self.root
 
     def check_names(self) -> None:
-        """Refuse a staging folder outside the table, and files outside the staging folder."""
+        """Reject a staging folder outside the table, and files outside the staging folder."""
         check_within(self.staging, self.root, STAGED_ROWS)
         for file in self.files:
             check_within(file, self.staging)
 
     def commit(self, access: Access) -> None:
-        """Add a snapshot; a table that is new is made with it.
+        """Add a snapshot, and create the table if it is new.
 
-        pyiceberg would try again by itself if another snapshot came first, and not ask whether that one has the token.
-        Whether the job's snapshot is there is asked of the metadata that is committed onto: of two commits onto one
-        snapshot the catalogue takes one, so that a commit that lands late is not made again.
+        Retries of pyiceberg are off: they would not check whether the snapshot that came first has the token. Every
+        attempt checks for the job's snapshot in the metadata onto which it commits. The catalogue accepts only the
+        first of two commits onto the same snapshot, so an earlier attempt that takes effect late is not repeated.
         """
         from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
@@ -139,44 +138,44 @@ class PreparedIceberg(Prepared):
 
     def _add_snapshot(self, catalog: Catalog, table: Table | None) -> None:
         if table is None:
-            self._make_table(catalog)
+            self._create_table(catalog)
             return
         self._check_partitions(table)
-        transaction = tried_once(table).transaction()
-        self._fill(transaction, table, has_rows=table.current_snapshot() is not None)
-        self._send(transaction)
+        transaction = without_retries(table).transaction()
+        self._add_files(transaction, table, has_rows=table.current_snapshot() is not None)
+        self._commit_transaction(transaction)
 
-    def _make_table(self, catalog: Catalog) -> None:
+    def _create_table(self, catalog: Catalog) -> None:
         from pyspark.sql.types import StructType
 
         catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
         schema = arrow_schema(StructType.fromJson(json.loads(self.schema)))
-        making = catalog.create_table_transaction(self.table, schema, location=self.location)
-        self._fill(making, None, has_rows=False)
-        self._send(making)
+        transaction = catalog.create_table_transaction(self.table, schema, location=self.location)
+        self._add_files(transaction, None, has_rows=False)
+        self._commit_transaction(transaction)
 
-    def _send(self, transaction: Transaction) -> None:
-        """Ask the catalogue for the commit; nothing before this is seen by anybody.
+    def _commit_transaction(self, transaction: Transaction) -> None:
+        """Send the commit to the catalogue; before this, nothing is visible to readers.
 
         Raises
         ------
         CommitUnknownError
-            If it neither says that it has committed nor refuses: a gateway may have given up waiting for it.
+            If the catalogue neither confirms nor rejects the commit, for instance because a gateway timed out.
         """
-        from pyiceberg import exceptions as refusals
+        from pyiceberg import exceptions as rejections
 
         try:
             transaction.commit_transaction()
         except (
-            refusals.CommitFailedException,
-            refusals.TableAlreadyExistsError,
-            refusals.NoSuchTableError,
-            refusals.NoSuchNamespaceError,
-            refusals.ValidationException,
-            refusals.BadRequestError,
-            refusals.UnauthorizedError,
-            refusals.ForbiddenError,
-            refusals.TooManyRequestsError,
+            rejections.CommitFailedException,
+            rejections.TableAlreadyExistsError,
+            rejections.NoSuchTableError,
+            rejections.NoSuchNamespaceError,
+            rejections.ValidationException,
+            rejections.BadRequestError,
+            rejections.UnauthorizedError,
+            rejections.ForbiddenError,
+            rejections.TooManyRequestsError,
         ):
             raise
         except Exception as error:
@@ -188,148 +187,150 @@ class PreparedIceberg(Prepared):
                 f"the partitions of table {self.table} have changed while the job ran", hint="run the job again"
             )
 
-    def _fill(self, transaction: Transaction, table: Table | None, *, has_rows: bool) -> None:
+    def _add_files(self, transaction: Transaction, table: Table | None, *, has_rows: bool) -> None:
         from pyiceberg.expressions import AlwaysTrue
 
-        told = self._told()
+        properties = self._snapshot_properties()
         if self.mode == "overwrite" and has_rows:
-            transaction.delete(AlwaysTrue(), snapshot_properties=told)
-        if not self.files:  # there may be no snapshot to tell
-            transaction.set_properties({f"{key}.without-rows": value for key, value in told.items()})
+            transaction.delete(AlwaysTrue(), snapshot_properties=properties)
+        if not self.files:  # without files there may be no snapshot for the properties
+            transaction.set_properties({f"{key}.without-rows": value for key, value in properties.items()})
         elif table is None or self.partitions is None:
-            transaction.add_files(list(self.files), snapshot_properties=told)
+            transaction.add_files(list(self.files), snapshot_properties=properties)
         else:
-            self._name_columns(transaction, table)
-            with transaction.update_snapshot(snapshot_properties=told).fast_append() as added:
+            self._set_name_mapping(transaction, table)
+            with transaction.update_snapshot(snapshot_properties=properties).fast_append() as added:
                 self._append(added, table)
 
-    def _told(self) -> dict[str, str]:
-        """Return what the snapshot tells of the job."""
+    def _snapshot_properties(self) -> dict[str, str]:
+        """Return the properties that identify the job in its snapshot."""
         return {_RECEIPT: self.receipt, **({} if self.token is None else {_TOKEN: self.token})}
 
-    def _name_columns(self, transaction: Transaction, table: Table) -> None:
-        """Let readers find columns by their names, as the files have no numbers of columns."""
+    def _set_name_mapping(self, transaction: Transaction, table: Table) -> None:
+        """Let readers match columns by name, as the files have no column ids."""
         if table.name_mapping() is None:
             transaction.set_properties({_NAMES: table.schema().name_mapping.model_dump_json()})
 
     def _append(self, added: _FastAppendFiles | _OverwriteFiles, table: Table) -> None:
-        """Add the files with the partitions that their folders tell."""
+        """Add the files with the partition values of their folders."""
         partitions = IcebergPartitions.of(table)
         for path, texts in zip(self.files, self.partitions or [()] * len(self.files), strict=True):
-            added.append_data_file(entry_of(table, path, partitions.record(texts)))
+            added.append_data_file(data_file_of(table, path, partitions.record(texts)))
 
     def is_committed(self, access: Access) -> bool:
-        """Whether a snapshot has the job's receipt, or its token.
+        """Return whether a snapshot has the job's receipt or its token.
 
         Raises
         ------
         CommitError
-            If that cannot be told, as snapshots have expired since and the table names none of the files.
+            If that cannot be determined, because snapshots have expired and the table has none of the files.
         """
         return self.is_in(table_of(self.connect(access), self.table))
 
     def is_in(self, table: Table | None) -> bool:
-        """Whether the table has the job's snapshot, by the metadata that was read; see `is_committed`."""
+        """Return whether the loaded metadata has the job's snapshot; see `is_committed`."""
         if table is None:
             return False
-        if _tells(table, _RECEIPT, self.receipt) or (self.token is not None and has_token(table, self.token)):
+        if _has_property(table, _RECEIPT, self.receipt) or (self.token is not None and has_token(table, self.token)):
             return True
-        if self.seen is not None and _keeps_all_since(table, self.seen):
+        if self.seen is not None and _has_all_snapshots_since(table, self.seen):
             return False
-        if self._is_named_by(table):
+        if self._is_in_current_snapshot(table):
             return True
         if self.seen is None:
             return False
         raise CommitError.forgotten(self.target, "snapshots", self.staging)
 
-    def _is_named_by(self, table: Table) -> bool:
-        """Whether the current snapshot has a file of the job."""
-        current, mine = table.current_snapshot(), set(self.files)
+    def _is_in_current_snapshot(self, table: Table) -> bool:
+        """Return whether the current snapshot has a file of the job."""
+        current, own = table.current_snapshot(), set(self.files)
         manifests = [] if current is None else current.manifests(table.io)
         return any(
-            entry.data_file.file_path in mine
+            entry.data_file.file_path in own
             for manifest in manifests
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
         )
 
     def undo(self, access: Access) -> None:
-        """Remove the files; no snapshot names them."""
+        """Remove the files, which are in no snapshot."""
         Folder(access.bridge, self.staging).delete()
 
     def connect(self, access: Access) -> Catalog:
         """Connect to the catalogue."""
-        given = given_for(access, self.address, self.reached_by)
-        return catalog_of(with_secrets(self.catalog, given), SinkError)
+        secrets = secrets_for(access, self.address, self.reached_by)
+        return catalog_of(with_secrets(self.catalog, secrets), SinkError)
 
 
-def files_in_snapshot(staged: StagedFiles) -> tuple[tuple[str, ...], tuple[tuple[str | None, ...], ...] | None]:
-    """Return the files with rows that were written, and the values of their partitions, as records have both."""
-    files, folders = [one for one in staged.files() if one.rows], staged.partition_by
-    partitions = tuple(tuple(one.partition[folder] for folder in folders) for one in files) if folders else None
-    return tuple(f"{staged.root}/{one.path}" for one in files), partitions
+def record_files(staged: StagedFiles) -> tuple[tuple[str, ...], tuple[tuple[str | None, ...], ...] | None]:
+    """Return the staged files that have rows, and their partition values, as `PreparedIceberg` stores them."""
+    files, folders = [file for file in staged.files() if file.rows], staged.partition_by
+    partitions = tuple(tuple(file.partition[folder] for folder in folders) for file in files) if folders else None
+    return tuple(f"{staged.root}/{file.path}" for file in files), partitions
 
 
-def tried_once(table: Table) -> Table:
-    """Return a table whose commits pyiceberg does not try again by itself; only here, not in the catalogue."""
-    once = {**table.metadata.properties, _RETRIES: "0"}
-    table.metadata = table.metadata.model_copy(update={"properties": once})
+def without_retries(table: Table) -> Table:
+    """Turn off pyiceberg's retries for this table object, without a change in the catalogue; return the object."""
+    properties = {**table.metadata.properties, _RETRIES: "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": properties})
     return table
 
 
-def located(catalog: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a catalogue so that they mean the same in every working directory."""
-    found = dict(catalog)
-    uri, warehouse = str(found.get("uri", "")), str(found.get("warehouse", ""))
+def with_absolute_paths(catalog: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a catalogue with paths that are independent of the working directory."""
+    properties = dict(catalog)
+    uri, warehouse = str(properties.get("uri", "")), str(properties.get("warehouse", ""))
     sqlite = _SQLITE.fullmatch(uri)
     if sqlite is not None:
-        found["uri"] = sqlite[1] + absolute(sqlite[2])
+        properties["uri"] = sqlite[1] + absolute(sqlite[2])
     if warehouse and "://" in uri and not uri.startswith(("http:", "https:", "thrift:")):  # a SQL catalogue
-        found["warehouse"] = absolute(warehouse)
-    return found
+        properties["warehouse"] = absolute(warehouse)
+    return properties
 
 
-def place_of(catalog: Mapping[str, str]) -> str:
-    """Return where a catalogue is, without secrets."""
+def catalog_address(catalog: Mapping[str, str]) -> str:
+    """Return the address of a catalogue, without secrets."""
     return mask(catalog.get("uri") or catalog.get("name", "default"))
 
 
 def table_of(catalog: Catalog, name: str) -> Table | None:
-    """Return a table, None if there is none."""
+    """Load a table; return None if it does not exist."""
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
     try:
-        return answered(f"catalogue {catalog.name}", f"asking for table {name}", lambda: catalog.load_table(name))
+        return call_within_timeout(
+            f"catalogue {catalog.name}", f"asking for table {name}", lambda: catalog.load_table(name)
+        )
     except (NoSuchTableError, NoSuchNamespaceError):
         return None
 
 
 def has_token(table: Table, token: str) -> bool:
-    """Whether a snapshot that is kept tells of a token."""
-    return _tells(table, _TOKEN, token)
+    """Return whether a snapshot that has not expired has a token."""
+    return _has_property(table, _TOKEN, token)
 
 
-def _tells(table: Table, key: str, value: str) -> bool:
+def _has_property(table: Table, key: str, value: str) -> bool:
     if table.properties.get(f"{key}.without-rows") == value:
         return True
-    told = (snapshot.summary for snapshot in table.metadata.snapshots)
-    return any(summary is not None and summary.additional_properties.get(key) == value for summary in told)
+    summaries = (snapshot.summary for snapshot in table.metadata.snapshots)
+    return any(summary is not None and summary.additional_properties.get(key) == value for summary in summaries)
 
 
-def last_number(table: Table | None) -> int | None:
-    """Return the sequence number of a table's last snapshot, None where snapshots have no numbers."""
+def last_sequence_number(table: Table | None) -> int | None:
+    """Return the sequence number of a table's last snapshot, None if snapshots have no numbers (format version 1)."""
     if table is None:
         return 0
     return None if table.metadata.format_version == 1 else table.metadata.last_sequence_number
 
 
-def _keeps_all_since(table: Table, seen: int) -> bool:
-    """Whether the table still knows every snapshot that came after one."""
-    last = last_number(table)
+def _has_all_snapshots_since(table: Table, seen: int) -> bool:
+    """Return whether no snapshot with a sequence number above `seen` has expired."""
+    last = last_sequence_number(table)
     if last is None:
         return False
-    first = seen + 1 if last >= seen else 1  # it was made anew since
-    kept = {snapshot.sequence_number for snapshot in table.metadata.snapshots}
-    return kept.issuperset(range(first, last + 1))
+    first = seen + 1 if last >= seen else 1  # the table was recreated
+    present = {snapshot.sequence_number for snapshot in table.metadata.snapshots}
+    return present.issuperset(range(first, last + 1))
 
 
 def catalog_of(properties: Mapping[str, str], error: type[SourceError | SinkError]) -> Catalog:
@@ -338,7 +339,7 @@ def catalog_of(properties: Mapping[str, str], error: type[SourceError | SinkErro
     Raises
     ------
     SinkError, SourceError
-        As `error` says, if it cannot be reached.
+        The type `error`, if the catalogue cannot be reached.
     """
     needs("pyiceberg", "iceberg", error)
     from pyiceberg.catalog import load_catalog
@@ -346,15 +347,15 @@ def catalog_of(properties: Mapping[str, str], error: type[SourceError | SinkErro
     name, properties = properties.get("name", "default"), {k: v for k, v in properties.items() if k != "name"}
 
     def load() -> Catalog:
-        if error is not SourceError:  # a commit must not be given up, as it may have been made
+        if error is not SourceError:  # a commit has no timeout: its outcome would be unknown
             return load_catalog(name, **properties)
         from penstock.connectors.iceberg_rest import rest_catalog
 
-        bounded = _bounded(properties)
-        return rest_catalog(name, bounded) or load_catalog(name, **bounded)
+        with_timeouts = _with_timeouts(properties)
+        return rest_catalog(name, with_timeouts) or load_catalog(name, **with_timeouts)
 
     try:
-        return answered(f"catalogue {name}", "connecting to it", load)
+        return call_within_timeout(f"catalogue {name}", "connecting to it", load)
     except SourceTimeoutError:
         raise
     except Exception as problem:
@@ -363,7 +364,7 @@ def catalog_of(properties: Mapping[str, str], error: type[SourceError | SinkErro
         ) from problem
 
 
-def _bounded(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a catalogue whose store is not waited for without end; what the user gave wins."""
-    seconds = f"{timeout_of_attempt():g}"
+def _with_timeouts(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a catalogue with timeouts for its object store, unless the user set them."""
+    seconds = f"{attempt_timeout():g}"
     return {"s3.connect-timeout": seconds, "s3.request-timeout": seconds, **properties}

@@ -1,4 +1,4 @@
-"""Rows of an Iceberg table that are deleted by their values (equality deletes), which pyiceberg does not leave out."""
+"""Equality deletes of Iceberg tables, which pyiceberg does not apply."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _HIDDEN = "penstock deleted by "
 
 @dataclass(slots=True)
 class EqualityDeletes:
-    """The delete files of a snapshot, and when each file of rows came.
+    """The equality delete files of a snapshot, and the sequence numbers of its data files.
 
     Parameters
     ----------
     entries
-        The entries of delete files.
+        The manifest entries of equality delete files.
     unpartitioned
-        The numbers of the specs without partition columns: their deletes hold for all files.
+        The ids of the specs without partition columns, whose deletes apply to all data files.
     numbers
-        The sequence number of each file of rows, by its path; `notice` fills it.
+        The sequence numbers of data files by path; filled by `register`.
     """
 
     entries: list[ManifestEntry]
@@ -42,70 +42,70 @@ class EqualityDeletes:
 
     @classmethod
     def of(cls, table: Table, snapshot: Snapshot) -> EqualityDeletes:
-        """Look for delete files in a snapshot.
+        """Collect the equality delete files of a snapshot.
 
         Raises
         ------
         SourceError
-            If one deletes by a value within a column.
+            If a file deletes by a nested field.
         """
         from pyiceberg.manifest import DataFileContent, ManifestContent
 
-        found = [
+        entries = [
             entry
             for manifest in snapshot.manifests(table.io)
             if manifest.content == ManifestContent.DELETES
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
             if entry.data_file.content == DataFileContent.EQUALITY_DELETES
         ]
-        for number in {number for entry in found for number in entry.data_file.equality_ids or ()}:
-            if _column(table.metadata, number) is None:
+        for field_id in {field_id for entry in entries for field_id in entry.data_file.equality_ids or ()}:
+            if _column(table.metadata, field_id) is None:
                 raise SourceError(
                     f"table {'.'.join(table.name())} cannot be read",
-                    cause=f"rows are deleted by the values of a field within a column, number {number}",
+                    cause=f"rows are deleted by the values of a field within a column, number {field_id}",
                     hint="rewrite its files with their deletes applied, as Iceberg's rewrite_data_files does",
                 )
-        return cls(found, frozenset(number for number, spec in table.specs().items() if spec.is_unpartitioned()))
+        return cls(entries, frozenset(field_id for field_id, spec in table.specs().items() if spec.is_unpartitioned()))
 
-    def notice(self, entry: ManifestEntry) -> bool:
-        """Note when a file came; return whether pyiceberg may look at it."""
+    def register(self, entry: ManifestEntry) -> bool:
+        """Record the sequence number of a data file; return whether pyiceberg may process the entry."""
         from pyiceberg.manifest import DataFileContent
 
         if entry.data_file.content == DataFileContent.DATA:
             self.numbers[entry.data_file.file_path] = entry.sequence_number or 0
         return bool(entry.data_file.content != DataFileContent.EQUALITY_DELETES)
 
-    def that_hold_for(self, file: DataFile) -> tuple[DataFile, ...]:
-        """Return the delete files that came after a file of rows, for its partition or for all."""
-        number, found = self.numbers[file.file_path], []
+    def applicable_to(self, file: DataFile) -> tuple[DataFile, ...]:
+        """Return the later delete files that apply to a data file: those of its partition, and unpartitioned ones."""
+        number, deletes = self.numbers[file.file_path], []
         for entry in self.entries:
             delete = entry.data_file
-            is_of_partition = delete.spec_id == file.spec_id and delete.partition == file.partition
-            if (entry.sequence_number or 0) > number and (delete.spec_id in self.unpartitioned or is_of_partition):
-                found.append(delete)
-        return tuple(found)
+            is_same_partition = delete.spec_id == file.spec_id and delete.partition == file.partition
+            if (entry.sequence_number or 0) > number and (delete.spec_id in self.unpartitioned or is_same_partition):
+                deletes.append(delete)
+        return tuple(deletes)
 
 
-def with_deleted_by(schema: Schema, metadata: TableMetadata, deletes: Sequence[DataFile]) -> Schema:
-    """Return the columns that are read of a file: those of a schema, and others that rows are deleted by."""
+def with_delete_keys(schema: Schema, metadata: TableMetadata, deletes: Sequence[DataFile]) -> Schema:
+    """Return a schema extended by the key columns of delete files that it lacks."""
     from pyiceberg.schema import Schema
 
-    numbers = sorted({number for one in deletes for number in one.equality_ids or ()})
-    have = {one.field_id for one in schema.fields}
-    return Schema(*schema.fields, *_keys(metadata, [number for number in numbers if number not in have]))
+    ids = sorted({field_id for delete in deletes for field_id in delete.equality_ids or ()})
+    present = {field.field_id for field in schema.fields}
+    return Schema(*schema.fields, *_key_fields(metadata, [field_id for field_id in ids if field_id not in present]))
 
 
 class DeletedKeys:
-    """The values that rows of a file are deleted by.
+    """The deleted keys of a data file.
 
     Parameters
     ----------
     metadata
-        The table.
+        The metadata of the table.
     io
-        Reads its files.
+        Reads the delete files.
     deletes
-        The delete files that hold for the file.
+        The delete files that apply to the data file.
     """
 
     def __init__(self, metadata: TableMetadata, io: FileIO, deletes: Sequence[DataFile]) -> None:
@@ -114,73 +114,80 @@ class DeletedKeys:
         from pyiceberg.schema import Schema
         from pyiceberg.table import FileScanTask
 
-        by: dict[tuple[int, ...], list[DataFile]] = defaultdict(list)
-        for one in deletes:
-            by[tuple(one.equality_ids or ())].append(one)
+        by_columns: dict[tuple[int, ...], list[DataFile]] = defaultdict(list)
+        for delete in deletes:
+            by_columns[tuple(delete.equality_ids or ())].append(delete)
         self._keys = [
             (
-                numbers,
-                ArrowScan(metadata, io, Schema(*_keys(metadata, numbers)), AlwaysTrue())
-                .to_table([FileScanTask(one) for one in files])
-                .rename_columns([str(number) for number in numbers]),
+                ids,
+                ArrowScan(metadata, io, Schema(*_key_fields(metadata, ids)), AlwaysTrue())
+                .to_table([FileScanTask(file) for file in files])
+                .rename_columns([str(field_id) for field_id in ids]),
             )
-            for numbers, files in by.items()
+            for ids, files in by_columns.items()
         ]
 
-    def left(self, batch: pa.RecordBatch, names: Mapping[int, str]) -> pa.RecordBatch:
-        """Return the rows of a batch that no key deletes.
+    def apply(self, batch: pa.RecordBatch, names: Mapping[int, str]) -> pa.RecordBatch:
+        """Return the rows of a batch that are not deleted.
 
         Parameters
         ----------
         batch
             The rows.
         names
-            What its columns are called, by their numbers.
+            The names of its columns, by field id.
         """
         import pyarrow.compute as pc
 
-        for numbers, keys in self._keys:
-            gone = _are_among([batch.column(names[one]) for one in numbers], [keys[str(one)] for one in numbers])
-            batch = batch.filter(pc.invert(gone))
+        for ids, keys in self._keys:
+            columns = [batch.column(names[field_id]) for field_id in ids]
+            batch = batch.filter(pc.invert(_are_among(columns, [keys[str(field_id)] for field_id in ids])))
         return batch
 
 
-def names_of(schema: Schema) -> dict[int, str]:
-    """Return what the columns of a schema are called, by their numbers."""
-    return {one.field_id: one.name for one in schema.fields}
+def names_by_id(schema: Schema) -> dict[int, str]:
+    """Return the names of a schema's columns by field id."""
+    return {field.field_id: field.name for field in schema.fields}
 
 
 def _are_among(columns: Sequence[pa.Array], keys: Sequence[pa.ChunkedArray]) -> pa.Array:
-    """Return for each row whether its values are among some keys; null is equal to null.
+    """Return for each row whether its values are among the keys; null equals null.
 
-    Each column is replaced by the place of its value among those of the keys. Two such places make one number, whose
-    place among those of the keys goes on to the next column: so no number is larger than the square of all keys.
+    Columns are combined in sequence. The index of a value among the distinct values of the keys, and the code
+    of the columns before, give a pair; the index of the pair among the distinct pairs of the keys is the next code. So
+    no number exceeds the square of the number of keys.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     code: Any = pa.repeat(pa.scalar(0, pa.int64()), len(columns[0]))
-    wanted: Any = pa.repeat(pa.scalar(0, pa.int64()), len(keys[0]))
+    key_code: Any = pa.repeat(pa.scalar(0, pa.int64()), len(keys[0]))
     for column, key in zip(columns, keys, strict=True):
         values = pc.unique(key)
-        places, of_keys = (pc.index_in(one.cast(values.type), values).cast(pa.int64()) for one in (column, key))
-        pairs = pc.add(pc.multiply(wanted, len(values)), of_keys)
+        indices, key_indices = (
+            pc.index_in(array.cast(values.type), values).cast(pa.int64()) for array in (column, key)
+        )
+        pairs = pc.add(pc.multiply(key_code, len(values)), key_indices)
         pairs = pairs.combine_chunks() if isinstance(pairs, pa.ChunkedArray) else pairs
-        known = pc.unique(pairs)
-        code = pc.index_in(pc.add(pc.multiply(code, len(values)), places), known).cast(pa.int64())
-        wanted = pc.index_in(pairs, known).cast(pa.int64())
+        distinct = pc.unique(pairs)
+        code = pc.index_in(pc.add(pc.multiply(code, len(values)), indices), distinct).cast(pa.int64())
+        key_code = pc.index_in(pairs, distinct).cast(pa.int64())
     return pc.is_valid(code)
 
 
-def _keys(metadata: TableMetadata, numbers: Sequence[int]) -> list[Any]:
-    """Return columns by their numbers, with names that no table has: a column may have been renamed, or dropped."""
+def _key_fields(metadata: TableMetadata, ids: Sequence[int]) -> list[Any]:
+    """Return columns by field id under reserved names, as a column may have been renamed or dropped since."""
     from pyiceberg.types import NestedField
 
-    found = [(number, _column(metadata, number)) for number in numbers]
-    return [NestedField(number, f"{_HIDDEN}{number}", one.field_type, required=False) for number, one in found if one]
+    fields = [_column(metadata, field_id) for field_id in ids]
+    return [
+        NestedField(field.field_id, f"{_HIDDEN}{field.field_id}", field.field_type, required=False)
+        for field in fields
+        if field
+    ]
 
 
-def _column(metadata: TableMetadata, number: int) -> Any:
-    """Return a column as the table has it now, or had it last; None of what is within a column."""
-    schemas = [metadata.schema(), *sorted(metadata.schemas, key=lambda one: -one.schema_id)]
-    return next((one for schema in schemas for one in schema.fields if one.field_id == number), None)
+def _column(metadata: TableMetadata, field_id: int) -> Any:
+    """Return the latest definition of a column; None for a nested field."""
+    schemas = [metadata.schema(), *sorted(metadata.schemas, key=lambda schema: -schema.schema_id)]
+    return next((field for schema in schemas for field in schema.fields if field.field_id == field_id), None)

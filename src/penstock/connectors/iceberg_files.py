@@ -1,11 +1,11 @@
-"""Files of an Iceberg table that pyiceberg reads in Spark's tasks, with their deleted rows left out."""
+"""Files of Iceberg tables, read by pyiceberg in Spark's tasks with deletes applied."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.iceberg_deletes import DeletedKeys, EqualityDeletes, names_of, with_deleted_by
+from penstock.connectors.iceberg_deletes import DeletedKeys, EqualityDeletes, names_by_id, with_delete_keys
 from penstock.connectors.split_source import SplitSource, arrow_schema
 from penstock.connectors.splits import OPEN_COST, evenly
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IcebergFile:
-    """A file of a snapshot.
+    """A data file of a snapshot.
 
     Parameters
     ----------
     task
-        The file and its rows that are deleted by their places, as pyiceberg knows them.
+        pyiceberg's task to read the file, with its positional deletes.
     deletes
-        The files with values that rows are deleted by.
+        The equality delete files that apply to the file.
     """
 
     task: FileScanTask
@@ -40,23 +40,23 @@ class IcebergFile:
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The path of the file."""
         return str(self.task.file.file_path)
 
     @property
     def is_plain(self) -> bool:
-        """Whether all of its rows are there, and Spark can read it."""
+        """Whether Spark can read the file: it is Parquet, and no rows are deleted."""
         is_parquet = str(self.task.file.file_format).lower().endswith("parquet")
         return is_parquet and not self.task.delete_files and not self.deletes
 
 
 def files_of(table: Table, snapshot_id: int, condition: BooleanExpression) -> list[IcebergFile]:
-    """Return the files of a snapshot that may hold rows that matter.
+    """Return the files of a snapshot that may have rows that meet a condition.
 
     Raises
     ------
     SourceError
-        If rows are deleted in a way that cannot be followed.
+        If rows are deleted in an unsupported way.
     """
     snapshot = table.snapshot_by_id(snapshot_id)
     scan = table.scan(row_filter=condition, snapshot_id=snapshot_id)
@@ -66,12 +66,12 @@ def files_of(table: Table, snapshot_id: int, condition: BooleanExpression) -> li
     from pyiceberg.table import ManifestGroupPlanner
 
     planner = ManifestGroupPlanner(table.metadata, table.io, condition)
-    tasks = planner.plan_files(snapshot.manifests(table.io), deletes.notice)
-    return [IcebergFile(task, deletes.that_hold_for(task.file)) for task in tasks]
+    tasks = planner.plan_files(snapshot.manifests(table.io), deletes.register)
+    return [IcebergFile(task, deletes.applicable_to(task.file)) for task in tasks]
 
 
 class IcebergFiles(SplitSource):
-    """Files that Spark cannot read by itself.
+    """Files of a snapshot that Spark's Parquet reader cannot read.
 
     Parameters
     ----------
@@ -80,9 +80,9 @@ class IcebergFiles(SplitSource):
     files
         The files.
     schema
-        The columns as Spark knows them.
+        The columns as Spark's schema.
     columns
-        The columns of the snapshot.
+        The columns as Iceberg's schema.
     """
 
     def __init__(self, table: Table, files: Sequence[IcebergFile], schema: StructType, columns: Schema) -> None:
@@ -100,55 +100,50 @@ class IcebergFiles(SplitSource):
 
     def enumerate_splits(self, context: ScanContext) -> Sequence[Any]:
         """Return groups of files."""
-        sizes = [one.task.file.file_size_in_bytes + OPEN_COST for one in self._files]
-        wanted = max(1, min(len(sizes), -(-sum(sizes) // context.data_volume_per_task), context.parallelism))
-        return [[self._files[place] for place in group] for group in evenly(sizes, wanted)]
+        sizes = [file.task.file.file_size_in_bytes + OPEN_COST for file in self._files]
+        tasks = max(1, min(len(sizes), -(-sum(sizes) // context.data_volume_per_task), context.parallelism))
+        return [[self._files[index] for index in group] for group in evenly(sizes, tasks)]
 
     def split_size(self, split: Any) -> int:
         """Return the bytes of a group."""
-        return sum(one.task.file.file_size_in_bytes for one in split)
+        return sum(file.task.file.file_size_in_bytes for file in split)
 
     def read_split(self, split: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a group that are not deleted."""
+        """Yield the rows of a group of files that are not deleted."""
+        import pyarrow as pa
         from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.io import load_file_io
         from pyiceberg.io.pyarrow import ArrowScan
 
-        wanted = arrow_schema(self._schema, columns)
+        schema = arrow_schema(self._schema, columns)
         projected = self._columns.select(*columns)
         io = load_file_io(self._properties, self._location)
         by_deletes: dict[tuple[DataFile, ...], list[FileScanTask]] = {}
-        for one in split:
-            by_deletes.setdefault(one.deletes, []).append(one.task)
+        for file in split:
+            by_deletes.setdefault(file.deletes, []).append(file.task)
         for deletes, tasks in by_deletes.items():
             keys = DeletedKeys(self._metadata, io, deletes)
-            read = with_deleted_by(projected, self._metadata, deletes)
-            names = names_of(read)
+            read = with_delete_keys(projected, self._metadata, deletes)
+            names = names_by_id(read)
             for batch in ArrowScan(self._metadata, io, read, AlwaysTrue()).to_record_batches(tasks):
-                yield from _as_wanted(keys.left(batch, names), columns, wanted)
-
-
-def _as_wanted(batch: pa.RecordBatch, columns: Sequence[str], wanted: pa.Schema) -> list[pa.RecordBatch]:
-    import pyarrow as pa
-
-    found: list[pa.RecordBatch] = pa.Table.from_batches([batch]).select(list(columns)).cast(wanted).to_batches()
-    return found
+                rows = pa.Table.from_batches([keys.apply(batch, names)])
+                yield from rows.select(list(columns)).cast(schema).to_batches()
 
 
 def spark_schema(table: Table, snapshot_id: int | None) -> StructType:
-    """Return the columns of a snapshot, as Spark knows them."""
+    """Return the columns of a snapshot as Spark's schema; None for the current columns."""
     import pyarrow as pa
     from pyiceberg.io.pyarrow import schema_to_pyarrow
     from pyspark.sql.pandas.types import from_arrow_schema
 
     arrow = schema_to_pyarrow(schema_of(table, snapshot_id))
-    plain = pa.schema([pa.field(one.name, one.type, one.nullable) for one in arrow])
+    plain = pa.schema([pa.field(field.name, field.type, field.nullable) for field in arrow])
     schema: StructType = from_arrow_schema(plain)
     return schema
 
 
 def schema_of(table: Table, snapshot_id: int | None) -> Schema:
-    """Return the columns as they were when a snapshot was made: a table may have changed since."""
+    """Return the columns of a snapshot as Iceberg's schema: the table's columns may have changed since."""
     snapshot = None if snapshot_id is None else table.snapshot_by_id(snapshot_id)
     if snapshot is None or snapshot.schema_id is None:
         return table.schema()
@@ -156,11 +151,11 @@ def schema_of(table: Table, snapshot_id: int | None) -> Schema:
 
 
 def condition_of(predicates: Sequence[Predicate], schema: StructType) -> BooleanExpression:
-    """Return what pyiceberg may leave files out by; its order of NaN is not Spark's, so floats do not count."""
+    """Return pyiceberg's filter for predicates; without those on floats, as it orders NaN differently from Spark."""
     from pyiceberg import expressions
 
     ex: Any = expressions  # its constructors have no types
-    compared = {
+    comparisons = {
         "=": ex.EqualTo,
         "<": ex.LessThan,
         "<=": ex.LessThanOrEqual,
@@ -171,17 +166,17 @@ def condition_of(predicates: Sequence[Predicate], schema: StructType) -> Boolean
         "is not null": ex.NotNull,
     }
 
-    def one(predicate: Predicate) -> Any:
+    def convert(predicate: Predicate) -> Any:
         if predicate.parts:
             connective = ex.And if predicate.operator == "and" else ex.Or
-            return connective(*map(one, predicate.parts))
+            return connective(*map(convert, predicate.parts))
         values = [predicate.values] if predicate.operator == "in" else predicate.values
-        return compared[predicate.operator](predicate.column, *values)
+        return comparisons[predicate.operator](predicate.column, *values)
 
     names = set(schema.fieldNames())
-    whole: BooleanExpression = ex.AlwaysTrue()
+    condition: BooleanExpression = ex.AlwaysTrue()
     for predicate in predicates:
         used = set(predicate.columns())
         if used <= names and not any(schema[name].dataType.typeName() in {"float", "double"} for name in used):
-            whole = ex.And(whole, one(predicate))
-    return whole
+            condition = ex.And(condition, convert(predicate))
+    return condition

@@ -1,4 +1,4 @@
-"""The partitions of an Iceberg table at write: each file gets rows of one partition, and its entry their values."""
+"""Writes into partitioned Iceberg tables: a single partition per file, with its values in the file's manifest entry."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _PREFIX = "penstock_"
 _MARK = "v"
-"""Begins the name of each folder's value, so that an empty text is not taken for null."""
-_KEPT = (
+"""Prefix of each value in a folder name, which distinguishes an empty string from null."""
+_COPIED = (
     "content",
     "file_path",
     "file_format",
@@ -46,19 +46,19 @@ _UTC = {"spark.sql.session.timeZone": "UTC"}
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionedBy:
-    """A partition field that makes folders.
+class PartitionField:
+    """A partition field, and the folder column that represents it while Spark writes.
 
     Parameters
     ----------
     folder
-        The column that Spark makes folders of.
+        The name of the folder column.
     column
-        The table's column.
+        The source column of the table.
     transform
-        What pyiceberg computes of it.
+        The transform.
     source
-        The column's type in Iceberg.
+        Iceberg's type of the source column.
     """
 
     folder: str
@@ -68,11 +68,11 @@ class PartitionedBy:
 
     @property
     def is_computed(self) -> bool:
-        """Whether pyiceberg computes the values."""
+        """Whether pyiceberg computes the values, which is so unless the transform is identity."""
         return str(self.transform) != "identity"
 
-    def of(self, df: DataFrame) -> Column:
-        """Return the values as texts that folders can be named by."""
+    def folder_column(self, df: DataFrame) -> Column:
+        """Return the partition values as strings for folder names."""
         from pyspark.sql import functions as F
 
         column = df[quoted(self.column)]
@@ -89,7 +89,7 @@ class PartitionedBy:
         return F.concat(F.lit(_MARK), column.cast("string"))
 
     def _transformed(self, df: DataFrame) -> Column:
-        """Return what pyiceberg computes, in Spark's tasks."""
+        """Return the values that pyiceberg computes in a UDF."""
         from pyspark.sql.pandas import functions
 
         arrow_udf: Any = getattr(functions, "arrow_udf", None)
@@ -100,22 +100,22 @@ class PartitionedBy:
                 hint="use Spark 4.1 or newer",
             )
         transform, source = self.transform, self.source
-        result = df.schema[self.column].dataType if str(transform).startswith("truncate") else "int"
+        result_type = df.schema[self.column].dataType if str(transform).startswith("truncate") else "int"
 
         def values(array: pa.Array) -> pa.Array:
             return transform.pyarrow_transform(source)(_plain(array))
 
-        values.__annotations__ = {}  # Spark would look for the names of types that only checkers know
-        made: Column = arrow_udf(values, result)(df[quoted(self.column)])
-        return made
+        values.__annotations__ = {}  # Spark would evaluate annotations that exist only for type checkers
+        transformed: Column = arrow_udf(values, result_type)(df[quoted(self.column)])
+        return transformed
 
     def value(self, text: str | None) -> Any:
-        """Return the value that a folder is named by, as pyiceberg has it in records."""
-        return None if text is None else _parsed(text[len(_MARK) :], self.transform.result_type(self.source))
+        """Parse a value of a folder name into the form of pyiceberg's partition records."""
+        return None if text is None else _parse(text[len(_MARK) :], self.transform.result_type(self.source))
 
 
 class IcebergPartitions:
-    """How rows are divided among the files of a table.
+    """The partitioning of a table for new rows.
 
     Parameters
     ----------
@@ -129,78 +129,80 @@ class IcebergPartitions:
     Raises
     ------
     SinkError
-        If there is a transform that pyiceberg does not know, or one of a field within a column.
+        If pyiceberg does not support a transform, or a field is nested.
     """
 
     def __init__(self, spec: PartitionSpec, schema: Schema, table: str) -> None:
-        columns = {one.field_id: one for one in schema.fields}
+        columns = {column.field_id: column for column in schema.fields}
         self.spec_id = spec.spec_id
-        self._fields: list[PartitionedBy | None] = []
-        for place, one in enumerate(spec.fields):
-            column = columns.get(one.source_id)
-            if str(one.transform) == "void":
+        self._fields: list[PartitionField | None] = []
+        for index, field in enumerate(spec.fields):
+            column = columns.get(field.source_id)
+            if str(field.transform) == "void":
                 self._fields.append(None)
-            elif column is None or not one.transform.can_transform(column.field_type):
+            elif column is None or not field.transform.can_transform(column.field_type):
+                partitioning = f"{field.transform} of field {field.source_id}"
                 raise SinkError(
-                    f"table {table} is partitioned by {one.transform} of field {one.source_id}, which is not supported",
+                    f"table {table} is partitioned by {partitioning}, which is not supported",
                     cause="it is a field within a column" if column is None else "pyiceberg cannot compute it",
                     hint="write it with another engine",
                 )
             else:
-                found = PartitionedBy(f"{_PREFIX}{place}", column.name, one.transform, column.field_type)
-                self._fields.append(found)
+                name = f"{_PREFIX}{index}"
+                self._fields.append(PartitionField(name, column.name, field.transform, column.field_type))
 
     @classmethod
     def of(cls, table: Table) -> IcebergPartitions:
-        """Return the partitions that a table has for new rows."""
+        """Return the partitioning of a table for new rows."""
         return cls(table.spec(), table.schema(), ".".join(table.name()))
 
     @property
     def folders(self) -> list[str]:
-        """The columns that Spark makes folders of; the table's own stay in the files."""
-        return [one.folder for one in self._fields if one is not None]
+        """The names of the folder columns; the source columns stay in the files."""
+        return [field.folder for field in self._fields if field is not None]
 
     @property
     def calls_python(self) -> bool:
-        """Whether Python functions in Spark's tasks compute some of them."""
-        return any(one is not None and one.is_computed for one in self._fields)
+        """Whether UDFs compute some of the partition values."""
+        return any(field is not None and field.is_computed for field in self._fields)
 
     def with_folders(self, df: DataFrame) -> DataFrame:
-        """Return rows with these columns."""
+        """Return rows with the folder columns added."""
         with with_settings(df, _UTC):
-            return df.withColumns({one.folder: one.of(df) for one in self._fields if one is not None})
+            return df.withColumns({field.folder: field.folder_column(df) for field in self._fields if field})
 
     def record(self, texts: Sequence[str | None]) -> Record:
-        """Return the partition of a file, by the values of its `folders`."""
+        """Return the partition record of a file from the values of its `folders`."""
         from pyiceberg.typedef import Record
 
-        found = iter(texts)
-        return Record(*(None if one is None else one.value(next(found)) for one in self._fields))
+        remaining = iter(texts)
+        return Record(*(None if field is None else field.value(next(remaining)) for field in self._fields))
 
 
 def plain_columns(table: Table) -> list[str]:
-    """Return the columns that a table is partitioned by, none if it is by something that is computed of them."""
-    fields = [one for one in table.spec().fields if str(one.transform) != "void"]
-    names = [table.schema().find_column_name(one.source_id) or "" for one in fields]
-    return names if all(str(one.transform) == "identity" for one in fields) else []
+    """Return the partition columns of a table; empty if a transform is not identity."""
+    fields = [field for field in table.spec().fields if str(field.transform) != "void"]
+    names = [table.schema().find_column_name(field.source_id) or "" for field in fields]
+    return names if all(str(field.transform) == "identity" for field in fields) else []
 
 
-def entry_of(table: Table, path: str, partition: Record) -> DataFile:
-    """Return the entry of a file: its statistics from its footer, its partition as given."""
+def data_file_of(table: Table, path: str, partition: Record) -> DataFile:
+    """Return the manifest entry of a file with the statistics of its footer and a partition."""
     from pyiceberg.io.pyarrow import parquet_file_to_data_file
     from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
-    # pyiceberg would find the partition by the file's statistics, which tell nothing of a bucket.
-    none = {"partition_specs": [UNPARTITIONED_PARTITION_SPEC], "default_spec_id": UNPARTITIONED_PARTITION_SPEC.spec_id}
-    found = parquet_file_to_data_file(table.io, table.metadata.model_copy(update=none), path)
-    made = DataFile.from_args(**{name: getattr(found, name) for name in _KEPT}, partition=partition)
-    made.spec_id = table.spec().spec_id
-    return made
+    # With the table's spec, pyiceberg would infer the partition from statistics, which is impossible for buckets.
+    spec = UNPARTITIONED_PARTITION_SPEC
+    metadata = table.metadata.model_copy(update={"partition_specs": [spec], "default_spec_id": spec.spec_id})
+    unpartitioned = parquet_file_to_data_file(table.io, metadata, path)
+    data_file = DataFile.from_args(**{name: getattr(unpartitioned, name) for name in _COPIED}, partition=partition)
+    data_file.spec_id = table.spec().spec_id
+    return data_file
 
 
 def _plain(array: Any) -> Any:
-    """Return a column of Spark's in the types that pyiceberg's transforms know."""
+    """Cast a column of Spark to a type that pyiceberg's transforms support."""
     import pyarrow as pa
 
     kind = array.type
@@ -210,29 +212,29 @@ def _plain(array: Any) -> Any:
         return array.cast(pa.binary())
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return array.cast(pa.timestamp("us", "UTC"))
-    if pa.types.is_decimal(kind):  # their memory must begin at a multiple of 16 there; only a copy is sure to
+    if pa.types.is_decimal(kind):  # the transforms need 16-byte alignment, which a copy ensures
         return pa.concat_arrays([array, array.slice(0, 0)])
     return array
 
 
-def _parsed(text: str, kind: Any) -> Any:
+def _parse(text: str, kind: Any) -> Any:
     from pyiceberg import types as ice
 
-    found: Any
+    value: Any
     match kind:
         case ice.BooleanType():
-            found = text == "true"
+            value = text == "true"
         case ice.FloatType() | ice.DoubleType():
-            found = float(text)
+            value = float(text)
         case ice.StringType():
-            found = text
+            value = text
         case ice.UUIDType():
-            found = uuid.UUID(hex=text)
+            value = uuid.UUID(hex=text)
         case ice.BinaryType() | ice.FixedType():
-            found = bytes.fromhex(text)
+            value = bytes.fromhex(text)
         case ice.DecimalType():
             with localcontext(prec=kind.precision):
-                found = Decimal(text).quantize(Decimal(1).scaleb(-kind.scale))
+                value = Decimal(text).quantize(Decimal(1).scaleb(-kind.scale))
         case _:
-            found = int(text)
-    return found
+            value = int(text)
+    return value

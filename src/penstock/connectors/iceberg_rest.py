@@ -1,4 +1,4 @@
-"""A REST catalogue of Iceberg whose requests do not wait without end, as pyiceberg's own do."""
+"""A REST catalogue of Iceberg with timeouts, which pyiceberg's own catalogue lacks."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from requests import PreparedRequest, Response, Session
 
 
-class _Bounded(HTTPAdapter):
-    """Gives up a request that is not answered."""
+class _TimeoutAdapter(HTTPAdapter):
+    """HTTP adapter with a default timeout."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -33,23 +33,23 @@ class _Bounded(HTTPAdapter):
             return super().send(request, *args, **kwargs)
         except Timeout as error:
             url = urlsplit(str(request.url))
-            what = f"{request.method} {url.path}"
-            raise SourceTimeoutError.of(f"the catalogue at {url.netloc}", what, self._seconds) from error
+            operation = f"{request.method} {url.path}"
+            raise SourceTimeoutError.of(f"the catalogue at {url.netloc}", operation, self._seconds) from error
 
 
-class BoundedRestCatalog(RestCatalog):
-    """A REST catalogue for reading: a commit must not be given up, as it may have been made."""
+class TimeoutRestCatalog(RestCatalog):
+    """A REST catalogue for reading; a commit must not time out, as its outcome would be unknown."""
 
     def _create_session(self) -> Session:
         session = super()._create_session()
         for scheme in ("http://", "https://"):
-            session.mount(scheme, _Bounded(timeout()))
+            session.mount(scheme, _TimeoutAdapter(timeout()))
         return session
 
 
-def rest_catalog(name: str, properties: Mapping[str, str]) -> BoundedRestCatalog | None:
-    """Return a catalogue, None if these are not the properties of a REST catalogue."""
-    found: dict[str, Any] = merge_config(Config().get_catalog_config(name) or {}, dict(properties))
-    kind, uri = str(found.get("type") or ""), str(found.get("uri") or "")
+def rest_catalog(name: str, properties: Mapping[str, str]) -> TimeoutRestCatalog | None:
+    """Return a REST catalogue with timeouts, None if the properties are those of another kind of catalogue."""
+    merged: dict[str, Any] = merge_config(Config().get_catalog_config(name) or {}, dict(properties))
+    kind, uri = str(merged.get("type") or ""), str(merged.get("uri") or "")
     is_rest = kind.lower() == "rest" or (not kind and uri.startswith("http"))
-    return BoundedRestCatalog(name, **found) if is_rest and "py-catalog-impl" not in found else None
+    return TimeoutRestCatalog(name, **merged) if is_rest and "py-catalog-impl" not in merged else None

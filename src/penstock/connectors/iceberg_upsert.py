@@ -1,4 +1,4 @@
-"""An upsert into an Iceberg table: files with a replaced row are written anew, and one snapshot names the new ones."""
+"""Upserts into Iceberg tables: files with replaced rows are rewritten, and a single snapshot replaces them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from penstock.connectors.iceberg_checks import check_same_columns, check_upsert,
 from penstock.connectors.iceberg_commit import (
     PAUSES,
     PreparedIceberg,
-    files_in_snapshot,
+    record_files,
     table_of,
-    tried_once,
+    without_retries,
 )
 from penstock.connectors.iceberg_files import IcebergFile, condition_of, files_of
 from penstock.connectors.iceberg_partitions import IcebergPartitions
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IcebergUpsert(Upsert[IcebergFile]):
-    """What an upsert needs to be worked out."""
+    """The computation of an upsert into an Iceberg table."""
 
-    def place_of(self, file: IcebergFile) -> str:
-        """Return where Spark finds a file."""
+    def path_for_spark(self, file: IcebergFile) -> str:
+        """Return the path by which Spark reads a file."""
         return file.path
 
     def read(self, files: Iterable[IcebergFile]) -> DataFrame:
-        """Return all rows of files, which have all columns in them."""
-        return read_parquet(self.spark, self.schema, [one.path for one in files], **EVERY_ROW)
+        """Return all rows of files; the files also store partition columns."""
+        return read_parquet(self.spark, self.schema, [file.path for file in files], **EVERY_ROW)
 
     def write(self, table: Table | None, partitions: IcebergPartitions | None, staged: StagedFiles) -> tuple[str, ...]:
-        """Write what comes into the table; return the files that it replaces."""
+        """Write the new files of the table; return the paths of the files that they replace."""
         if table is not None:
             check_same_columns(table, self.schema)
         rows = self.new_rows()
-        conditions = self.key.check(rows)
+        predicates = self.key.check(rows)
         files = []
-        if table is not None and conditions is not None:
-            files = live_files(table, condition_of(conditions, self.schema))
+        if table is not None and predicates is not None:
+            files = live_files(table, condition_of(predicates, self.schema))
         rows, replaced = self.merged(files, rows)
         if partitions is not None:
             rows = partitions.with_folders(rows)
@@ -62,12 +62,12 @@ class IcebergUpsert(Upsert[IcebergFile]):
 
 @dataclass(frozen=True)
 class PreparedIcebergUpsert(PreparedUpsert["Table"], PreparedIceberg):
-    """Files that take the place of others.
+    """Commit record of an upsert: files that replace others.
 
     Parameters
     ----------
     snapshot
-        The snapshot that was looked at, None where there was none.
+        The snapshot from which the upsert was computed, None if there was none.
     """
 
     kind: ClassVar[str] = "iceberg-upsert"
@@ -76,31 +76,31 @@ class PreparedIcebergUpsert(PreparedUpsert["Table"], PreparedIceberg):
     snapshot: int | None = None
 
     def commit(self, access: Access) -> None:
-        """Add a snapshot after the one that was looked at; look again if there is a newer one."""
-        for useless in self.commit_what_fits(access)[:-1]:
-            useless.remove_attempt(access)
+        """Add a snapshot; recompute and retry if another commit came first."""
+        for obsolete in self.commit_optimistically(access)[:-1]:
+            obsolete.remove_attempt(access)
 
-    def look(self, access: Access) -> Table | None:
-        """Return the table as it is now."""
+    def load_table(self, access: Access) -> Table | None:
+        """Return the table with its current metadata."""
         return table_of(self.connect(access), self.table)
 
     def is_in(self, table: Table | None) -> bool:
-        """As an append is."""
+        """Return whether the table has the job's snapshot, as for an append."""
         return PreparedIceberg.is_in(self, table)
 
     def fitting(self, access: Access, table: Table | None) -> PreparedIcebergUpsert:
-        """Return what fits a table as it is now; one with other columns or partitions is refused."""
+        """Return a record for the current snapshot; reject a table with other columns or partitions."""
         if table is not None:
             self._check_partitions(table)
             check_same_columns(table, self._columns())
         return super().fitting(access, table)
 
-    def has_seen(self, table: Table | None) -> bool:
-        """Whether the current snapshot is the one that was looked at."""
+    def is_based_on(self, table: Table | None) -> bool:
+        """Return whether the record was computed from the current snapshot."""
         return self.snapshot == (None if table is None else snapshot_of(table))
 
     def still_fits(self, access: Access, table: Table) -> bool:
-        """Whether a later snapshot may get the files as they are; one whose rows cannot be replaced is refused."""
+        """Return whether the files fit a later snapshot unchanged; reject a table whose rows cannot be replaced."""
         check_upsert(table)
         if self.snapshot is None or table.snapshot_by_id(self.snapshot) is None:
             return False
@@ -108,13 +108,13 @@ class PreparedIcebergUpsert(PreparedUpsert["Table"], PreparedIceberg):
         before = files_of(table, self.snapshot, condition_of((), upsert.schema))
         return upsert.still_fits(self.removed, before, live_files(table))
 
-    def worked_out_again(self, access: Access, table: Table | None) -> PreparedIcebergUpsert:
-        """Write the files that fit a snapshot."""
+    def recomputed(self, access: Access, table: Table | None) -> PreparedIcebergUpsert:
+        """Write the files of the upsert for another snapshot, and return their record."""
         snapshot = None if table is None else snapshot_of(table)
         partitions = None if table is None else IcebergPartitions.of(table)
         staged = StagedFiles(access.bridge.spark, f"{self.root}/data", [] if partitions is None else partitions.folders)
         removed = self._upsert(access).write(table, partitions, staged)
-        files, texts = files_in_snapshot(staged)
+        files, texts = record_files(staged)
         return replace(self, files=files, partitions=texts, staging=staged.folder, removed=removed, snapshot=snapshot)
 
     def _upsert(self, access: Access) -> IcebergUpsert:
@@ -126,24 +126,24 @@ class PreparedIcebergUpsert(PreparedUpsert["Table"], PreparedIceberg):
         return StructType.fromJson(json.loads(self.schema))
 
     def commit_onto(self, access: Access, table: Table | None) -> None:
-        """Add the snapshot after the table's current one."""
+        """Add a snapshot after `table`'s current snapshot."""
         if table is None:
-            self._make_table(self.connect(access))
+            self._create_table(self.connect(access))
             return
-        replaced = {one.path: one for one in live_files(table)} if self.removed else {}
-        transaction = tried_once(table).transaction()
+        replaced = {file.path: file for file in live_files(table)} if self.removed else {}
+        transaction = without_retries(table).transaction()
         if not self.removed:
-            self._fill(transaction, table, has_rows=self.snapshot is not None)
+            self._add_files(transaction, table, has_rows=self.snapshot is not None)
         else:
-            self._name_columns(transaction, table)
-            with transaction.update_snapshot(snapshot_properties=self._told()).overwrite() as change:
+            self._set_name_mapping(transaction, table)
+            with transaction.update_snapshot(snapshot_properties=self._snapshot_properties()).overwrite() as change:
                 for path in self.removed:
                     change.delete_data_file(replaced[path].task.file)
                 self._append(change, table)
-        self._send(transaction)
+        self._commit_transaction(transaction)
 
-    def came_too_late(self, access: Access, error: Exception, table: Table | None) -> bool:  # noqa: ARG002
-        """Whether another snapshot came first."""
+    def is_conflict(self, access: Access, error: Exception, table: Table | None) -> bool:  # noqa: ARG002
+        """Return whether another snapshot came first."""
         from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
         return isinstance(error, CommitFailedException | TableAlreadyExistsError)
@@ -153,6 +153,6 @@ class PreparedIcebergUpsert(PreparedUpsert["Table"], PreparedIceberg):
         Folder(access.bridge, self.staging).delete()
 
     def undo(self, access: Access) -> None:
-        """Remove the files, and the new rows; no snapshot names them."""
+        """Remove the files and the new rows, which are in no snapshot."""
         super().undo(access)
         self.finish(access)

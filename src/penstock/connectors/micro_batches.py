@@ -1,4 +1,4 @@
-"""How many records a stream's next batch reads, and by how many tasks. Pure arithmetic."""
+"""The number of records and tasks of a stream's next batch. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import TYPE_CHECKING
 
 from penstock.connectors.pace import Limit, limit_of
 from penstock.connectors.scan_parallelism import ROWS_PER_TASK
-from penstock.connectors.splits import COARSE, worth_opening
+from penstock.connectors.splits import COARSE, choose_split_count
 from penstock.units import show_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.connectors.pace import RanBatch
+    from penstock.connectors.pace import MeasuredBatch
 
 
 @dataclass(frozen=True, slots=True)
 class BatchBounds:
-    """What bounds the batches of a stream.
+    """The bounds on the batches of a stream.
 
     Parameters
     ----------
     interval
-        The seconds that a batch may take, None if nobody said it: the pace then bounds nothing.
+        The seconds that a batch may take; None if no interval is set, then the pace has no effect.
     most_records
-        What the user allows at most, or None.
+        The user's maximum of records, or None.
     parallelism
-        The number of tasks if the user set it, or None.
+        The number of tasks set by the user, or None.
     most_tasks
-        The most tasks that the user allows, or None.
+        The user's maximum of tasks, or None.
     cores
-        The cores that are known of.
+        The number of cores, as far as the driver can see them.
     records_per_task
-        The records that a task should read.
+        The target records per task.
     """
 
     interval: float | None = None
@@ -47,18 +47,18 @@ class BatchBounds:
 
 @dataclass(frozen=True, slots=True)
 class BatchDecision:
-    """The next batch.
+    """The decision about the next batch.
 
     Parameters
     ----------
     lag
-        The records that waited when it was decided, as the broker told.
+        The backlog in records when it was decided, as reported by the broker.
     records
-        How many of them it reads.
+        The number of records that the batch reads.
     tasks
-        The number of its tasks.
+        The number of tasks.
     reason
-        Why so many records, and why so many tasks.
+        The reasons for both numbers.
     """
 
     lag: int
@@ -67,30 +67,30 @@ class BatchDecision:
     reason: str
 
 
-def most_records(ran: Sequence[RanBatch], bounds: BatchBounds) -> Limit | None:
-    """Return the most records that the next batch may have, None if nothing bounds it.
+def most_records(batches: Sequence[MeasuredBatch], bounds: BatchBounds) -> Limit | None:
+    """Return the maximum of records of the next batch, None if it is unlimited.
 
-    What the user allows bounds what the pace allows, and never the other way round.
+    The user's maximum caps the limit by pace.
     """
-    paced = None if bounds.interval is None else limit_of(ran, bounds.interval)
+    paced = None if bounds.interval is None else limit_of(batches, bounds.interval)
     if bounds.most_records is not None and (paced is None or bounds.most_records <= paced.records):
         return Limit(bounds.most_records, f"maxOffsetsPerTrigger is {bounds.most_records:,}")
     return paced
 
 
 def decide_batch(lag: int, partitions: int, limit: Limit | None, bounds: BatchBounds) -> BatchDecision:
-    """Return what the next batch reads of a backlog.
+    """Decide the records and tasks of the next batch.
 
     Parameters
     ----------
     lag
-        The records that wait, at least one.
+        The backlog in records, at least 1.
     partitions
-        The partitions of the topics.
+        The number of partitions of the topics.
     limit
-        The most it may have, see `most_records`.
+        The maximum of records, see `most_records`.
     bounds
-        What bounds it.
+        The bounds on the batch.
     """
     if limit is None or lag <= limit.records:
         records, why = lag, f"all {lag:,} records that wait"
@@ -101,10 +101,10 @@ def decide_batch(lag: int, partitions: int, limit: Limit | None, bounds: BatchBo
 
 
 def decide_tasks(records: int, partitions: int, bounds: BatchBounds) -> tuple[int, str]:
-    """Return by how many tasks some records are read, and why, half a sentence.
+    """Return the number of tasks that read a batch, and the reason, a clause.
 
-    A cluster may have more cores than the machine of its driver, and a topic may have one partition for each of them.
-    So tasks may be as many as partitions, in whole rounds of the known cores.
+    A cluster may have more cores than its driver, and a topic may have a partition per core of the cluster. So there
+    may be as many tasks as partitions, rounded up to a multiple of the driver's cores.
     """
     if bounds.parallelism is not None:
         return bounds.parallelism, "scan.parallelism is set"
@@ -112,7 +112,7 @@ def decide_tasks(records: int, partitions: int, bounds: BatchBounds) -> tuple[in
     cores = rounds * bounds.cores
     fine = math.ceil(records / bounds.records_per_task)
     coarse = math.ceil(records / (COARSE * bounds.records_per_task))
-    by_volume = worth_opening(fine, coarse, cores)
+    by_volume = choose_split_count(fine, coarse, cores)
     by_cores = min(cores, max(1, records // ROWS_PER_TASK))
     if by_volume > by_cores:
         number, reason = by_volume, f"at most {math.ceil(records / by_volume):,} records for each"

@@ -1,12 +1,13 @@
-"""How fast a stream's batches ran, and how many records the next one may have. Pure arithmetic.
+"""The measured pace of a stream's batches, and the record limit of the next batch. Pure arithmetic.
 
-A batch takes some seconds whatever it holds (asking for offsets, planning, logs), and then some for each record. Both
-are taken from two measured batches of different sizes.
+The duration of a batch has a fixed part (fetching offsets, planning, logs) and a part per record. Both are estimated
+from two measured batches of different sizes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from penstock.units import show_count, show_exact_seconds
@@ -15,41 +16,41 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 FIRST_RECORDS = 10_000
-"""The records of a batch while nothing tells the pace. Batches of fewer mostly measure what every batch costs."""
+"""The records of a batch while the pace is unknown. Smaller batches mostly measure the fixed part."""
 GROWTH = 4
-"""How many times larger than any measured batch the next one may be: what was not measured may be slower."""
+"""The maximum size of the next batch relative to the largest measured batch; still larger batches may be slower."""
 FILL = 0.9
-"""The part of the interval that a batch may fill; times of equal batches differ by about a tenth."""
+"""The fraction of the interval that a batch may take; durations of equal batches differ by about a tenth."""
 BLIND_GROWTH = 2
-"""The same where it is only known that a batch ended in time: the next one may take so many times the interval."""
+"""The growth limit after a batch for which the interval is the only upper bound of its duration."""
 _PROBE = 1.1
-"""How much larger the next batch may be after one that ended in time, as the pace foretold.
+"""The growth limit after a batch that ended in time, as predicted by the pace.
 
-If it had already more records than were foretold, by so many times more.
+If the batch had more records than the pace predicts for the interval, the limit is multiplied by that ratio.
 """
-_CLEARLY = 1.3
-"""If a batch with so many times the records of an older one was faster, the older one is no longer true."""
+_CLEARLY_LARGER = 1.3
+"""The factor by which a faster batch must be larger than an older batch to make that obsolete."""
 _FASTER = 0.9
-"""The part of the other's seconds within which a batch was faster; times of equal batches differ by about a tenth."""
-_FIXED_AT_MOST = 0.8
-"""The part of a batch's seconds that may count as its fixed cost; more would make the records cost nothing."""
+"""The fraction of another batch's duration below which a batch is faster: durations differ by about a tenth."""
+_FIXED_LIMIT = 0.8
+"""The maximum fraction of a batch's duration that counts as fixed; more would leave no time for records."""
 _LONG = 0.25
-"""The part of the interval that a small batch must take before it matters what took the time."""
-_REMEMBERED = 8
+"""The fraction of the interval above which a small batch gives an estimate of the pace."""
+_MAX_BATCHES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class RanBatch:
-    """A batch that has run.
+class MeasuredBatch:
+    """A finished batch.
 
     Parameters
     ----------
     records
-        The offsets it read; fewer records, where some were compacted away.
+        The number of offsets that it read; compacted topics have fewer records.
     seconds
-        What it took; from its start to the start of the next one, if nobody told what it took alone.
+        Its duration; if that is unknown, the time from its start to the start of the next batch.
     waited
-        Whether this includes that Spark waited for its trigger, so that the batch itself took less.
+        Whether `seconds` includes the wait for Spark's trigger, so that it is only an upper bound.
     """
 
     records: int
@@ -59,16 +60,16 @@ class RanBatch:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What a batch costs.
+    """The cost model of a batch.
 
     Parameters
     ----------
     fixed
-        Seconds that a batch takes whatever it holds.
+        The seconds that every batch takes.
     rate
-        Records per second after that.
+        The records per second in the remaining time.
     is_split
-        Whether two batches told the fixed part from the rest; if not, `fixed` is 0.
+        Whether the fixed part was measured; if not, `fixed` is 0.
     """
 
     fixed: float
@@ -82,141 +83,143 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The most records of the next batch, and why, half a sentence."""
+    """The maximum records of the next batch, and the reason, a clause."""
 
     records: int
     reason: str
 
 
-def remember(ran: Sequence[RanBatch], new: RanBatch) -> tuple[RanBatch, ...]:
-    """Return the batches to remember, the latest last: the latest of each order of size.
+def remember(batches: Sequence[MeasuredBatch], new: MeasuredBatch) -> tuple[MeasuredBatch, ...]:
+    """Return the batches to retain, the latest last: the latest of each size class (power of two).
 
-    Many small batches in a row would otherwise push out the large ones, which a sudden backlog needs; the two largest
-    always stay. Of batches in a row that waited only the largest counts. What the new one contradicts is forgotten: the
-    stream has become faster.
+    Otherwise many small batches would evict the large ones, which are needed after a sudden backlog. The two largest
+    are always retained. Of consecutive batches that waited, only the largest is. Batches that the new batch
+    makes obsolete are dropped: the stream has become faster.
     """
-    kept = [one for one in ran if not one.waited and not _contradicts(new, one)]
-    kept = [one for one in kept if new.waited or one.records.bit_length() != new.records.bit_length()]
-    if len(kept) == _REMEMBERED:
-        largest = sorted(kept, key=lambda one: one.records)[-2:]  # a smaller one is measured again sooner
-        kept.remove(next(one for one in kept if one not in largest))
-    waited = [one for one in ran if one.waited and new.waited]
-    return (*kept, max([*waited, new], key=lambda one: one.records))
+    retained = [batch for batch in batches if not batch.waited and not _makes_obsolete(new, batch)]
+    retained = [batch for batch in retained if new.waited or batch.records.bit_length() != new.records.bit_length()]
+    if len(retained) == _MAX_BATCHES:
+        largest = sorted(retained, key=lambda batch: batch.records)[-2:]  # smaller ones are measured again sooner
+        retained.remove(next(batch for batch in retained if batch not in largest))
+    waited = [batch for batch in batches if batch.waited and new.waited]
+    return (*retained, max([*waited, new], key=lambda batch: batch.records))
 
 
-def _contradicts(new: RanBatch, old: RanBatch) -> bool:
-    """Whether more records took clearly less time.
+def _makes_obsolete(new: MeasuredBatch, old: MeasuredBatch) -> bool:
+    """Return whether the new batch had clearly more records and took less time.
 
-    If they took about as long, or fewer took longer, nothing is contradicted: it may not be the records that take the
-    time.
+    A larger batch of equal duration, or a smaller batch of longer duration, is no contradiction: the fixed part may
+    dominate.
     """
-    within = old.seconds if new.waited else _FASTER * old.seconds  # one that waited took less than it says
-    return new.records >= _CLEARLY * old.records and new.seconds <= within
+    within = old.seconds if new.waited else _FASTER * old.seconds  # the duration of a batch that waited is a bound
+    return new.records >= _CLEARLY_LARGER * old.records and new.seconds <= within
 
 
-def pace_of(ran: Sequence[RanBatch], interval: float) -> Pace | None:
-    """Return the pace that measured batches tell, None if none of them tells it.
+def pace_of(batches: Sequence[MeasuredBatch], interval: float) -> Pace | None:
+    """Return the pace estimated from measured batches, None if they do not suffice.
 
-    A small batch that took long may have taken its time for its records, or for what every batch costs. Until another
-    size tells that, the pace is not split. If it is what every batch costs, small batches tell nothing of records.
+    A small batch that took long may have spent its time on its records or on the fixed part. The pace is not split
+    until a batch of another size was measured. If the fixed part dominates, small batches give no rate of records.
     """
-    exact = [one for one in ran if not one.waited and one.records and one.seconds > 0]
+    exact = [batch for batch in batches if not batch.waited and batch.records and batch.seconds > 0]
     if not exact:
         return None
-    telling = [one for one in exact if one.records >= FIRST_RECORDS or one.seconds > interval]
-    latest = (telling or exact)[-1]
-    # While batches shrink, all others are larger. One that was larger and faster is of a time that is over.
+    conclusive = [batch for batch in exact if batch.records >= FIRST_RECORDS or batch.seconds > interval]
+    latest = (conclusive or exact)[-1]
+    # While batches shrink, all others are larger. A batch that was larger and faster is out of date.
     different = [
-        one
-        for one in exact
-        if min(one.records, latest.records) * 2 <= max(one.records, latest.records)
-        and not (one.records > latest.records and one.seconds <= _FASTER * latest.seconds)
+        batch
+        for batch in exact
+        if min(batch.records, latest.records) * 2 <= max(batch.records, latest.records)
+        and not (batch.records > latest.records and batch.seconds <= _FASTER * latest.seconds)
     ]
     if not different:
-        return Pace(0.0, latest.records / latest.seconds) if telling or latest.seconds >= _LONG * interval else None
+        return Pace(0.0, latest.records / latest.seconds) if conclusive or latest.seconds >= _LONG * interval else None
     other = different[-1]
-    crossing = (other.seconds * latest.records - latest.seconds * other.records) / (latest.records - other.records)
-    fixed = min(max(crossing, 0.0), _FIXED_AT_MOST * latest.seconds)
-    larger = max(latest, other, key=lambda one: one.records)
+    intercept = (other.seconds * latest.records - latest.seconds * other.records) / (latest.records - other.records)
+    fixed = min(max(intercept, 0.0), _FIXED_LIMIT * latest.seconds)
+    larger = max(latest, other, key=lambda batch: batch.records)
     if larger.records < FIRST_RECORDS and fixed > latest.seconds / 2:
         return None
     return Pace(fixed, larger.records / (larger.seconds - fixed), is_split=True)
 
 
-def fitted(ran: Sequence[RanBatch]) -> Pace | None:
-    """Return the pace that fits best to many batches whose own times are known; None if there are no records.
+def fitted(batches: Sequence[MeasuredBatch]) -> Pace | None:
+    """Return the least-squares fit to batches with exact durations; None if they have no records.
 
-    Least squares. If all batches are about as large, nothing tells the fixed part from the rest.
+    If all batches have about the same size, the fixed part cannot be determined, and is 0.
     """
-    records, seconds = sum(one.records for one in ran), sum(one.seconds for one in ran)
+    records, seconds = sum(batch.records for batch in batches), sum(batch.seconds for batch in batches)
     if not records or seconds <= 0:
         return None
-    sizes = [one.records for one in ran]
-    mean, mean_seconds = records / len(ran), seconds / len(ran)
+    sizes = [batch.records for batch in batches]
+    mean, mean_seconds = records / len(batches), seconds / len(batches)
     spread = sum((size - mean) ** 2 for size in sizes)
     if 2 * min(sizes) <= max(sizes):
-        each = sum((one.records - mean) * (one.seconds - mean_seconds) for one in ran) / spread
-        fixed = mean_seconds - each * mean
-        if each > 0 and fixed >= 0:
-            return Pace(fixed, 1 / each, is_split=True)
+        slope = sum((batch.records - mean) * (batch.seconds - mean_seconds) for batch in batches) / spread
+        fixed = mean_seconds - slope * mean
+        if slope > 0 and fixed >= 0:
+            return Pace(fixed, 1 / slope, is_split=True)
     return Pace(0.0, records / seconds)
 
 
-def limit_of(ran: Sequence[RanBatch], interval: float) -> Limit:
-    """Return how many records fit in an interval.
+def limit_of(batches: Sequence[MeasuredBatch], interval: float) -> Limit:
+    """Return the number of records that fit in an interval.
 
     Parameters
     ----------
-    ran
+    batches
         Measured batches, the latest last, see `remember`.
     interval
         The seconds that a batch may take.
     """
-    pace = pace_of(ran, interval)
-    wanted, reason = (FIRST_RECORDS, "no batch so far tells the pace") if pace is None else _room(pace, interval)
-    if not ran:
+    pace = pace_of(batches, interval)
+    limit, reason = (FIRST_RECORDS, "the pace is still unknown") if pace is None else _capacity(pace, interval)
+    if not batches:
         return Limit(FIRST_RECORDS, reason)
-    last = ran[-1]
-    for records, why in _after(last, pace, wanted, interval):
-        if records > wanted:
-            wanted, reason = records, why
+    last = batches[-1]
+    for records, why in _growth_after(last, pace, limit, interval):
+        if records > limit:
+            limit, reason = records, why
     if pace is not None and not pace.is_split and not last.waited and last.records < FIRST_RECORDS:
-        wanted, reason = _to_tell_apart(last, wanted, reason, interval)
-    most = GROWTH * max(one.records for one in ran)
+        limit, reason = _different_size(last, limit, reason, interval)
+    most = GROWTH * max(batch.records for batch in batches)
     if pace is None:
         most = max(most, FIRST_RECORDS)
-    if wanted > most:
-        wanted, reason = most, f"at most {GROWTH} times as many as were measured"
-    return Limit(max(1, int(wanted)), reason)
+    if limit > most:
+        limit, reason = most, f"at most {GROWTH} times as many as were measured"
+    return Limit(max(1, int(limit)), reason)
 
 
-def _room(pace: Pace, interval: float) -> tuple[float, str]:
-    """Return what an interval holds at a pace, and why, half a sentence."""
+def _capacity(pace: Pace, interval: float) -> tuple[float, str]:
+    """Return the number of records that fit in an interval at a pace, and the reason, a clause."""
     within = show_exact_seconds(interval)
     if FILL * interval - pace.fixed >= pace.fixed:
         return (FILL * interval - pace.fixed) * pace.rate, f"as many as fit in {within} at {pace}"
-    # Fewer would not make the batch short enough, and the backlog would grow.
+    # Even a smaller batch would not end in time, and the backlog would grow.
     return pace.fixed * pace.rate, f"{within} is too short at {pace}, so the records take as long as the rest"
 
 
-def _to_tell_apart(last: RanBatch, wanted: float, reason: str, interval: float) -> tuple[float, str]:
-    """Return another size than the last one: two tell what a batch costs from what its records cost."""
-    they = f"the {show_count(last.records, 'record')} before, to tell what a batch costs from what its records cost"
+def _different_size(last: MeasuredBatch, limit: float, reason: str, interval: float) -> tuple[float, str]:
+    """Return a size other than the last, so that the fixed part can be measured."""
+    they = f"the {show_count(last.records, 'record')} before, to measure the fixed cost of a batch separately"
     if last.seconds <= FILL * interval or last.records == 1:
-        return max((wanted, reason), (2.0 * last.records, f"twice {they}"), key=lambda one: one[0])
-    return min((wanted, reason), (last.records // 2, f"half of {they}"), key=lambda one: one[0])
+        return max((limit, reason), (2.0 * last.records, f"twice {they}"), key=itemgetter(0))
+    return min((limit, reason), (last.records // 2, f"half of {they}"), key=itemgetter(0))
 
 
-def _after(last: RanBatch, pace: Pace | None, foretold: float, interval: float) -> Iterator[tuple[float, str]]:
-    """Iterate over what the last batch alone allows the next one: it shows at least how fast the stream can be."""
+def _growth_after(
+    last: MeasuredBatch, pace: Pace | None, predicted: float, interval: float
+) -> Iterator[tuple[float, str]]:
+    """Yield limits that follow from the last batch alone, which is a lower bound of the stream's speed."""
     if last.records < FIRST_RECORDS and (last.waited or last.seconds <= interval):
-        # After a stall, what is measured may keep small batches small for ever; and parts of a record are cut off.
+        # After a stall, the measured pace could keep batches small for ever. Growth below a record is rounded down.
         yield last.records + 1, f"one more than the {last.records:,} that ended in time"
         if not last.waited and last.seconds > 0:
-            times = min(interval / last.seconds, _PROBE)  # even if the records took all of the time
+            times = min(interval / last.seconds, _PROBE)  # safe even if the records took all of the time
             yield times * last.records, f"{times:.2f} times the {last.records:,} that ended in time"
     if last.waited:
-        times = BLIND_GROWTH if pace is None else min(_PROBE * max(1.0, last.records / foretold), BLIND_GROWTH)
+        times = BLIND_GROWTH if pace is None else min(_PROBE * max(1.0, last.records / predicted), BLIND_GROWTH)
         yield times * last.records, f"{times:.1f} times the {last.records:,} that ended in time"
     elif 0 < last.seconds <= FILL * interval:
         rate = last.records / last.seconds

@@ -1,4 +1,4 @@
-"""Telling others that a partition of files is complete (FLIP-146's partition commit)."""
+"""Policies that announce complete partitions to readers (the partition commit of FLIP-146)."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ METASTORE = "metastore"
 KINDS = (SUCCESS_FILE, METASTORE)
 MARKER = "_SUCCESS"
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-"""What the name of a folder has in place of null."""
+"""The value in folder names that stands for null."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedPartition:
-    """A partition all of whose files are visible.
+    """A partition whose files are all visible.
 
     Parameters
     ----------
     spark
         The session.
     path
-        Its folder.
+        The folder of the partition.
     values
-        The values of the partition columns as texts, in the order of the folders; None for null.
+        The values of the partition columns as strings, in the order of the folders; None for null.
     table
-        The table of the sink, None if it has none.
+        The table of the sink, None if it writes to no table.
     """
 
     spark: SparkSession
@@ -50,29 +50,29 @@ class CommittedPartition:
 
 
 PartitionCommitPolicy = Callable[[CommittedPartition], object]
-"""What is done once a partition is complete; it may be done again for the same one."""
+"""A function that is called once a partition is complete; it may be called again for the same partition."""
 
 
 def partition_values(folder: str) -> dict[str, str | None]:
-    """Return the values of partition columns from the names of folders, such as ``day=2024-01-01/hour=7``."""
+    """Parse partition values from folder names such as ``day=2024-01-01/hour=7``."""
     pairs = (name.partition("=") for name in folder.split("/") if name)
     return {unquote(key): None if value == NO_VALUE else unquote(value) for key, _, value in pairs}
 
 
 def write_marker(partition: CommittedPartition) -> None:
-    """Put an empty file ``_SUCCESS`` into the partition's folder."""
+    """Create an empty file ``_SUCCESS`` in the partition's folder."""
     Folder(Bridge(partition.spark), partition.path).child(MARKER).touch()
 
 
 def add_to_metastore(partition: CommittedPartition) -> None:
-    """Make the partition known to the catalogue's table; one that is known already stays."""
+    """Add the partition to the catalogue's table unless the table has it already."""
     spec = partition_clause(partition.values)
     location = partition.path.replace("'", "\\'")
     partition.spark.sql(f"ALTER TABLE {partition.table} ADD IF NOT EXISTS PARTITION {spec} LOCATION '{location}'")
 
 
 def partition_clause(values: Mapping[str, str | None]) -> str:
-    """Return the values of partition columns as statements name a partition, with its parentheses."""
+    """Return partition values as the parenthesized partition clause of an SQL statement."""
     return "(" + ", ".join(f"`{key}` = {_literal(value)}" for key, value in values.items()) + ")"
 
 
@@ -81,31 +81,31 @@ def _literal(value: str | None) -> str:
 
 
 def policies_of(
-    wanted: Iterable[str | PartitionCommitPolicy], table: str | None, where: str
+    kinds: Iterable[str | PartitionCommitPolicy], table: str | None, where: str
 ) -> tuple[tuple[str, PartitionCommitPolicy], ...]:
-    """Return policies with their names, the metastore's first: a marker is the last thing to appear.
+    """Return policies with their names, the metastore policy first, so that the marker file appears last.
 
     Raises
     ------
     SinkError
-        If a kind is not known, or the metastore's is wanted of a sink without a table.
+        If a kind is invalid, or is the metastore policy and the sink has no table.
     """
-    found: list[tuple[str, PartitionCommitPolicy]] = []
-    for one in wanted:
-        if callable(one):
-            found.append((getattr(one, "__name__", type(one).__name__), one))
-        elif one == METASTORE:
+    policies: list[tuple[str, PartitionCommitPolicy]] = []
+    for kind in kinds:
+        if callable(kind):
+            policies.append((getattr(kind, "__name__", type(kind).__name__), kind))
+        elif kind == METASTORE:
             if table is None:
                 raise SinkError(
                     f"{where} has no table that the policy {METASTORE!r} could add partitions to",
                     hint="give FileSink(table=...), or another policy",
                 )
-            found.insert(0, (METASTORE, add_to_metastore))
-        elif one == SUCCESS_FILE:
-            found.append((SUCCESS_FILE, write_marker))
+            policies.insert(0, (METASTORE, add_to_metastore))
+        elif kind == SUCCESS_FILE:
+            policies.append((SUCCESS_FILE, write_marker))
         else:
             raise SinkError(
-                f"partition commit policy {one!r} of {where} is not known",
+                f"partition commit policy {kind!r} of {where} is not valid",
                 hint=f"give {' or '.join(KINDS)}, or a function of a CommittedPartition",
             )
-    return tuple(found)
+    return tuple(policies)

@@ -1,4 +1,4 @@
-"""Sources that Spark cuts by itself: rows in memory, ranges, cached data, and relations nobody else knows."""
+"""Scans whose partitions Spark chooses: in-memory rows, ranges, cached data, and relations of unknown types."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ if TYPE_CHECKING:
 
 
 class PlainScan(Scan):
-    """A leaf that is read as it is, with its tasks merged if there are too many.
+    """The scan of an unchanged leaf, coalesced if it has too many partitions.
 
     Parameters
     ----------
     leaf
         The leaf.
     reason
-        Why its tasks have to stay Spark's; empty if they may be merged.
+        Why Spark's partitions must not be coalesced; empty if they may be.
     """
 
     def __init__(self, leaf: LogicalPlan, reason: str = "") -> None:
         self._leaf = leaf
         self._reason = reason
-        self._at_most: int | None = None
+        self._parallelism: int | None = None
 
     @property
     def reason(self) -> str:
-        """Why its tasks have to stay Spark's, empty if they may be merged."""
+        """Why Spark's partitions must not be coalesced; empty if they may be."""
         return self._reason
 
     @property
     def is_cut_by_spark(self) -> bool:
-        """Whether its tasks stay those that Spark makes."""
+        """Whether Spark's partitions must not be coalesced."""
         return bool(self._reason)
 
     @cached_property
     def size_in_bytes(self) -> int | None:
-        """What it holds, by Spark's statistics; None if they do not tell, as of an RDD."""
+        """The size by Spark's statistics; None if they have no estimate, as for an RDD."""
         size = self._leaf.size_in_bytes
         return size if size < LARGE else None
 
-    def asked(self, given: object | None) -> object | None:
-        """Return what the user has given: Spark does not tell before it plans."""
-        return given
+    def parallelism_source(self, user_source: object | None) -> object | None:
+        """Return the user's source: the number of Spark's partitions is unknown before planning."""
+        return user_source
 
-    def cut(self, parallelism: int) -> int:
-        """Merge tasks to at most so many; return that number."""
-        self._at_most = parallelism
+    def divide(self, parallelism: int) -> int:
+        """Coalesce to at most `parallelism` partitions; return `parallelism`."""
+        self._parallelism = parallelism
         return parallelism
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:
-        """Return the leaf, its tasks merged if a number was given."""
+        """Return the leaf, coalesced if `divide` was called."""
         del session
-        return self._leaf if self._at_most is None else self._leaf.coalesced(self._at_most)
+        return self._leaf if self._parallelism is None else self._leaf.coalesced(self._parallelism)
 
     def with_filters(self, plan: LogicalPlan) -> PlainScan:
-        """Return itself: filters change nothing about how Spark cuts it."""
+        """Return the scan itself: filters do not change Spark's partitions."""
         del plan
         return self

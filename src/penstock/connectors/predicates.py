@@ -1,6 +1,6 @@
-"""Conditions on columns as plain values, and whether statistics rule them out. Pure.
+"""Predicates on columns as plain values, and data skipping by column statistics. Pure.
 
-A condition here only ever serves to leave data out: what cannot be judged might match.
+Predicates here only serve to skip data: if a predicate cannot be evaluated, the data might match.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 COMPARISONS = ("=", "<", "<=", ">", ">=", "in", "is null", "is not null")
-"""The operators that compare a column. ``in`` has one value or more, the last two have none, all others have one."""
+"""The comparisons of a column. ``in`` has at least 1 value, the last two have none, all others have 1."""
 CONNECTIVES = ("and", "or")
-"""The operators that connect conditions."""
+"""The operators that combine predicates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A condition.
+    """A condition that rows have to meet.
 
     Parameters
     ----------
@@ -27,12 +27,12 @@ class Predicate:
         One of `COMPARISONS` (``=``, ``<``, ``<=``, ``>``, ``>=``, ``in``, ``is null``, ``is not null``) or of
         `CONNECTIVES` (``and``, ``or``).
     column
-        The column that is compared; empty of a connective.
+        The column that is compared; empty for a connective.
     values
-        What it is compared with, each a ``bool``, ``int``, ``float``, ``str``, ``bytes``, ``Decimal`` or ``date``; none
-        of them is None. There are no conditions on columns of other types, such as timestamps.
+        The operands, each a ``bool``, ``int``, ``float``, ``str``, ``bytes``, ``Decimal`` or ``date``, never None.
+        There are no predicates on columns of other types, such as timestamps.
     parts
-        Of a connective, its conditions.
+        The operands of a connective.
     """
 
     operator: str
@@ -41,7 +41,7 @@ class Predicate:
     parts: tuple[Predicate, ...] = ()
 
     def columns(self) -> Iterator[str]:
-        """Iterate over the columns it looks at."""
+        """Yield the columns that the predicate references."""
         if self.column:
             yield self.column
         for part in self.parts:
@@ -50,16 +50,16 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What is known of the values of a column in one file.
+    """Statistics about the values of a column in a file.
 
     Parameters
     ----------
     minimum, maximum
-        Bounds of the values that are not null; None if not known.
+        Bounds of the values that are not null; None if unknown.
     nulls
-        How many are null, None if not known.
+        The number of nulls, None if unknown.
     rows
-        How many rows there are, None if not known.
+        The number of rows, None if unknown.
     """
 
     minimum: Any = None
@@ -69,30 +69,30 @@ class ColumnStatistics:
 
 
 def might_match(predicate: Predicate, statistics: Mapping[str, ColumnStatistics]) -> bool:
-    """Return whether a file may hold rows that meet a condition; False only if that is certain."""
+    """Return whether a file may have rows that meet a predicate; False only if it certainly has none."""
     match predicate.operator:
         case "and":
             return all(might_match(part, statistics) for part in predicate.parts)
         case "or":
             return any(might_match(part, statistics) for part in predicate.parts)
-    found = statistics.get(predicate.column)
-    return found is None or _column_might_match(predicate, found)
+    column = statistics.get(predicate.column)
+    return column is None or _column_might_match(predicate, column)
 
 
-def _column_might_match(predicate: Predicate, found: ColumnStatistics) -> bool:
+def _column_might_match(predicate: Predicate, column: ColumnStatistics) -> bool:
     if predicate.operator == "is null":
-        return found.nulls != 0
-    if found.rows is not None and found.nulls == found.rows:
+        return column.nulls != 0
+    if column.rows is not None and column.nulls == column.rows:
         return False
     try:
         return predicate.operator == "is not null" or any(
-            _within(predicate.operator, value, found) for value in predicate.values
+            _within(predicate.operator, value, column) for value in predicate.values
         )
-    except TypeError:  # values of kinds that do not compare
+    except TypeError:  # values of incomparable types
         return True
 
 
-def _within(operator: str, value: Any, found: ColumnStatistics) -> bool:
-    above = found.minimum is None or (found.minimum < value if operator == "<" else found.minimum <= value)
-    below = found.maximum is None or (found.maximum > value if operator == ">" else found.maximum >= value)
+def _within(operator: str, value: Any, column: ColumnStatistics) -> bool:
+    above = column.minimum is None or (column.minimum < value if operator == "<" else column.minimum <= value)
+    below = column.maximum is None or (column.maximum > value if operator == ">" else column.maximum >= value)
     return (above or operator in {">", ">="}) and (below or operator in {"<", "<="})

@@ -1,7 +1,7 @@
-"""An upsert into the files of a table: how it is worked out, and how it is committed whatever others commit meanwhile.
+"""Upserts into the files of a table: computation, and optimistic commit against concurrent commits.
 
-The new rows lie in a folder of their own until the upsert is committed. If another program's commit came first, its
-files are looked at too, and the upsert is worked out again if they hold one of the keys, or if a file is gone.
+The new rows are staged in a separate folder until the upsert is committed. If another program commits first, and its
+files contain any of the keys or a replaced file is gone, the upsert is computed again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TableFile(Protocol):
 
     @property
     def path(self) -> str:
-        """Its name among the table's files."""
+        """The path by which the table refers to the file."""
         ...
 
 
@@ -46,18 +46,18 @@ Table = TypeVar("Table")
 
 @dataclass(frozen=True, slots=True)
 class Upsert(ABC, Generic[File]):
-    """What an upsert needs to be worked out.
+    """The computation of an upsert.
 
     Parameters
     ----------
     spark
         The session.
     key
-        The columns that tell rows apart.
+        The key columns.
     rows
-        The folder of the new rows.
+        The folder of the staged new rows.
     schema
-        Their columns, which are the table's.
+        Their columns, which are those of the table.
     """
 
     spark: SparkSession
@@ -66,8 +66,8 @@ class Upsert(ABC, Generic[File]):
     schema: StructType
 
     @abstractmethod
-    def place_of(self, file: File) -> str:
-        """Return where Spark finds a file."""
+    def path_for_spark(self, file: File) -> str:
+        """Return the path by which Spark reads a file."""
 
     @abstractmethod
     def read(self, files: Iterable[File]) -> DataFrame:
@@ -78,140 +78,143 @@ class Upsert(ABC, Generic[File]):
         return read_parquet(self.spark, self.schema, [self.rows], **EVERY_ROW)
 
     def merged(self, files: Sequence[File], rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
-        """Return rows with those that stay of the files that are replaced for them, and the paths of these files."""
-        found = self.with_keys(files, rows)
-        return self.key.merged(self.read(found), rows) if found else rows, tuple(one.path for one in found)
+        """Return new rows merged with the retained rows of the affected files, and the paths of these files."""
+        affected = self.with_keys(files, rows)
+        return self.key.merged(self.read(affected), rows) if affected else rows, tuple(file.path for file in affected)
 
     def with_keys(self, files: Sequence[File], rows: DataFrame) -> list[File]:
-        """Return the files that have a row with one of the keys."""
+        """Return the files that contain any of the keys."""
         if not files:
             return []
         names = self.key.files_with(self.read(files), rows)
-        found = [one for one in files if plain_path(self.place_of(one)) in names]
-        if len(found) != len(names):
+        affected = [file for file in files if plain_path(self.path_for_spark(file)) in names]
+        if len(affected) != len(names):
             raise SinkError(
                 f"{self.key.where} cannot be written",
-                cause=f"Spark reads {len(names)} files with replaced rows, and the table names {len(found)} of them",
+                cause=f"Spark reads {len(names)} files with replaced rows, and the table names {len(affected)} of them",
                 hint="report this, with the names of the table's files",
             )
-        return found
+        return affected
 
     def still_fits(self, removed: Iterable[str], before: Sequence[File], now: Sequence[File]) -> bool:
-        """Whether the replaced files are still there, and no file that has come since has one of the keys."""
-        if not {one.path for one in now}.issuperset(removed):
+        """Return whether the replaced files still exist, and no file that was added since contains any of the keys."""
+        if not {file.path for file in now}.issuperset(removed):
             return False
-        known = {one.path for one in before}
-        return not self.with_keys([one for one in now if one.path not in known], self.new_rows())
+        old = {file.path for file in before}
+        return not self.with_keys([file for file in now if file.path not in old], self.new_rows())
 
 
 @dataclass(frozen=True)
 class PreparedUpsert(Prepared, Generic[Table]):
-    """What the record of an upsert has besides that of an append to the same table.
+    """The part of an upsert's commit record that an append to the same table does not have.
 
     Parameters
     ----------
     key
-        The columns that tell rows apart.
+        The key columns.
     rows
-        The folder of the new rows, from which all can be worked out again.
+        The folder of the staged new rows, from which the upsert can be computed again.
     removed
-        The files that are replaced.
+        The replaced files.
     """
 
     pauses: ClassVar[tuple[float, ...]]
-    """Seconds before each further try, if another commit came first."""
+    """Seconds before each retry after another commit came first."""
 
     key: tuple[str, ...] = ()
     rows: str = ""
     removed: tuple[str, ...] = ()
 
     def check_names(self) -> None:
-        """Refuse a folder of new rows that is not within the table, too."""
+        """Also reject a folder of new rows outside the table."""
         super().check_names()
         check_within(self.rows, str(self.folder), STAGED_ROWS)
 
-    def commit_what_fits(self, access: Access) -> list[Self]:
-        """Commit onto the version that was looked at; look again if there is a newer one.
+    def commit_optimistically(self, access: Access) -> list[Self]:
+        """Commit onto the current version of the table; recompute and retry if another commit came first.
 
         Returns
         -------
         list[Self]
-            This, and what was worked out again; only the last may be committed.
+            This record, and those that were computed again; only the last may be committed.
         """
-        tried = [self]
+        attempts = [self]
         try:
-            self._commit_one_of(tried, access)
-        except CommitUnknownError:  # the last may be committed yet
+            self._commit_with_retries(attempts, access)
+        except CommitUnknownError:  # the last attempt may turn out to be committed
             raise
         except Exception:
-            for useless in tried[1:]:
-                useless.remove_attempt(access)
+            for attempt in attempts[1:]:
+                attempt.remove_attempt(access)
             raise
-        return tried
+        return attempts
 
-    def _commit_one_of(self, tried: list[Self], access: Access) -> None:
-        """Commit what was tried last, or what is worked out anew, which is added to the list."""
+    def _commit_with_retries(self, attempts: list[Self], access: Access) -> None:
+        """Commit the last attempt, or a recomputed record, which is appended to the list."""
         for pause in (*self.pauses, None):
-            table = self.look(access)
+            table = self.load_table(access)
             if self.is_in(table):
                 return
-            fitting = tried[-1].fitting(access, table)
-            if fitting is not tried[-1]:
-                tried.append(fitting)
+            fitting = attempts[-1].fitting(access, table)
+            if fitting is not attempts[-1]:
+                attempts.append(fitting)
             try:
                 fitting.commit_onto(access, table)
             except Exception as error:
-                if pause is None or not self.came_too_late(access, error, table):
+                if pause is None or not self.is_conflict(access, error, table):
                     raise
                 time.sleep(pause)
             else:
                 return
 
     def fitting(self, access: Access, table: Table | None) -> Self:
-        """Return what fits a table as it is now, None if there is none: this, or what is worked out again."""
-        if self.has_seen(table) or (table is not None and self.still_fits(access, table)):
+        """Return a record that fits this version of the table: this record, or a recomputed record.
+
+        `table` is None if the table does not exist.
+        """
+        if self.is_based_on(table) or (table is not None and self.still_fits(access, table)):
             return self
         log.warning("table %s has changed, the upsert is worked out again", self.target)
-        return self.worked_out_again(access, table)
+        return self.recomputed(access, table)
 
     @abstractmethod
-    def look(self, access: Access) -> Table | None:
-        """Return the table as it is now."""
+    def load_table(self, access: Access) -> Table | None:
+        """Return the current version of the table, None if it does not exist."""
 
     @abstractmethod
     def is_in(self, table: Table | None) -> bool:
-        """Whether it is committed, up to a version of the table; see `is_committed`."""
+        """Return whether a version of the table contains the commit; see `is_committed`."""
 
     @abstractmethod
-    def has_seen(self, table: Table | None) -> bool:
-        """Whether this is the version that was looked at."""
+    def is_based_on(self, table: Table | None) -> bool:
+        """Return whether the record was computed from this version of the table."""
 
     @abstractmethod
     def still_fits(self, access: Access, table: Table) -> bool:
-        """Whether a later version may get the files as they are; see `Upsert.still_fits`."""
+        """Return whether the files can be committed unchanged onto a later version; see `Upsert.still_fits`."""
 
     @abstractmethod
-    def worked_out_again(self, access: Access, table: Table | None) -> Self:
-        """Write the files that fit a version."""
+    def recomputed(self, access: Access, table: Table | None) -> Self:
+        """Write the files of the upsert for another version of the table, and return their record."""
 
     @abstractmethod
     def commit_onto(self, access: Access, table: Table | None) -> None:
-        """Commit as the version after one."""
+        """Commit as the next version after `table`."""
 
     @abstractmethod
-    def came_too_late(self, access: Access, error: Exception, table: Table | None) -> bool:
-        """Whether an error of `commit_onto` a version says that another commit came first."""
+    def is_conflict(self, access: Access, error: Exception, table: Table | None) -> bool:
+        """Return whether an error of `commit_onto` means that another commit came first."""
 
     @abstractmethod
     def remove_attempt(self, access: Access) -> None:
-        """Remove the files of an attempt that can no longer be committed; the new rows stay."""
+        """Remove the files of an obsolete attempt; the new rows stay."""
 
     def finish(self, access: Access) -> None:
-        """Remove the folder of the new rows, too."""
+        """Also remove the folder of the new rows."""
         super().finish(access)
         Folder(access.bridge, self.rows).delete()
 
     @property
     def table_key(self) -> Key:
-        """The columns that tell rows apart, and the table."""
+        """The key columns of the table."""
         return Key(self.key, f"table {self.target}")

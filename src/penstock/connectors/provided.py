@@ -1,4 +1,4 @@
-"""A source that builds its scan while the job runs, as the scheduler sees it."""
+"""Scans of sources that build their own DataFrame while the job runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from penstock.connectors.base import (
 )
 from penstock.connectors.predicates import Predicate
 from penstock.connectors.scan import Scan
-from penstock.connectors.splits import COARSE, OPEN_COST, count_splits, split_size_for, why_not_more, worth_opening
+from penstock.connectors.splits import (
+    COARSE,
+    OPEN_COST,
+    choose_split_count,
+    count_splits,
+    fewer_splits_reason,
+    split_size_for,
+)
 from penstock.spark import predicates
 from penstock.spark.files import split_settings
 from penstock.spark.provided import ProvidedPlan
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ProvidedScan(Scan):
-    """A scan of a `DataFrameScanProvider`.
+    """The scan of a `DataFrameScanProvider`.
 
     Parameters
     ----------
@@ -35,13 +42,13 @@ class ProvidedScan(Scan):
     provider
         The source.
     leaf
-        The leaf of Spark's plan that stands for it.
+        The leaf of Spark's plan that represents the source.
     scan
-        The leaf with the filters right above it.
+        The leaf with the filters directly above it.
     cores
         How many tasks run at a time.
     volume
-        The bytes a task should read.
+        The target bytes per task.
     """
 
     def __init__(
@@ -58,29 +65,29 @@ class ProvidedScan(Scan):
         self._leaf = leaf
         self._cores = cores
         self._columns = predicates.columns_of(scan, leaf)
-        self._predicates = tuple(_predicate(one) for one in predicates.conditions_of(scan))
+        self._predicates = tuple(_predicate(condition) for condition in predicates.conditions_of(scan))
         self._volume = volume
         self._built: tuple[int, ProvidedPlan] | None = None
         self._reason = ""
 
     @property
     def reason(self) -> str:
-        """What the number was inferred from, half a sentence."""
+        """The basis of the inferred parallelism, a clause."""
         return self._reason
 
     @property
     def uses_predicates(self) -> bool:
-        """Whether the source leaves out data that conditions rule out."""
+        """Whether the source skips data that predicates exclude."""
         return self._provider.uses_predicates
 
     @property
     def size_in_bytes(self) -> int | None:
-        """About how many bytes it gives: those of its files, None before they are listed, and of other scans."""
+        """The estimated bytes of its files; None before they are listed, and if it does not read files."""
         listing = self._built[1].listing if self._built else None
         return None if listing is None else int(sum(listing.sizes) * listing.fraction)
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
-        """Ask the source, or count the splits of the files it would read."""
+        """Return the source's own inference if it has any, else the number of splits of its files."""
         bound = context.parallelism_inference_upper_bound
         if isinstance(self._provider, DynamicParallelismInference):
             context = replace(context, columns=self._columns, predicates=self._predicates)
@@ -92,20 +99,20 @@ class ProvidedScan(Scan):
             self._reason = "the tasks of its own DataFrame"
             return plan.partitions
         sizes = [int(size * plan.listing.fraction) for size in plan.listing.sizes]
-        found = f"{show_count(len(sizes), 'file')} of {show_bytes(sum(plan.listing.sizes))}"
-        self._reason = found + (f", {plan.listing.fraction:.0%} of each row read" if plan.listing.fraction < 1 else "")
+        files = f"{show_count(len(sizes), 'file')} of {show_bytes(sum(plan.listing.sizes))}"
+        self._reason = files + (f", {plan.listing.fraction:.0%} of each row read" if plan.listing.fraction < 1 else "")
         fine = count_splits(sizes, plan.listing.splittable, self._volume, OPEN_COST)
         coarse = count_splits(sizes, plan.listing.splittable, COARSE * self._volume, OPEN_COST)
-        fewer = why_not_more(fine, coarse, self._cores)
+        fewer = fewer_splits_reason(fine, coarse, self._cores)
         self._reason += f", {fewer}" if fewer else ""
-        return max(1, min(worth_opening(fine, coarse, self._cores), bound))
+        return max(1, min(choose_split_count(fine, coarse, self._cores), bound))
 
     def with_filters(self, plan: LogicalPlan) -> ProvidedScan:
-        """Return the scan as it is once its rows are filtered further."""
+        """Return the scan with additional filters on its rows."""
         return ProvidedScan(self._bridge, self._provider, self._leaf, plan, self._cores, self._volume)
 
-    def cut(self, parallelism: int) -> int:
-        """Build the scan for at most so many tasks; return how many it has."""
+    def divide(self, parallelism: int) -> int:
+        """Build the scan for at most `parallelism` tasks; return the number of its tasks."""
         plan = self._build(parallelism)
         listing = plan.listing
         if listing is None:
@@ -117,13 +124,13 @@ class ProvidedScan(Scan):
         return count_splits(listing.sizes, listing.splittable, split, OPEN_COST)
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:
-        """Return the scan as the plan's leaf."""
+        """Return the leaf that reads the scan."""
         del session
         assert self._built is not None
         return self._built[1].as_leaf(self._leaf.output)
 
     def _build(self, parallelism: int) -> ProvidedPlan:
-        """Return the scan; files are the same for every parallelism, and are listed once."""
+        """Return the plan of the scan. A scan of files is built once, as it does not depend on the parallelism."""
         if self._built is None or (self._built[0] != parallelism and self._built[1].listing is None):
             context = ScanContext(parallelism, self._volume, self._columns, self._predicates)
             df = self._provider.produce_data_frame(self._bridge.spark, context)

@@ -1,4 +1,4 @@
-"""How a leaf of a plan is read while its job runs: one class for each kind of source."""
+"""Interface of scans, which read a leaf of a plan while its job runs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """How a source is cut.
+    """The decided partitioning of a source.
 
     Parameters
     ----------
     parallelism
-        The number of tasks it gives, None where that is left to Spark.
+        The number of tasks; None if Spark chooses it.
     reason
-        Why that many, one sentence.
+        The reason for this number, a sentence.
     settings
-        The settings that a session needs in which it is read like this.
+        The session settings with which the source has to be read.
     """
 
     parallelism: int | None
@@ -33,99 +33,99 @@ class Splitting:
 
 
 class Scan(ABC):
-    """A source of a running job.
+    """The scan of a source in a running job.
 
-    It is asked for its parallelism first (see `asked`), then cut once, then read.
+    The parallelism is inferred first (see `parallelism_source`), then the scan is divided once, then read.
     """
 
     @property
     def reason(self) -> str:
-        """What its answer was inferred from, half a sentence; empty before it was asked."""
+        """The basis of the inferred parallelism, a clause; empty before the inference."""
         return ""
 
     @property
-    def came_otherwise(self) -> str:
-        """Why it was read in another way than was decided, empty if it was not."""
+    def fallback_reason(self) -> str:
+        """Why the scan was not executed as decided; empty if it was."""
         return ""
 
     @property
     def uses_predicates(self) -> bool:
-        """Whether it leaves out data that conditions on its columns rule out."""
+        """Whether the scan skips data that predicates on its columns exclude."""
         return False
 
     @property
     def is_cut_by_spark(self) -> bool:
-        """Whether its tasks stay those that Spark makes, whatever a user sets."""
+        """Whether Spark chooses the partitions, and a parallelism set by the user has no effect."""
         return False
 
     @property
-    def takes_any_number(self) -> bool:
-        """Whether it can be cut for whatever number of tasks a user gives."""
+    def allows_any_parallelism(self) -> bool:
+        """Whether the scan can be divided for every number of tasks that a user may set."""
         return False
 
     @property
     @abstractmethod
     def size_in_bytes(self) -> int | None:
-        """About how many bytes it gives, or None if that is not known."""
+        """The estimated size in bytes, None if unknown."""
 
     @property
     def rows(self) -> int | None:
-        """About how many rows it has, or None if that is not known without reading it."""
+        """The estimated row count, None if it is unknown without reading the data."""
         return None
 
-    def asked(self, given: object | None) -> object | None:
-        """Return what is asked for the parallelism: itself, or what the user has given.
+    def parallelism_source(self, user_source: object | None) -> object | None:
+        """Return the object that infers the parallelism: the scan itself, or the user's source.
 
         Parameters
         ----------
-        given
-            The user's own source, if there is one.
+        user_source
+            The source that the user passed, None if there is none.
         """
-        del given
+        del user_source
         return self
 
     @abstractmethod
-    def cut(self, parallelism: int) -> int:
-        """Make at most so many splits; return how many there are."""
+    def divide(self, parallelism: int) -> int:
+        """Divide the scan into at most `parallelism` splits; return the number of splits."""
 
-    def split(self, parallelism: int, why: str) -> Splitting:
-        """Cut it.
+    def split(self, parallelism: int, reason: str) -> Splitting:
+        """Divide the scan, and return the partitioning with its reason.
 
         Parameters
         ----------
         parallelism
-            The number of tasks it should have.
-        why
-            Why that many, half a sentence.
+            The requested number of tasks.
+        reason
+            The reason for this number, a clause.
         """
-        possible = self.cut(parallelism)
-        why = f"{why}: {self.reason}" if self.reason else why
-        return Splitting(possible, why if possible == parallelism else f"{why}; it can be split into {possible}")
+        possible = self.divide(parallelism)
+        reason = f"{reason}: {self.reason}" if self.reason else reason
+        return Splitting(possible, reason if possible == parallelism else f"{reason}; it can be split into {possible}")
 
     @abstractmethod
     def leaf(self, session: Session | None = None) -> LogicalPlan:
-        """Return the leaf of Spark's plan that reads it.
+        """Return the leaf of Spark's plan that reads the scan.
 
         Parameters
         ----------
         session
-            The session with the settings that its `Splitting` wants, None if it wants none.
+            The session with the settings of the `Splitting`; None if it has no settings.
         """
 
     @abstractmethod
     def with_filters(self, plan: LogicalPlan) -> Scan:
-        """Return it as it is once its rows are filtered further.
+        """Return the scan with additional filters on its rows.
 
         Parameters
         ----------
         plan
-            Its relation with all filters above it.
+            The relation with all filters above it.
         """
 
     @property
     def is_open(self) -> bool:
-        """Whether it holds something open without which its rows cannot be read."""
+        """Whether the scan holds an open resource, such as a transaction, that reading its rows needs."""
         return False
 
-    def close(self) -> None:  # noqa: B027 - most hold nothing open
-        """Let go of what was held open for reading; the job has ended."""
+    def close(self) -> None:  # noqa: B027 - most scans hold no resources
+        """Release resources that were held open for reading. Called at the end of the job."""

@@ -1,4 +1,4 @@
-"""How many tasks a source gets: user-defined > static inference > dynamic inference > default (FLIP-146, FLIP-379)."""
+"""Parallelism of sources: user-defined > static inference > dynamic inference > default (FLIP-146, FLIP-379)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.units import show_count
 
 @dataclass(frozen=True, slots=True)
 class ScanOptions:
-    """What the user said about the parallelism of one source.
+    """The user's options for the parallelism of a source.
 
     Parameters
     ----------
@@ -27,8 +27,8 @@ class ScanOptions:
     infer_max
         ``scan.infer-parallelism.max``.
     kind_max
-        What bounds the inference of this kind of source besides, as
-        ``table.exec.hive.infer-source-parallelism.max`` does.
+        An additional maximum for inference of this kind of source, such as
+        ``table.exec.hive.infer-source-parallelism.max``.
     """
 
     parallelism: int | None = None
@@ -39,21 +39,21 @@ class ScanOptions:
 
 @dataclass(frozen=True, slots=True)
 class SourceBounds:
-    """What bounds the sources of a vertex.
+    """The bounds on the parallelism of the sources of a vertex.
 
     Parameters
     ----------
     job
-        The bound of all vertices; always a number, if only Penstock's default.
+        The bound of all vertices; Penstock's default if the user sets none.
     default
         ``default-source-parallelism``, which replaces the bound of the job for sources; or None.
     vertex
         The user's maximum for this vertex, else ``max-parallelism``; None if neither is set. It bounds `default` too.
-    everywhere
-        ``parallelism.default``, or None: the parallelism of a source that must not infer. It bounds an answer only if
-        it is the bound of the job (FLIP-379).
+    parallelism_default
+        ``parallelism.default``, or None: the parallelism of a source whose inference is off. It bounds an inferred
+        parallelism only if it is the bound of the job (FLIP-379).
     job_from, vertex_from
-        What sets the bounds of the job and of the vertex, in words.
+        Display names of the options that set the bounds of the job and of the vertex.
     step
         The user's maximum for this vertex, or None.
     """
@@ -61,26 +61,26 @@ class SourceBounds:
     job: int
     default: int | None = None
     vertex: int | None = None
-    everywhere: int | None = None
+    parallelism_default: int | None = None
     job_from: str = "Penstock's default"
     vertex_from: str = MAX_PARALLELISM.key
     step: int | None = None
 
     @property
     def upper(self) -> tuple[int, str]:
-        """The parallelism of a source that gives no number, and what sets it."""
+        """The parallelism of a source without inferred parallelism, and the option that sets it."""
         default = (self.job, self.job_from) if self.default is None else (self.default, DEFAULT_SOURCE_PARALLELISM.key)
         return default if self.vertex is None else min(default, (self.vertex, self.vertex_from), key=itemgetter(0))
 
-    def asked(self, options: ScanOptions) -> int:
-        """Return the bound that a source is asked with; its own maximum stands in for the job's."""
+    def inference_bound(self, options: ScanOptions) -> int:
+        """Return the upper bound for a source's inference; a maximum of the source itself replaces that of the job."""
         return self._least(options)[0]
 
     def inferred(self, number: int, options: ScanOptions) -> tuple[int, str]:
-        """Return a source's answer within the bound it is asked with, and the bound in words if it is exceeded.
+        """Return the inferred parallelism capped by the inference bound, and a description of the bound if it applied.
 
-        Flink limits a source that ignores its bound by the maximum of the vertex only. Here, the bound holds for all
-        sources: it is what the user sets to limit how many tasks read at the same time.
+        Flink limits a source that ignores its bound only by the maximum of the vertex. Here, the bound holds for all
+        sources: users set it to limit how many tasks read at the same time.
         """
         bound, name, origin = self._least(options)
         if number <= bound:
@@ -88,7 +88,7 @@ class SourceBounds:
         return bound, f"{name} is {bound} ({origin})" if origin else f"{name} is {bound}"
 
     def _least(self, options: ScanOptions) -> tuple[int, str, str]:
-        """Return the smallest of the bounds that apply, what it is, and what sets it (empty if that is the same)."""
+        """Return the smallest applicable bound, its description, and the option that sets it (empty if the same)."""
         bounds = [
             (options.infer_max, SCAN_INFER_MAX.key, ""),
             (options.kind_max, "the maximum for this kind of source", ""),
@@ -100,33 +100,34 @@ class SourceBounds:
         return min(((bound, name, origin) for bound, name, origin in bounds if bound is not None), key=itemgetter(0))
 
 
-def is_asked(options: ScanOptions, static: int | None) -> bool:
-    """Whether it is left to a source how many tasks it gets."""
+def infers_parallelism(options: ScanOptions, static: int | None) -> bool:
+    """Return whether a source infers its parallelism while the job runs."""
     return options.infer and options.parallelism is None and static is None
 
 
 def choose_scan_parallelism(
     options: ScanOptions, static: int | None, inferred: int, bounds: SourceBounds
 ) -> tuple[int, str]:
-    """Return a source's parallelism and the reason, half a sentence.
+    """Return a source's parallelism and the reason, a clause.
 
     Parameters
     ----------
     options
-        What the user said.
+        The user's options.
     static
-        What the connector fixed when the plan was made, or None.
+        The parallelism that the connector fixed at planning time, or None.
     inferred
-        What the source answered, or -1 for no answer.
+        The parallelism that the source inferred, -1 if it did not infer any.
     bounds
-        What bounds it.
+        The bounds of the parallelism.
     """
     if options.parallelism is not None:
         return options.parallelism, f"parallelism is set to {options.parallelism}"
     if static is not None:
         return static, f"fixed by the connector at {static}"
     if not options.infer:
-        number, origin = (bounds.everywhere, PARALLELISM_DEFAULT.key) if bounds.everywhere else bounds.upper
+        default = bounds.parallelism_default
+        number, origin = (default, PARALLELISM_DEFAULT.key) if default else bounds.upper
         if bounds.step is not None and bounds.step < number:
             return bounds.step, f"inference is off, and this step's maximum is {bounds.step}"
         return number, f"inference is off, so the default of {number} applies ({origin})"
@@ -134,16 +135,16 @@ def choose_scan_parallelism(
         number, origin = bounds.upper
         return number, f"the source gave no number, so the upper bound of {number} applies ({origin})"
     number, by = bounds.inferred(inferred, options)
-    asked = f"the source asks for {show_count(inferred, 'task')}"
-    return number, f"{asked}, but {by}" if by else asked
+    reason = f"the source asks for {show_count(inferred, 'task')}"
+    return number, f"{reason}, but {by}" if by else reason
 
 
 ROWS_PER_TASK = 1000
-"""What a task of a limited scan is worth starting for, as Flink's Hive connector has it."""
+"""The rows for which a task of a limited scan is worth starting, as in Flink's Hive connector."""
 
 
 def limited(parallelism: int, limit: int | None) -> int:
-    """Return the parallelism that static inference leaves to a scan of which no more rows than a limit are wanted.
+    """Return a statically inferred parallelism, reduced for a scan with a row limit.
 
     Source: ``HiveParallelismInference.limit`` of Flink (FLIP-146).
     """

@@ -1,4 +1,4 @@
-"""What can be told of files before any row is made: partition columns, types of columns, rights."""
+"""Checks of a file sink before any row is computed: partition columns, column types, permissions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from penstock.errors import SinkError
-from penstock.spark.files import refused_columns
+from penstock.spark.files import unsupported_columns_reason
 from penstock.spark.settings import is_true
 
 if TYPE_CHECKING:
@@ -17,102 +17,102 @@ if TYPE_CHECKING:
 
     from penstock.spark.filesystem import Folder
 
-_NO_FOLDER = ("array", "map", "struct", "variant")
-"""Types whose values Spark makes no names of folders from."""
+_NESTED = ("array", "map", "struct", "variant")
+"""Types that Spark cannot encode in folder names."""
 
 
 def check_partition_columns(spark: SparkSession, schema: StructType, names: Sequence[str], where: str) -> None:
-    """Refuse partition columns that rows do not have, or that no folder can be named after.
+    """Reject partition columns that rows do not have, or whose values cannot be folder names.
 
     Raises
     ------
     SinkError
-        If a column is missing or named twice, its values are nested, or no other column is left.
+        If a column is missing, repeated or nested, or if all columns are partition columns.
     """
     case_sensitive = is_case_sensitive(spark)
-    known = {folded(field.name, case_sensitive=case_sensitive): field for field in schema}
-    found = []
+    fields = {folded(field.name, case_sensitive=case_sensitive): field for field in schema}
+    checked = []
     for name in names:
-        field = known.get(folded(name, case_sensitive=case_sensitive))
+        field = fields.get(folded(name, case_sensitive=case_sensitive))
         if field is None:
             raise SinkError.no_column(where, name, schema.fieldNames(), case_sensitive=case_sensitive)
         kind = field.dataType.typeName()
-        if kind in _NO_FOLDER:
+        if kind in _NESTED:
             raise SinkError(
                 f"{where} has the partition column {name!r}, which is of type {kind}",
                 cause="the name of a folder cannot hold such a value",
                 hint="partition by a column with plain values",
             )
-        if field in found:
+        if field in checked:
             raise SinkError(f"{where} has the partition column {name!r} twice", hint="name it once")
-        found.append(field)
-    if found and len(found) == len(schema):
+        checked.append(field)
+    if checked and len(checked) == len(schema):
         raise SinkError(
             f"{where} has only partition columns", cause="its files would hold no column", hint="leave one of them out"
         )
 
 
 def check_format(spark: SparkSession, schema: StructType, kind: str, partition_by: Sequence[str], where: str) -> None:
-    """Refuse rows that files of a format cannot hold.
+    """Reject rows that files of a format cannot hold.
 
     Raises
     ------
     SinkError
-        If two columns have one name, or one is of a type that the format does not know.
+        If two columns have the same name, or the format does not support the type of a column.
     """
     case_sensitive = is_case_sensitive(spark)
     names = [folded(name, case_sensitive=case_sensitive) for name in schema.fieldNames()]
-    twice = next((field.name for field, name in zip(schema, names, strict=True) if names.count(name) > 1), None)
-    if twice is not None:
+    duplicate = next((field.name for field, name in zip(schema, names, strict=True) if names.count(name) > 1), None)
+    if duplicate is not None:
         raise SinkError(
-            f"the rows for {where} have several columns {twice!r}",
-            hint=f"rename one of them, as in df.withColumnRenamed({twice!r}, ...), or drop it",
+            f"the rows for {where} have several columns {duplicate!r}",
+            hint=f"rename one of them, as in df.withColumnRenamed({duplicate!r}, ...), or drop it",
         )
     folders = {folded(name, case_sensitive=case_sensitive) for name in partition_by}
-    inside = [field for field, name in zip(schema, names, strict=True) if name not in folders]
-    if kind == "text" and [field.dataType.typeName() for field in inside] != ["string"]:
-        held = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in inside)
+    data_fields = [field for field, name in zip(schema, names, strict=True) if name not in folders]
+    if kind == "text" and [field.dataType.typeName() for field in data_fields] != ["string"]:
+        columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in data_fields)
         raise SinkError(
             f"{where} cannot hold the rows as text",
-            cause=f"files of text have one column of type string, and the rows have {held}",
+            cause=f"files of text have one column of type string, and the rows have {columns}",
             hint="make one text of the columns, as with to_csv or concat_ws, or choose another format",
         )
-    refused = refused_columns(spark, kind, inside)
+    refused = unsupported_columns_reason(spark, kind, data_fields)
     if refused is not None:
         raise SinkError(f"{where} cannot hold the rows", cause=refused, hint="cast or drop the column")
 
 
 def check_rights(path: str, target: Folder, *, adds: bool) -> None:
-    """Refuse a folder that this user may not write to, as far as the file system tells.
+    """Reject a folder that this user may not write to, as far as the file system reports it.
 
     Parameters
     ----------
     path, target
-        The folder, as the user and as Spark names it.
+        The folder, as the user spells it and as Spark resolves it.
     adds
-        Whether files are put into a folder that is there; else it is put there, or replaced, as a whole.
+        Whether files are added to an existing folder; else the folder is created or replaced as a whole.
 
     Raises
     ------
     SinkError
-        If there is no right to write.
+        If the user has no permission to write.
     """
-    is_there = target.exists()
-    inside = is_there and target.is_volume
-    beside = target.resolved.parent.nearest()  # the hidden folder lies there, and the journal
-    needed = [*([target] if inside or (is_there and adds) else []), *([] if inside else [beside])]
-    for folder in needed:
+    exists = target.exists()
+    inside = exists and target.is_volume
+    beside = target.resolved.parent.nearest_existing()  # holds the staging folder and the journal
+    written = [*([target] if inside or (exists and adds) else []), *([] if inside else [beside])]
+    for folder in written:
         local = folder.local_path
-        # What this machine's system says knows of root, and of volumes that can only be read.
+        # The operating system, unlike Hadoop, considers root and read-only volumes.
         if not (folder.may_write() if local is None else os.access(local, os.W_OK | os.X_OK)):
             raise SinkError.no_rights(path, str(folder))
 
 
 def is_case_sensitive(spark: SparkSession) -> bool:
-    """Whether the case of columns' names matters."""
+    """Return whether Spark compares column names case-sensitively."""
     return is_true(spark.conf.get("spark.sql.caseSensitive", "false"))
 
 
 def folded(name: str, *, case_sensitive: bool) -> str:
-    """Return a name by which columns are found."""
+    """Return a column name normalized for comparison."""
     return name if case_sensitive else name.lower()

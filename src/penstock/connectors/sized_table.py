@@ -1,4 +1,4 @@
-"""The sizes of the files that a sink writes into a table of Delta or Iceberg."""
+"""Base class of sinks with a target file size: tables of Delta and Iceberg."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SizedTable(Sink):
-    """A sink of Parquet files that takes a size for them, as `FileSink` does."""
+    """A sink that writes Parquet files of a target size into a table."""
 
     target_file_size: int | str | None = None
     auto_compaction: bool | None = None
@@ -24,14 +24,14 @@ class SizedTable(Sink):
             object.__setattr__(self, "target_file_size", size)
 
     def file_size(self, options: SinkOptions) -> int | None:
-        """Return the size that was given, that of the options where there are partition columns, else None."""
+        """Return the size of this sink; else, with partition columns, that of the job's options; else None."""
         return self._target(options) if self.target_file_size is not None or self.partition_columns else None
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
-        """Return the compaction, if it is asked for."""
-        wanted = options.auto_compaction if self.auto_compaction is None else self.auto_compaction
+        """Return the compaction, if it is enabled."""
+        is_enabled = options.auto_compaction if self.auto_compaction is None else self.auto_compaction
         run = partial(_compact, target=self._target(options))
-        return [SinkStage(f"Compaction: {self.name}", run)] if wanted else []
+        return [SinkStage(f"Compaction: {self.name}", run)] if is_enabled else []
 
     def _target(self, options: SinkOptions) -> int:
         return self.target_file_size if isinstance(self.target_file_size, int) else options.target_file_size
@@ -39,10 +39,10 @@ class SizedTable(Sink):
 
 @runtime_checkable
 class Compactable(Protocol):
-    """A job of a sink whose files can be merged before they are visible."""
+    """A sink job whose files can be compacted before they become visible."""
 
     def compact(self, target: int) -> StageReport:
-        """Merge files smaller than half of a size."""
+        """Merge files smaller than half the target size, in bytes."""
 
 
 def _compact(job: SinkJob, target: int) -> StageReport:

@@ -1,4 +1,4 @@
-"""A `SplitSource` as a format of Spark (a Python Data Source)."""
+"""Python data source of Spark that reads a `SplitSource`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from penstock.connectors.base import ScanContext
-from penstock.connectors.timeouts import answered, timeout, timeout_of
+from penstock.connectors.timeouts import call_within_timeout, set_timeout, timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,36 +24,36 @@ _VOLUME = 16 << 20
 
 
 def scan(spark: SparkSession, source: SplitSource, columns: list[str], tasks: list[list[Any]] | None) -> DataFrame:
-    """Return the rows of splits.
+    """Return a DataFrame that reads splits.
 
     Parameters
     ----------
     tasks
-        The splits of each task; None to ask the source for them when the query runs.
+        The splits of each task; None to list them when the query runs.
     """
     spark.dataSource.register(_SplitFormat)
-    return spark.read.format(_FORMAT).option("job", _told(source, columns, tasks)).load()
+    return spark.read.format(_FORMAT).option("job", _serialize(source, columns, tasks)).load()
 
 
 def read_without_spark(source: SplitSource, columns: list[str], tasks: list[list[Any]]) -> Iterator[Any]:
-    """Return the batches of all tasks, read by the code that Spark's workers run, from what they are told."""
+    """Return the batches of all tasks, read with the code that runs in Spark's Python workers."""
     for splits in tasks:
-        worker = _SplitFormat({"job": _told(source, columns, [splits])})
+        worker = _SplitFormat({"job": _serialize(source, columns, [splits])})
         reader = worker.reader(worker.schema())
         for partition in reader.partitions():
             yield from reader.read(partition)
 
 
-def _told(source: SplitSource, columns: list[str], tasks: list[list[Any]] | None) -> str:
-    """Return what Spark's workers are told of a scan."""
-    whole = source.schema  # told here: there is no session to parse one with in tasks
-    schema = type(whole)([whole[name] for name in columns])
-    told = source, schema, tasks, timeout()
-    return base64.b64encode(cloudpickle.dumps(told)).decode()  # type: ignore[no-untyped-call]
+def _serialize(source: SplitSource, columns: list[str], tasks: list[list[Any]] | None) -> str:
+    """Return a scan as an option value for Spark's Python workers."""
+    full = source.schema  # evaluated on the driver: tasks have no session that could parse a schema
+    schema = type(full)([full[name] for name in columns])
+    job = source, schema, tasks, timeout()
+    return base64.b64encode(cloudpickle.dumps(job)).decode()  # type: ignore[no-untyped-call]
 
 
 class _Task(InputPartition):
-    """The splits of one task."""
+    """The splits of a task."""
 
     def __init__(self, splits: list[Any]) -> None:
         super().__init__(None)
@@ -61,16 +61,16 @@ class _Task(InputPartition):
 
 
 class _SplitFormat(DataSource):
-    """A `SplitSource` as Spark calls it, in a Python worker."""
+    """The data source that Spark calls in a Python worker."""
 
     @classmethod
     def name(cls) -> str:
         return _FORMAT
 
     def _job(self) -> tuple[SplitSource, StructType, list[list[Any]] | None, float]:
-        found: tuple[SplitSource, StructType, list[list[Any]] | None, float]
-        found = cloudpickle.loads(base64.b64decode(self.options["job"]))
-        return found
+        job: tuple[SplitSource, StructType, list[list[Any]] | None, float]
+        job = cloudpickle.loads(base64.b64decode(self.options["job"]))
+        return job
 
     def schema(self) -> StructType:
         return self._job()[1]
@@ -95,12 +95,12 @@ class _SplitReader(DataSourceReader):
 
     def _enumerated(self) -> Sequence[Any]:
         source, context = self._source, ScanContext(1 << 30, _VOLUME)
-        with timeout_of(self._seconds):
-            what = f"asking {source.name} for its splits"
-            return answered(source.name, what, lambda: list(source.enumerate_splits(context)))
+        with set_timeout(self._seconds):
+            request = f"asking {source.name} for its splits"
+            return call_within_timeout(source.name, request, lambda: list(source.enumerate_splits(context)))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, _Task)
-        with timeout_of(self._seconds):
+        with set_timeout(self._seconds):
             for split in partition.splits:
                 yield from self._source.read_split(split, self._columns)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class SplitSource(DataFrameScanProvider):
-    """A source that lists its splits on the driver and reads each split in a task.
+    """Base class of sources that list their splits on the driver and read each split in a task.
 
-    Write `schema`, `enumerate_splits` and `read_split`. Splits and the source itself are pickled. Set
-    `uses_predicates` to True if it uses the predicates of its context.
+    Implement `schema`, `enumerate_splits` and `read_split`. Splits and the source itself are pickled. Set
+    `uses_predicates` to True if the source uses the predicates of its context.
     """
 
     uses_predicates: ClassVar[bool] = False
@@ -35,16 +35,16 @@ class SplitSource(DataFrameScanProvider):
     def enumerate_splits(self, context: ScanContext) -> Sequence[Any]:
         """Return the splits. Called on the driver; should not read the data.
 
-        Make splits of about ``context.data_volume_per_task`` bytes. If there are more than ``context.parallelism``,
+        Splits should have about ``context.data_volume_per_task`` bytes. If there are more than ``context.parallelism``,
         some tasks read several.
         """
 
     @abstractmethod
     def read_split(self, split: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a split with these columns in this order. Called in a task, again if the task failed."""
+        """Return the rows of a split, with these columns in this order. Called in a task, again if that task fails."""
 
     def split_size(self, split: Any) -> int:  # noqa: ARG002
-        """Return about how large a split is, in any unit. Tasks with several splits get about equal sizes."""
+        """Return the approximate size of a split, in any unit. It balances tasks that read several splits."""
         return 1
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
@@ -59,8 +59,8 @@ class SplitSource(DataFrameScanProvider):
     def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
         """Return the splits, distributed over the tasks."""
         columns = self.schema.fieldNames() if context.columns is None else context.columns
-        columns = columns or self.schema.fieldNames()[:1]  # rows that are only counted need a column all the same
-        return self._scan(spark, columns, assigned(self, self.enumerate_splits(context), context.parallelism))
+        columns = columns or self.schema.fieldNames()[:1]  # a record batch without columns has no rows to count
+        return self._scan(spark, columns, assign_splits(self, self.enumerate_splits(context), context.parallelism))
 
     def _scan(self, spark: SparkSession, columns: Sequence[str], tasks: list[list[Any]] | None) -> DataFrame:
         from penstock.connectors.split_format import scan
@@ -68,31 +68,31 @@ class SplitSource(DataFrameScanProvider):
         return scan(spark, self, list(columns), tasks)
 
 
-def assigned(source: SplitSource, splits: Sequence[Any], parallelism: int) -> list[list[Any]]:
-    """Return the splits that each task reads: the largest first, each to the task with the least."""
+def assign_splits(source: SplitSource, splits: Sequence[Any], parallelism: int) -> list[list[Any]]:
+    """Return the splits of each task: assigns the largest splits first, each to the least loaded task."""
     groups = evenly([source.split_size(split) for split in splits], parallelism)
     return [[splits[i] for i in group] for group in groups]
 
 
 def arrow_schema(schema: StructType, columns: Sequence[str] | None = None) -> pa.Schema:
-    """Return a schema, or some columns of it, as the record batches of `SplitSource.read_split` have it."""
+    """Return the Arrow schema of the record batches of `SplitSource.read_split`, for all or some columns."""
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    wanted = schema if columns is None else StructType([schema[name] for name in columns])
+    selected = schema if columns is None else StructType([schema[name] for name in columns])
     parameters = inspect.signature(to_arrow_schema).parameters
     since_4_3: dict[str, Any] = {"timezone": "UTC"} if "timezone" in parameters else {}
-    return to_arrow_schema(wanted, **since_4_3)
+    return to_arrow_schema(selected, **since_4_3)
 
 
 def with_partition(batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, Any]) -> pa.RecordBatch:
-    """Return a batch of a file with a schema's columns; those of its partition have one value in all rows."""
+    """Return a batch of a file in a schema, with its partition columns added as constants."""
     import pyarrow as pa
 
     arrays = [
-        pa.array([values[one.name]] * batch.num_rows, one.type)
-        if one.name in values
-        else batch.column(one.name).cast(one.type)
-        for one in schema
+        pa.array([values[field.name]] * batch.num_rows, field.type)
+        if field.name in values
+        else batch.column(field.name).cast(field.type)
+        for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

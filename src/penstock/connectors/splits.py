@@ -1,6 +1,6 @@
-"""Cutting files into splits: how many there are, and which size gives a wanted number. Pure arithmetic.
+"""Splits of files: their number for a split size, and the split size for a number of tasks. Pure arithmetic.
 
-The packing is Spark's (``FilePartition.getFilePartitions``), so that the number found here is the number of tasks.
+The packing is that of Spark (``FilePartition.getFilePartitions``), so the computed number is the number of tasks.
 """
 
 from __future__ import annotations
@@ -12,66 +12,66 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COARSE = 4
-"""How many times the volume per task a split may hold where more splits would only be opened one after the other."""
+"""The size of a large split, as a multiple of the volume per task; used where each core reads several splits anyway."""
 _WAVES = 4
-"""Splits for each core, so that one slow split does not hold the others up."""
+"""Splits per core; several, so that a slow split does not delay the whole scan."""
 OPEN_COST = 4 << 20
-"""Bytes that could be read while a file is opened, so that small files are not packed without end."""
+"""Cost of opening a file, in bytes that could be read meanwhile; it limits how many small files share a split."""
 
 
 def count_splits(sizes: Sequence[int], splittable: Sequence[bool], split_bytes: int, open_cost: int = OPEN_COST) -> int:
-    """Return how many tasks Spark makes of files.
+    """Return the number of tasks with which Spark reads files.
 
     Parameters
     ----------
     sizes
         Bytes per file.
     splittable
-        Whether each may be cut.
+        Whether each file may be split.
     split_bytes
-        The most bytes of a split.
+        The maximum bytes of a split.
     open_cost
-        Bytes a file counts in addition to its own.
+        Bytes that each file counts in addition to its size.
     """
     limit = min(split_bytes, sum(sizes) + open_cost * len(sizes))
-    pieces: list[int] = []
+    chunks: list[int] = []
     for size, can_split in zip(sizes, splittable, strict=True):
         if can_split and size > limit > 0:
             whole, rest = divmod(size, limit)
-            pieces += [limit] * whole + ([rest] if rest else [])
+            chunks += [limit] * whole + ([rest] if rest else [])
         elif size or not can_split:
-            pieces.append(size)
-    pieces.sort(reverse=True)
-    count, filled, begun = 0, 0, False
-    for piece in pieces:
-        if begun and filled + piece > limit:
+            chunks.append(size)
+    chunks.sort(reverse=True)
+    count, filled, started = 0, 0, False
+    for chunk in chunks:
+        if started and filled + chunk > limit:
             count, filled = count + 1, 0
-        filled += piece + open_cost
-        begun = True
-    return count + begun
+        filled += chunk + open_cost
+        started = True
+    return count + started
 
 
-def worth_opening(fine: int, coarse: int, cores: int | None) -> int:
-    """Return how many splits to make: small ones as long as they keep all cores busy, else large ones.
+def choose_split_count(fine: int, coarse: int, cores: int | None) -> int:
+    """Return the number of splits: small splits up to a few per core, beyond that larger ones.
 
-    Every split costs something to open (a connection, the footer of a file, a task), so more splits than a few for each
-    core are made only where they would hold `COARSE` times the volume per task otherwise.
+    Opening a split has a fixed cost (a connection, a file footer, a task). So there are more than a few splits per core
+    only if splits would otherwise exceed `COARSE` times the volume per task.
 
     Parameters
     ----------
     fine
-        How many splits of the volume per task there are.
+        The number of splits of the volume per task.
     coarse
-        How many of `COARSE` times that.
+        The number of splits of `COARSE` times the volume per task.
     cores
-        How many tasks run at a time, None if that does not matter.
+        How many tasks run at a time; None returns `fine`.
     """
     return fine if cores is None else max(coarse, min(fine, _WAVES * cores))
 
 
-def why_not_more(fine: int, coarse: int, cores: int | None) -> str:
-    """Return why `worth_opening` makes fewer splits than there could be, half a sentence; empty if it does not."""
-    number = worth_opening(fine, coarse, cores)
+def fewer_splits_reason(fine: int, coarse: int, cores: int | None) -> str:
+    """Return why `choose_split_count` returns fewer than `fine`, a clause; empty if it does not."""
+    number = choose_split_count(fine, coarse, cores)
     if number == fine:
         return ""
     if number == coarse:
@@ -81,19 +81,19 @@ def why_not_more(fine: int, coarse: int, cores: int | None) -> str:
     return f"{number} splits instead of {fine}, as {_WAVES} for each of {cores} cores are Penstock's default"
 
 
-def split_size_for(sizes: Sequence[int], splittable: Sequence[bool], wanted: int, open_cost: int = OPEN_COST) -> int:
-    """Return the split size that makes the most tasks, but not more than `wanted`.
+def split_size_for(sizes: Sequence[int], splittable: Sequence[bool], tasks: int, open_cost: int = OPEN_COST) -> int:
+    """Return the split size in bytes that gives the most tasks, at most `tasks`.
 
-    Never more bytes than all files hold; at least 1.
+    It is at least 1, and at most the total size of the files and their open costs.
     """
     low, high = 1, max(1, sum(sizes) + open_cost * len(sizes))
     if sum(sizes):
-        low = max(1, sum(sizes) // (wanted + 1) // 2)
-        while low > 1 and count_splits(sizes, splittable, low, open_cost) <= wanted:
+        low = max(1, sum(sizes) // (tasks + 1) // 2)
+        while low > 1 and count_splits(sizes, splittable, low, open_cost) <= tasks:
             low //= 2
     while low < high:
         middle = (low + high) // 2
-        if count_splits(sizes, splittable, middle, open_cost) <= wanted:
+        if count_splits(sizes, splittable, middle, open_cost) <= tasks:
             high = middle
         else:
             low = middle + 1
@@ -101,19 +101,19 @@ def split_size_for(sizes: Sequence[int], splittable: Sequence[bool], wanted: int
 
 
 def evenly(sizes: Sequence[int], tasks: int) -> list[list[int]]:
-    """Return the splits of each task: the largest first, each to the least loaded task.
+    """Distribute splits over tasks: the largest splits first, each to the least loaded task.
 
     Parameters
     ----------
     sizes
-        How large each split is.
+        The size of each split.
     tasks
-        The most tasks.
+        The maximum number of tasks.
 
     Returns
     -------
     list[list[int]]
-        The indices of the splits of each task, in order; no task without splits.
+        The split indices of each task in ascending order; tasks without splits are left out.
     """
     if len(sizes) <= tasks:
         return [[index] for index in range(len(sizes))]

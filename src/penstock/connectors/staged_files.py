@@ -1,4 +1,4 @@
-"""Parquet files written by Spark's tasks into a table's own folder, to be named by one commit later."""
+"""Parquet files that Spark's tasks write into a table's folder, and that a later commit adds to the table."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
-"""Table formats know no other timestamps."""
+"""The timestamp type that table formats require."""
 _UTC = {"spark.sql.session.timeZone": "UTC"}
-"""The zone of the times in the names of folders, and in a table's log."""
-_SIDE_BY_SIDE = 8
+"""The time zone of timestamps in folder names and in a table's log."""
+_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file that was written.
+    """A written file.
 
     Parameters
     ----------
     path
         Relative to the table's folder.
     size
-        Its bytes.
+        Its size in bytes.
     rows
-        Its rows.
+        Its row count.
     partition
-        The values of the partition columns, as texts; None for null.
+        The values of the partition columns as strings; None for null.
     """
 
     path: str
@@ -52,7 +52,7 @@ class StagedFile:
 
 
 class StagedFiles:
-    """The files of one job.
+    """The files that a job writes.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class StagedFiles:
     root
         The table's folder.
     partition_by
-        Columns that become folders.
+        The partition columns, which become folders.
     """
 
     def __init__(self, spark: SparkSession, root: str, partition_by: Sequence[str]) -> None:
@@ -72,8 +72,8 @@ class StagedFiles:
         self._schema: StructType | None = None
 
     def write(self, df: DataFrame) -> None:
-        """Write rows, by Spark's tasks; a file of a failed attempt is not among `files`."""
-        with with_settings(df, _UTC):  # when a column is made, its zone is settled
+        """Write rows with Spark's tasks; `files` does not return files of failed attempts."""
+        with with_settings(df, _UTC):  # a cast takes the time zone when it is created
             for name in self.partition_by:
                 column = df[quoted(name)]
                 if df.select(column).schema[0].dataType.typeName() == "timestamp":
@@ -86,7 +86,7 @@ class StagedFiles:
         self._schema = df.schema
 
     def sample(self, df: DataFrame) -> int:
-        """Return the bytes that some rows take; they are written aside, and removed."""
+        """Write sample rows into a separate folder, remove it, and return the bytes of its files."""
         folder = self._root.child(f"{self._folder.name}-sample")
         try:
             with with_settings(df, _SETTINGS):
@@ -96,20 +96,20 @@ class StagedFiles:
             folder.delete()
 
     def compact(self, spark: SparkSession, target: int) -> StageReport:
-        """Merge small files, before any reader knows them.
+        """Merge small files before they become visible.
 
         Parameters
         ----------
         spark
             The session.
         target
-            The bytes a file should have.
+            The target size of a file in bytes.
         """
         if self._schema is None:
             return StageReport("nothing", "nothing was written")
         with with_settings(spark, _SETTINGS):
-            done = compact(spark, self._folder, "parquet", self._schema, self.partition_by, {}, target)
-        return report(done, target)
+            compaction = compact(spark, self._folder, "parquet", self._schema, self.partition_by, {}, target)
+        return report(compaction, target)
 
     @property
     def root(self) -> str:
@@ -118,27 +118,27 @@ class StagedFiles:
 
     @property
     def folder(self) -> str:
-        """Where the files lie."""
+        """The folder of the files."""
         return str(self._folder)
 
     def files(self) -> list[StagedFile]:
-        """Return what was written, which survives a loss of power from here on."""
+        """Return the written files, after forcing them to disk."""
         self._folder.sync()
-        found = list(self._folder.files_below(unread=True))
-        with ThreadPoolExecutor(_SIDE_BY_SIDE) as threads:
-            rows = list(threads.map(lambda one: row_count(self._bridge, f"{self._folder}/{one[0]}"), found))
+        files = list(self._folder.files_below(unread=True))
+        with ThreadPoolExecutor(_THREADS) as threads:
+            rows = list(threads.map(lambda file: row_count(self._bridge, f"{self._folder}/{file[0]}"), files))
         return [
             StagedFile(f"{self._folder.name}/{path}", size, count, partition_values(path.rpartition("/")[0]))
-            for (path, size), count in zip(found, rows, strict=True)
+            for (path, size), count in zip(files, rows, strict=True)
         ]
 
     def child(self, path: str) -> Folder:
         """Return a path within the table's folder."""
         return self._root.child(path)
 
-    def places(self) -> list[StagedFile]:
-        """Return what was written by paths relative to `folder`, which are those it has among the table's files."""
-        return [replace(one, path=one.path.partition("/")[2]) for one in self.files()]
+    def files_in_folder(self) -> list[StagedFile]:
+        """Return the written files with paths relative to `folder`."""
+        return [replace(file, path=file.path.partition("/")[2]) for file in self.files()]
 
     def delete(self) -> None:
         """Remove all files."""

@@ -1,4 +1,4 @@
-"""Rows that are appended to a table with columns of its own: checked before any work, and brought into its shape."""
+"""Checks and casts of rows that are appended to a table with an existing schema."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _WIDER = {
     "int": ("bigint",),
     "float": ("double",),
 }
-"""What holds every value of a type, so that a cast to it changes none."""
+"""The types to which a type can be cast without loss."""
 
 LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
-"""The key of a column's metadata by which Spark keeps that a column of texts is a char or a varchar."""
+"""The metadata key in which Spark stores that a string column is a char or varchar."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumns:
-    """The names of a table's columns, by which the columns of rows are found.
+    """Resolution of column names of rows against a table.
 
     Parameters
     ----------
     names
-        The names.
+        The column names of the table.
     where
         The table, for messages.
     is_case_sensitive
-        Whether their case matters (``spark.sql.caseSensitive``).
+        Whether names are case-sensitive (``spark.sql.caseSensitive``).
     """
 
     names: Sequence[str]
@@ -44,133 +44,135 @@ class TableColumns:
     is_case_sensitive: bool
 
     def of(self, rows: StructType) -> list[str]:
-        """Return for each column of some rows what the table calls it.
+        """Return the table's name of each column of the rows.
 
         Raises
         ------
         SinkError
-            If the table has no such column, or rows have it twice.
+            If the table lacks a column, or the rows have it twice.
         """
         folded = {} if self.is_case_sensitive else {name.lower(): name for name in self.names}
-        found: list[str] = []
-        for given in rows.fieldNames():
-            name = given if given in self.names else folded.get(given.lower())
-            if name is None or name in found:
+        resolved: list[str] = []
+        for column in rows.fieldNames():
+            name = column if column in self.names else folded.get(column.lower())
+            if name is None or name in resolved:
                 problem = "twice" if name else "that the table does not have"
                 raise SinkError(
-                    f"the rows for {self.where} have a column {given} {problem}",
+                    f"the rows for {self.where} have a column {column} {problem}",
                     cause=f"its columns are {', '.join(self.names)}",
-                    hint=f"drop the column, as in df.drop({given!r}), or write to another table",
+                    hint=f"drop the column, as in df.drop({column!r}), or write to another table",
                 )
-            found.append(name)
-        return found
+            resolved.append(name)
+        return resolved
 
 
 def check_columns(rows: StructType, table: StructType, where: str, *, case_sensitive: bool) -> None:
-    """Refuse rows that a table cannot hold as they are.
+    """Reject rows that a table cannot hold.
 
-    Columns are found by name; one that the rows do not have is null. A null in a column that allows none is found when
-    the rows are written.
+    Columns are matched by name; columns that the rows lack become null. A null in a column that does not allow nulls
+    is detected when the rows are written.
 
     Parameters
     ----------
     rows, table
-        The columns of both.
+        The schemas of both.
     where
         The table, for messages.
     case_sensitive
-        Whether the case of names matters (``spark.sql.caseSensitive``).
+        Whether names are case-sensitive (``spark.sql.caseSensitive``).
 
     Raises
     ------
     SinkError
-        If a column has another type, is not in the table, or is missing and may not be null.
+        If a column has an incompatible type, is not in the table, or is missing although it must not be null.
     """
-    found = _columns(rows, table, where, case_sensitive=case_sensitive)
+    columns = _columns(rows, table, where, case_sensitive=case_sensitive)
     for field in table:
-        given = found.get(field.name)
-        if given is None:
+        column = columns.get(field.name)
+        if column is None:
             if not field.nullable:
                 raise SinkError(
                     f"the rows for {where} have no column {field.name}",
                     cause="the table does not allow nulls in it",
                     hint="add the column",
                 )
-        elif not _fits(given.dataType, field.dataType):
-            name, wanted = given.dataType.simpleString(), field.dataType.simpleString()
+        elif not _fits(column.dataType, field.dataType):
+            name, target = column.dataType.simpleString(), field.dataType.simpleString()
             raise SinkError(
-                f"column {given.name} for {where} is of type {name}, and the table's is of type {wanted}",
-                cause="nulls within it are not allowed" if name == wanted else "files of both could not be read",
-                hint=f"cast it, as in df.withColumn({given.name!r}, ...cast({wanted!r})), or write to another table",
+                f"column {column.name} for {where} is of type {name}, and the table's is of type {target}",
+                cause="nulls within it are not allowed" if name == target else "files of both could not be read",
+                hint=f"cast it, as in df.withColumn({column.name!r}, ...cast({target!r})), or write to another table",
             )
 
 
 def in_shape_of(df: DataFrame, table: StructType, where: str, *, case_sensitive: bool) -> DataFrame:
-    """Return rows with the columns of a table, once `check_columns` has let them pass."""
+    """Return rows cast to the columns of a table; `check_columns` must have accepted them."""
     from pyspark.sql import functions as F
 
-    found = _columns(df.schema, table, where, case_sensitive=case_sensitive)
+    columns = _columns(df.schema, table, where, case_sensitive=case_sensitive)
 
     def column(field: StructField) -> Column:
-        given = found.get(field.name)
-        if given is None:
+        source = columns.get(field.name)
+        if source is None:
             return F.lit(None).cast(field.dataType)
-        value = df[quoted(given.name)]
-        if given.dataType.simpleString() != field.dataType.simpleString():
+        value = df[quoted(source.name)]
+        if source.dataType.simpleString() != field.dataType.simpleString():
             value = value.cast(field.dataType)
-        if given.nullable and not field.nullable:
+        if source.nullable and not field.nullable:
             value = F.coalesce(value, F.raise_error(f"column {field.name} of {where} does not allow nulls"))
         length = field.metadata.get(LENGTH)
-        return value if length is None else _of_length(value, str(length), f"column {field.name} of {where}")
+        return value if length is None else _fit_length(value, str(length), f"column {field.name} of {where}")
 
     return df.select([column(field).alias(field.name) for field in table])
 
 
-def _of_length(text: Column, kind: str, where: str) -> Column:
-    """Return texts as Spark stores them in a char or varchar: padded, or cut where only spaces are too many."""
+def _fit_length(text: Column, kind: str, where: str) -> Column:
+    """Return strings as Spark stores them in a char (padded) or varchar (without surplus trailing spaces)."""
     from pyspark.sql import functions as F
 
     name, _, rest = kind.partition("(")
-    most = int(rest.rstrip(")"))
-    stored = F.rpad(text, most, " ") if name == "char" else F.substring(text, 1, most)
-    return F.when(F.length(F.rtrim(text)) > most, F.raise_error(f"{where} takes {most} characters")).otherwise(stored)
+    max_length = int(rest.rstrip(")"))
+    stored = F.rpad(text, max_length, " ") if name == "char" else F.substring(text, 1, max_length)
+    return F.when(
+        F.length(F.rtrim(text)) > max_length, F.raise_error(f"{where} takes {max_length} characters")
+    ).otherwise(stored)
 
 
 def quoted(name: str) -> str:
-    """Return a column's name as Spark finds it, whatever is in it."""
+    """Return a column name quoted for Spark, so that it may contain any character."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def as_nullable(schema: StructType) -> StructType:
-    """Return the schema of a new table: every column may be null, as in the tables that Spark makes of rows."""
+    """Return a schema with all columns nullable, as Spark does for a new table."""
     return cast("StructType", _nullable(schema))
 
 
 def _columns(rows: StructType, table: StructType, where: str, *, case_sensitive: bool) -> dict[str, StructField]:
-    """Return the columns of rows by the names that the table has for them."""
+    """Return the columns of rows by their names in the table."""
     return dict(zip(TableColumns(table.fieldNames(), where, case_sensitive).of(rows), rows, strict=True))
 
 
-def _fits(given: DataType, wanted: DataType) -> bool:
-    """Whether a type is the table's own or one whose values it holds, and no null can be where none is allowed."""
+def _fits(source: DataType, target: DataType) -> bool:
+    """Return whether a type can be cast to the table's type without loss, nested nulls included."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
-    match given, wanted:
+    match source, target:
         case StructType(), StructType():
-            return given.fieldNames() == wanted.fieldNames() and all(
-                _same(one.dataType, other.dataType) and other.nullable >= one.nullable
-                for one, other in zip(given, wanted, strict=True)
+            return source.fieldNames() == target.fieldNames() and all(
+                _same(field.dataType, target_field.dataType) and target_field.nullable >= field.nullable
+                for field, target_field in zip(source, target, strict=True)
             )
         case ArrayType(), ArrayType():
-            return wanted.containsNull >= given.containsNull and _same(given.elementType, wanted.elementType)
+            return target.containsNull >= source.containsNull and _same(source.elementType, target.elementType)
         case MapType(), MapType():
-            values = wanted.valueContainsNull >= given.valueContainsNull and _same(given.valueType, wanted.valueType)
-            return values and _same(given.keyType, wanted.keyType)
-    return given == wanted or wanted.simpleString() in _WIDER.get(given.simpleString(), ())
+            values = target.valueContainsNull >= source.valueContainsNull and _same(source.valueType, target.valueType)
+            return values and _same(source.keyType, target.keyType)
+    return source == target or target.simpleString() in _WIDER.get(source.simpleString(), ())
 
 
-def _same(given: DataType, wanted: DataType) -> bool:
-    return given.simpleString() == wanted.simpleString() and _fits(given, wanted)
+def _same(source: DataType, target: DataType) -> bool:
+    return source.simpleString() == target.simpleString() and _fits(source, target)
 
 
 def _nullable(kind: DataType) -> DataType:
@@ -178,7 +180,9 @@ def _nullable(kind: DataType) -> DataType:
 
     match kind:
         case StructType():
-            return StructType([StructField(one.name, _nullable(one.dataType), True, one.metadata) for one in kind])
+            return StructType(
+                [StructField(field.name, _nullable(field.dataType), True, field.metadata) for field in kind]
+            )
         case ArrayType():
             return ArrayType(_nullable(kind.elementType), True)
         case MapType():

@@ -1,4 +1,4 @@
-"""Tables of Spark's catalogue whose rows are in files: made, added to and overwritten by a job."""
+"""Sinks for tables of Spark's catalogue whose rows are in files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from penstock.spark.session_catalog import (
     quoted_name,
 )
 from penstock.spark.table_writes import table_write
-from penstock.spark_errors import in_words
+from penstock.spark_errors import translate_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,38 +41,38 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.sinks")
 
-_LEFT = "the statement is left to Spark: %s"
+_FALLBACK = "the statement is left to Spark: %s"
 
 
 @dataclass(frozen=True)
 class TableSink(Sink):
     """A table of Spark's catalogue, managed or external, whose rows are files that Spark writes.
 
-    Columns are found by name, and cast as Spark casts them for a table. All rows appear together with those of the
-    job's other sinks; the catalogue hears of a new table, and of new partitions, in the same commit.
+    Columns are matched by name, and cast as Spark casts them for a table. All rows become visible together with those
+    of the job's other sinks; the same commit adds a new table and new partitions to the catalogue.
 
     Parameters
     ----------
     table
         Its name, such as ``"db.orders"``.
     mode
-        What to do where the table exists: ``error``, ``append``, ``overwrite`` or ``ignore``. ``overwrite`` replaces
-        the rows and keeps the table's definition; with partition columns only the partitions that get rows, if
-        ``spark.sql.sources.partitionOverwriteMode`` is ``dynamic`` when the job starts. Of a table in a format of Hive
-        that Spark writes itself, only these are replaced whatever that setting is, as Spark does it.
+        What to do if the table exists: ``error``, ``append``, ``overwrite`` or ``ignore``. ``overwrite`` replaces
+        the rows and retains the table's definition; with partition columns it replaces only the partitions that get
+        rows if ``spark.sql.sources.partitionOverwriteMode`` is ``dynamic`` when the job starts. In a Hive table whose
+        format Spark writes itself, it replaces only these regardless of the setting, as Spark does.
     partition_by
-        The partition columns of a new table: a list, or the name of one.
+        The partition columns of a new table: a list, or a single name.
     format
-        The format of a new table's files; if None, what ``spark.sql.sources.default`` says.
+        The file format of a new table; if None, ``spark.sql.sources.default`` applies.
     options
         Options of a new table's files.
     parallelism
-        The number of tasks that write; if None, the tasks that make the rows.
+        The number of writing tasks; if None, the tasks that compute the rows write them.
     token
-        A name that you give to these rows, as of a `FileSink`.
+        An idempotency token for these rows, as in `FileSink`.
     partition_commit
-        What is done once all files of a partition are visible and the catalogue knows it, as of a `FileSink`. If None,
-        what ``sink.partition-commit.policy.kind`` says in the table's OPTIONS or TBLPROPERTIES, or in those of the job.
+        Policies that run once all files of a partition are visible and it is in the catalogue, as in `FileSink`. If
+        None, ``sink.partition-commit.policy.kind`` applies, from the table's OPTIONS or TBLPROPERTIES, or of the job.
     """
 
     table: str
@@ -91,9 +91,9 @@ class TableSink(Sink):
         columns = columns_of(self.partition_by, f"partition_by of table {self.table}")
         object.__setattr__(self, "partition_by", columns)
         if self.mode not in MODES:
-            raise SinkError(f"mode {self.mode!r} is not known", hint=f"give one of {', '.join(MODES)}")
+            raise SinkError(f"mode {self.mode!r} is not valid", hint=f"give one of {', '.join(MODES)}")
         if self.format is not None and self.format not in FORMATS:
-            raise SinkError(f"format {self.format!r} is not known", hint=f"give one of {', '.join(FORMATS)}")
+            raise SinkError(f"format {self.format!r} is not valid", hint=f"give one of {', '.join(FORMATS)}")
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"table {self.table}")
         policies_of(self.partition_commit or (), self.table, f"table {self.table}")
@@ -104,8 +104,8 @@ class TableSink(Sink):
         return self.table
 
     @property
-    def place(self) -> str:
-        """The table's name, without quotes."""
+    def location(self) -> str:
+        """The table's name, normalized."""
         return f"table {self.table.replace('`', '').lower()}"
 
     @property
@@ -114,19 +114,19 @@ class TableSink(Sink):
         return self.mode == "append"
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
-        """Return the partition commit, if it is asked for."""
+        """Return the partition commit, if it is enabled."""
         kinds = options.partition_commit if self.partition_commit is None else self.partition_commit
         return _stages(kinds, self.table)
 
     def target_options(self, spark: SparkSession) -> TargetOptions:
-        """Return the options of a new table's files; of one that is there, those that it has."""
-        with in_words():
+        """Return the options of the new table, or those of the existing table."""
+        with translate_errors():
             options, properties = options_of(Bridge(spark), self.table)
         return TargetOptions({**options, **self.options}, properties)
 
     def recover(self, access: Access) -> None:
-        """Complete or take back what a dead process has left half-way."""
-        with in_words():
+        """Complete or roll back the interrupted commit of a dead process."""
+        with translate_errors():
             table = find_table(access.bridge, self.table)
             location = default_location(access.bridge, self.table) if table is None else table.location
         target = Folder(access.bridge, location)
@@ -135,50 +135,53 @@ class TableSink(Sink):
             wait_for_commits_at(access, target)
 
     def open(self, spark: SparkSession) -> SinkJob:
-        """Look whether there is such a table, and whether it can be written."""
+        """Check whether the table exists and can be written."""
         bridge = Bridge(spark)
-        with in_words():
+        with translate_errors():
             table = find_table(bridge, self.table)
         if table is None:
             return self._opened(spark, self._new(bridge), is_new=True)
-        is_done = self.token is not None and has_token(Folder(bridge, table.location), self.token)
-        if self.mode == "error" and not is_done:
+        is_committed = self.token is not None and has_token(Folder(bridge, table.location), self.token)
+        if self.mode == "error" and not is_committed:
             raise SinkError(
                 f"table {self.table} exists already",
                 hint='choose another name, or mode="append", "overwrite" or "ignore"',
             )
         if self.mode == "ignore":
-            return NothingToWrite("", why="the table exists, and the mode is ignore")
+            return NothingToWrite("", reason="the table exists, and the mode is ignore")
         if not table.format:
             raise SinkError(
                 f"table {self.table} cannot be written by TableSink",
                 cause="it is a view, has buckets, or its rows are not in files that Spark writes itself",
                 hint="write it with Spark, or use DeltaSink, IcebergSink or JdbcSink if it is one of these",
             )
-        given = columns_of(self.partition_by, self.table)
+        partition_by = columns_of(self.partition_by, self.table)
         case_sensitive = is_case_sensitive(spark)
-        wanted, has = (
-            [folded(name, case_sensitive=case_sensitive) for name in names] for names in (given, table.partition_by)
+        requested, actual = (
+            [folded(name, case_sensitive=case_sensitive) for name in names]
+            for names in (partition_by, table.partition_by)
         )
-        if given and wanted != has:
+        if partition_by and requested != actual:
             raise SinkError(
                 f"table {self.table} is partitioned by {', '.join(table.partition_by) or 'no column'}, "
-                f"not by {', '.join(given)}",
+                f"not by {', '.join(partition_by)}",
                 hint="leave partition_by out: a table that exists keeps its partition columns",
             )
         return self._opened(spark, table, is_new=False)
 
     def _new(self, bridge: Bridge) -> CatalogTable:
-        chosen = self.format or str(bridge.spark.conf.get("spark.sql.sources.default"))
-        if chosen not in FORMATS:
+        file_format = self.format or str(bridge.spark.conf.get("spark.sql.sources.default"))
+        if file_format not in FORMATS:
             raise SinkError(
-                f"table {self.table} cannot be made of files of format {chosen!r}",
+                f"table {self.table} cannot have files of format {file_format!r}",
                 hint=f"give TableSink one of {', '.join(FORMATS)} as format",
             )
-        with in_words():
+        with translate_errors():
             name, location = quoted_name(bridge, self.table), default_location(bridge, self.table)
-        by = columns_of(self.partition_by, self.table)
-        return CatalogTable(name, location, chosen, by, tracked=bool(by) and manages_partitions(bridge))
+        partition_by = columns_of(self.partition_by, self.table)
+        return CatalogTable(
+            name, location, file_format, partition_by, tracked=bool(partition_by) and manages_partitions(bridge)
+        )
 
     def _opened(self, spark: SparkSession, table: CatalogTable, *, is_new: bool) -> SinkJob:
         mode = "error" if is_new else self.mode
@@ -186,59 +189,59 @@ class TableSink(Sink):
 
 
 class StatementSink(Sink):
-    """The table that an SQL statement writes to; the rows have the shape that it wants already.
+    """The table that an SQL statement writes to; Spark has already cast the rows to the table's columns.
 
     Parameters
     ----------
-    written
-        What the statement writes.
+    write
+        The parsed statement.
     """
 
     restartable: ClassVar[bool] = True
 
-    def __init__(self, written: TableWrite) -> None:
-        self._written = written
+    def __init__(self, write: TableWrite) -> None:
+        self._write = write
 
     @property
     def name(self) -> str:
         """The table's name."""
-        return self._written.table.name
+        return self._write.table.name
 
     @property
     def partition_columns(self) -> Sequence[str]:
         """The table's partition columns."""
-        return self._written.table.partition_by
+        return self._write.table.partition_by
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
-        """Return the partition commit, if it is asked for."""
+        """Return the partition commit, if it is enabled."""
         return _stages(options.partition_commit if self.partition_columns else (), self.name)
 
     def target_options(self, spark: SparkSession) -> TargetOptions:
-        """Return those of the table and of the statement."""
+        """Return the options and properties of the table and the statement."""
         del spark
-        return TargetOptions(self._written.options, self._written.properties)
+        return TargetOptions(self._write.options, self._write.properties)
 
     @property
     def rows(self) -> DataFrame:
         """The rows that the statement writes."""
-        return self._written.rows
+        return self._write.rows
 
     def recover(self, access: Access) -> None:
-        """Complete or take back what a dead process has left half-way."""
-        recover_target(access, Folder(access.bridge, self._written.table.location))
+        """Complete or roll back the interrupted commit of a dead process."""
+        recover_target(access, Folder(access.bridge, self._write.table.location))
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Check the table's folder."""
-        written = self._written
-        mode = "error" if written.is_new else "overwrite" if written.overwrites else "append"
+        write = self._write
+        mode = "error" if write.is_new else "overwrite" if write.overwrites else "append"
         return TableSinkJob(
             spark,
-            written.table,
+            write.table,
             mode,
-            written.options,
+            write.options,
             None,
-            is_new=written.is_new,
-            external=written.external,
+            is_new=write.is_new,
+            external=write.external,
             shaped=True,
         )
 
@@ -258,36 +261,36 @@ def _commit_partitions(job: SinkJob, policies: Sequence[tuple[str, PartitionComm
 
 
 def sink_of_statement(access: Access, statement: str) -> StatementSink | None:
-    """Return the table that a statement writes to, None where Spark runs it.
+    """Return the sink for the table that a statement writes to, None if Spark has to run the statement.
 
-    Penstock needs a hidden folder, and a journal, beside the table's folder, and renames from one to the other. Spark
-    asks less of the place, and is left with the statement where they cannot be had.
+    Penstock needs a staging folder and a journal next to the table's folder, and renames between them. Spark does not,
+    so the statement falls back to Spark if they are not possible.
 
     Raises
     ------
     SinkError
-        If a dead process has left a commit at the table that cannot be completed or undone.
+        If a dead process left a commit of the table that can be neither completed nor rolled back.
     """
-    written = table_write(access.bridge, statement)
-    if written is None:
+    write = table_write(access.bridge, statement)
+    if write is None:
         return None
-    location = written.table.location
+    location = write.table.location
     folder = Folder(access.bridge, location)
     if not folder.name:
         return None
     try:
         check_rights(location, folder, adds=True)
     except SinkError as error:
-        log.info(_LEFT, error)
+        log.info(_FALLBACK, error)
         return None
     if recover_target(access, folder):
-        written = table_write(access.bridge, statement)  # the table may be gone now, or have other files
-    if written is None or written.is_half_made:
+        write = table_write(access.bridge, statement)  # the recovery may have dropped the table, or replaced its files
+    if write is None or write.is_unfinished:
         return None
-    sink = StatementSink(written)
+    sink = StatementSink(write)
     try:
-        sink.open(access.bridge.spark).check(written.rows.schema)
+        sink.open(access.bridge.spark).check(write.rows.schema)
     except SinkError as error:
-        log.info(_LEFT, error)
+        log.info(_FALLBACK, error)
         return None
     return sink

@@ -1,4 +1,4 @@
-"""How long sources, catalogues, brokers and databases may leave a question unanswered: ``sources.timeout``."""
+"""Timeout of requests to sources, catalogues, brokers and databases: ``sources.timeout``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from penstock.config.options import SOURCES_TIMEOUT
 from penstock.errors import SourceTimeoutError
-from penstock.threads import answer_within
+from penstock.threads import call_with_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,23 +18,23 @@ _SECONDS: ContextVar[float | None] = ContextVar("sources.timeout", default=None)
 
 
 def timeout() -> float:
-    """Return the seconds that hold here: those of the job or the environment at work, else the option's default."""
+    """Return the timeout in seconds of the current job or environment, else the default of the option."""
     seconds = _SECONDS.get()
     return float(str(SOURCES_TIMEOUT.default)) if seconds is None else seconds
 
 
 _ATTEMPTS = 3
-"""How often Arrow's client of S3 asks."""
+"""The number of attempts of Arrow's S3 client."""
 
 
-def timeout_of_attempt() -> float:
-    """Return the seconds for each attempt of a client of S3, so that all of them take no longer than the timeout."""
+def attempt_timeout() -> float:
+    """Return the seconds per attempt of an S3 client, so that all attempts together stay within the timeout."""
     return max(timeout() / _ATTEMPTS, 1.0)
 
 
 @contextmanager
-def timeout_of(seconds: float) -> Iterator[None]:
-    """Let a timeout hold in the block, and in the threads that are started there for sources."""
+def set_timeout(seconds: float) -> Iterator[None]:
+    """Set the timeout for the block, and for threads that are started there for sources."""
     token = _SECONDS.set(seconds)
     try:
         yield
@@ -42,18 +42,18 @@ def timeout_of(seconds: float) -> Iterator[None]:
         _SECONDS.reset(token)
 
 
-def answered(source: str, what: str, call: Callable[[], T]) -> T:
-    """Return what a call to a client library gives, whose own timeouts do not bound it.
+def call_within_timeout(source: str, request: str, call: Callable[[], T]) -> T:
+    """Return the result of a call to a client library whose own timeouts do not cover the whole call.
 
-    It runs on a thread of its own, which is left behind if it only waits.
+    The call runs on a separate thread, which is abandoned if it does not return in time.
 
     Raises
     ------
     SourceTimeoutError
-        If there is no answer.
+        If the call does not return within the timeout.
     """
     seconds = timeout()
     try:
-        return answer_within(seconds, what, source, call)
+        return call_with_timeout(seconds, request, source, call)
     except TimeoutError as error:
-        raise SourceTimeoutError.of(source, what, seconds) from error
+        raise SourceTimeoutError.of(source, request, seconds) from error

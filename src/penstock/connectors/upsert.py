@@ -1,7 +1,6 @@
-"""Rows that replace those of a table with the same key: checked, found in its files, and merged with what stays.
+"""Upserts into tables of files: checks of the key, search for affected files, and merge of old and new rows.
 
-A table format changes whole files. So the files that hold a row with one of the keys are written anew: their other
-rows, and all new rows.
+Table formats replace whole files (copy on write). So every file that contains any of the keys is rewritten.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-_NEVER = ("map", "array", "struct", "variant", "void", "interval", "geometry", "geography")
-"""Types that no key is of: they are not compared, or not as the table's other programs compare them."""
+_UNSUPPORTED = ("map", "array", "struct", "variant", "void", "interval", "geometry", "geography")
+"""Types that cannot be keys: they have no equality, or not the same in all programs that use the table."""
 _BOUNDED = ("byte", "short", "integer", "long", "string", "date", "decimal")
-"""Types whose bounds leave files out."""
+"""Types whose bounds are used to skip files."""
 _FILE = "penstock_file"
 _SCHEME = re.compile("^[A-Za-z][A-Za-z0-9+.-]*:/*|^/+")
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The columns that tell rows apart.
+    """The key columns of a table.
 
     Parameters
     ----------
     columns
-        Their names, as the table has them.
+        Their names, in the spelling of the table.
     where
         The table, for messages.
     """
@@ -47,21 +46,21 @@ class Key:
     where: str
 
     @classmethod
-    def of(cls, given: Sequence[str], table: StructType, where: str, *, case_sensitive: bool) -> Key:
-        """Return the key that a user has given.
+    def of(cls, columns: Sequence[str], table: StructType, where: str, *, case_sensitive: bool) -> Key:
+        """Validate a user's key columns, and return the key.
 
         Raises
         ------
         SinkError
-            If the table has no such column, or rows cannot be told apart by it.
+            If the table lacks a column, or its type cannot be a key.
         """
         from pyspark.sql.types import NullType, StructField, StructType
 
-        wanted = StructType([StructField(name, NullType()) for name in given])
-        names = TableColumns(table.fieldNames(), where, case_sensitive).of(wanted)
+        key = StructType([StructField(name, NullType()) for name in columns])
+        names = TableColumns(table.fieldNames(), where, case_sensitive).of(key)
         for name in names:
             kind = table[name].dataType
-            if kind.typeName().startswith(_NEVER) or " collate" in kind.simpleString():
+            if kind.typeName().startswith(_UNSUPPORTED) or " collate" in kind.simpleString():
                 raise SinkError(
                     f"column {name} of {where} cannot be part of a key",
                     cause=f"it is of type {kind.simpleString()}",
@@ -70,82 +69,85 @@ class Key:
         return cls(tuple(names), where)
 
     def check(self, rows: DataFrame) -> tuple[Predicate, ...] | None:
-        """Look at new rows; return what is true of their keys, by which files are left out, None if there are no rows.
+        """Check new rows, and return predicates on their keys for skipping files; None if there are no rows.
 
         Raises
         ------
         SinkError
-            If a key is null, or two rows have the same: which of them is to stay nobody could tell.
+            If a key is null, or two rows have the same key, so that it is undefined which of them replaces the old row.
         """
         from pyspark.sql import functions as F
 
         columns = [rows[quoted(name)] for name in self.columns]
-        asked = [F.count(F.lit(1)), F.max(reduce(or_, [one.isNull() for one in columns]))]
+        aggregates = [F.count(F.lit(1)), F.max(reduce(or_, [column.isNull() for column in columns]))]
         bounded = [name for name in self.columns if rows.schema[name].dataType.typeName() in _BOUNDED]
         for name in bounded:
-            asked += [F.min(quoted(name)), F.max(quoted(name))]
-        count, has_null, *bounds = tuple(rows.agg(*[one.alias(f"v{n}") for n, one in enumerate(asked)]).collect()[0])
+            aggregates += [F.min(quoted(name)), F.max(quoted(name))]
+        named = [aggregate.alias(f"v{n}") for n, aggregate in enumerate(aggregates)]
+        count, has_null, *bounds = tuple(rows.agg(*named).collect()[0])
         if has_null:
             raise SinkError(
                 f"a row for {self.where} has no key",
                 cause=f"a column of the key ({', '.join(self.columns)}) is null, and null is equal to nothing",
                 hint="leave such rows out, or fill the column",
             )
-        keys = [one.alias(f"k{place}") for place, one in enumerate(columns)]
-        again = rows.groupBy(*keys).agg(F.count(F.lit(1)).alias("rows")).where("rows > 1").limit(1).collect()
-        if again:
-            *values, number = tuple(again[0])
-            told = ", ".join(f"{name}={value!r}" for name, value in zip(self.columns, values, strict=True))
+        keys = [column.alias(f"k{index}") for index, column in enumerate(columns)]
+        duplicates = rows.groupBy(*keys).agg(F.count(F.lit(1)).alias("rows")).where("rows > 1").limit(1).collect()
+        if duplicates:
+            *values, number = tuple(duplicates[0])
+            key = ", ".join(f"{name}={value!r}" for name, value in zip(self.columns, values, strict=True))
             raise SinkError(
-                f"{number} rows for {self.where} have the key {told}",
-                cause="only one row of a key can be in the table, and which of them is not known",
-                hint="keep one row of each key, as df.dropDuplicates does, or an aggregate or window by the key",
+                f"{number} rows for {self.where} have the key {key}",
+                cause="only one row of a key can be in the table, and which of them is undefined",
+                hint="keep a single row of each key, as df.dropDuplicates does, or an aggregate or window by the key",
             )
         if not count:
             return None
-        pairs = zip(bounded, bounds[::2], bounds[1::2], strict=True)
+        ranges = zip(bounded, bounds[::2], bounds[1::2], strict=True)
         return tuple(
-            Predicate(*one) for name, low, high in pairs for one in ((">=", name, (low,)), ("<=", name, (high,)))
+            Predicate(operator, name, (bound,))
+            for name, low, high in ranges
+            for operator, bound in ((">=", low), ("<=", high))
         )
 
     def files_with(self, table: DataFrame, rows: DataFrame) -> set[str]:
-        """Return the files of a table that have a row with one of the keys, as `plain_path` spells them."""
+        """Return the files of a table that contain any of the keys, normalized by `plain_path`."""
         from pyspark.sql import functions as F
 
         columns = [table[quoted(name)].alias(name) for name in self.columns]
-        found = table.select(*columns, F.col("_metadata.file_path").alias(_FILE))
-        files = self._joined(found, rows, "left_semi").select(_FILE).distinct().collect()
+        keys = table.select(*columns, F.col("_metadata.file_path").alias(_FILE))
+        files = self._joined(keys, rows, "left_semi").select(_FILE).distinct().collect()
         return {plain_path(unquote(row[0])) for row in files}
 
     def merged(self, table: DataFrame, rows: DataFrame) -> DataFrame:
-        """Return the rows of a table that no key replaces, and the new ones."""
-        return self._joined(table, rows, "left_anti").union(rows.select([rows[quoted(one)] for one in table.columns]))
+        """Return the table's rows that are not replaced, and the new rows."""
+        return self._joined(table, rows, "left_anti").union(rows.select([rows[quoted(name)] for name in table.columns]))
 
     def _joined(self, table: DataFrame, rows: DataFrame, how: str) -> DataFrame:
-        keys = rows.select([rows[quoted(name)].alias(f"k{place}") for place, name in enumerate(self.columns)])
-        pairs: list[Column] = [table[quoted(name)] == keys[f"k{place}"] for place, name in enumerate(self.columns)]
+        keys = rows.select([rows[quoted(name)].alias(f"k{index}") for index, name in enumerate(self.columns)])
+        pairs: list[Column] = [table[quoted(name)] == keys[f"k{index}"] for index, name in enumerate(self.columns)]
         return table.join(keys, reduce(and_, pairs), how)
 
 
 def plain_path(path: str) -> str:
-    """Return a path without its scheme: ``file:/t`` and ``file:///t`` are one place."""
+    """Return a path without its scheme, so that ``file:/t`` equals ``file:///t``."""
     return _SCHEME.sub("", path)
 
 
-def check_key_is_given(mode: str, key: str | Sequence[str]) -> None:
-    """Refuse an upsert without a key, and a key without an upsert.
+def check_key_matches_mode(mode: str, key: str | Sequence[str]) -> None:
+    """Reject an upsert without a key, and a key in another mode.
 
     Raises
     ------
     SinkError
-        If one is given without the other.
+        If the mode and the key do not match.
     """
     if (mode == "upsert") != bool(key):
         raise SinkError(f"mode {mode!r} with key {tuple(key)}", hint="mode upsert needs a key; other modes take none")
 
 
 def balanced(df: DataFrame, partition_by: Sequence[str]) -> DataFrame:
-    """Return rows in partitions from which Spark makes files of a good size, and few for each of the table's."""
+    """Return rows repartitioned so that Spark writes few files of a good size for each partition of the table."""
     from pyspark.sql import functions as F
 
     columns: list[Any] = [F.col(quoted(name)) for name in partition_by]

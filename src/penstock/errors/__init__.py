@@ -1,4 +1,4 @@
-"""Every error Penstock raises: what happened, why, and what to do about it."""
+"""Errors that Penstock raises, with cause and hint."""
 
 from penstock.errors.base import (
     ArgumentError,

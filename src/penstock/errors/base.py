@@ -1,4 +1,4 @@
-"""What all errors have in common, and those that belong to no room."""
+"""The base of all errors, and general errors."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class PenstockError(Exception):
     Parameters
     ----------
     message
-        What happened, with the value that was found.
+        What happened, with the actual value.
     cause
-        Why it happened, if that is known.
+        The cause, if known.
     hint
-        What the reader can do.
+        What to do.
     line
-        The line of the user's code that asked for it, such as ``job.py:12``, if that is known.
+        The line of the user's code that led to the error, such as ``job.py:12``, if known.
     """
 
     def __init__(
@@ -35,37 +35,37 @@ class PenstockError(Exception):
 
     def _text(self) -> str:
         parts = {"cause": self.cause, "hint": self.hint, "line": self.line}
-        told = [f"  {f'{name}:':<6} {text}" for name, text in parts.items() if text]
-        return "\n".join([self.message, *told])
+        lines = [f"  {f'{name}:':<6} {text}" for name, text in parts.items() if text]
+        return "\n".join([self.message, *lines])
 
-    def tell_line(self, line: object) -> None:
-        """Say which line of the user's code asked for it, unless that is said already or not known (None)."""
+    def set_line(self, line: object) -> None:
+        """Add the line of the user's code, unless the error has a line already or `line` is None."""
         if self.line is None and line is not None:
             self.line = str(line)
             self.args = (self._text(),)
 
 
 class ArgumentError(PenstockError, TypeError):
-    """A function got an argument that it cannot use."""
+    """A function got an invalid argument."""
 
     @classmethod
-    def of(cls, where: str, wanted: str, found: str, hint: str | None, line: object) -> Self:
-        """Build the error for an argument of another type.
+    def of(cls, where: str, expected: str, actual: str, hint: str | None, line: object) -> Self:
+        """Build the error for an argument of a wrong type.
 
         Parameters
         ----------
-        where, wanted
-            What needs it, such as ``collect``, and what it needs.
-        found
-            What was given, in words.
+        where
+            The function, such as ``collect``.
+        expected, actual
+            Descriptions of the expected and of the actual argument.
         hint
-            What to give instead.
+            What to pass instead.
         line
             The user's line.
         """
         return cls(
-            f"{where} needs {wanted}",
-            cause=f"it was given {found}",
+            f"{where} needs {expected}",
+            cause=f"it got {actual}",
             hint=hint,
             line=None if line is None else str(line),
         )
@@ -75,9 +75,9 @@ class ConfigError(PenstockError, ValueError):
     """An option is unknown or its value is not allowed."""
 
     @classmethod
-    def unknown_key(cls, key: str, known: Iterable[str], origin: str) -> Self:
+    def unknown_key(cls, key: str, keys: Iterable[str], origin: str) -> Self:
         """Build the error for a key that no option declares."""
-        near = get_close_matches(key, list(known), n=1, cutoff=0.5)
+        near = get_close_matches(key, list(keys), n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else "`penstock options` lists all options"
         return cls(f"unknown option {key!r} in {origin}", hint=hint)
 
@@ -101,20 +101,20 @@ class SessionError(PenstockError):
         )
 
     @classmethod
-    def no_java(cls, found: str) -> Self:
-        """Build the error for a driver without a usable Java."""
+    def no_java(cls, cause: str) -> Self:
+        """Build the error for a driver without a supported Java."""
         return cls(
             "Spark could not be started: no Java 17 or newer was found",
-            cause=found,
+            cause=cause,
             hint="install one (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
             "macOS: brew install openjdk@17) or set JAVA_HOME",
         )
 
     @classmethod
     def not_pinned(cls) -> Self:
-        """Build the error for a driver whose threads have no threads of the JVM of their own."""
+        """Build the error for a driver without pinned threads."""
         return cls(
-            "Penstock needs a thread of the JVM for each thread of Python",
+            "Penstock needs pinned threads: a JVM thread for each Python thread",
             cause="PYSPARK_PIN_THREAD is false, so the session, settings and job groups of one thread reach others",
             hint="unset PYSPARK_PIN_THREAD, or set it to true, before Spark starts",
         )
@@ -126,15 +126,15 @@ class SessionError(PenstockError):
 
 
 class GraphError(PenstockError, ValueError):
-    """A graph node, edge or modification is not allowed."""
+    """A node, an edge or a change of a graph is invalid."""
 
 
 class OptimizerError(PenstockError):
-    """A strategy never stops changing the graph."""
+    """Strategies do not stop changing the graph."""
 
     @classmethod
     def unsettled(cls, names: list[str], rounds: int) -> Self:
-        """Build the error for strategies that change the graph without an end."""
+        """Build the error for strategies that change the graph in every round."""
         return cls(
             f"after {rounds} rounds, {', '.join(names)} still changes the job's graph",
             cause="on_operators_finished returned True every time",
@@ -151,6 +151,6 @@ class JobCancelledError(PenstockError):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message that says something, for a reason of half a sentence."""
+    """Return the first informative line of an error's message, for use as a clause."""
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines()]
     return next((line for line in lines if line and not line.startswith("An error occurred while calling")), "")

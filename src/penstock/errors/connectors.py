@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SourceError(PenstockError):
-    """A source cannot be read as asked."""
+    """A source cannot be read as requested."""
 
     @classmethod
     def bad_parallelism(cls, value: object, where: str) -> Self:
@@ -21,18 +21,18 @@ class SourceError(PenstockError):
 
     @classmethod
     def beyond_maximum(cls, parallelism: int, maximum: int, where: str) -> Self:
-        """Build the error for a parallelism that is more than the largest one that was given with it."""
+        """Build the error for a parallelism above the maximum of the same call."""
         return cls(
             f"parallelism {parallelism} for {where} is more than max_parallelism {maximum}", hint="give one of them"
         )
 
     @classmethod
-    def gone(cls, place: str, offset: int, cause: str) -> Self:
-        """Build the error for records of a topic's partition that are no longer there."""
+    def gone(cls, partition: str, offset: int, cause: str) -> Self:
+        """Build the error for deleted records of a topic's partition."""
         return cls(
-            f"records of {place} from offset {offset} on are gone",
+            f"records of {partition} from offset {offset} on are gone",
             cause=cause,
-            hint="retention deleted them, or the topic was made again; start later, run the job again, or begin the "
+            hint="retention deleted them, or the topic was recreated; start later, run the job again, or begin the "
             "stream with a new checkpoint",
         )
 
@@ -42,7 +42,7 @@ class SourceTimeoutError(SourceError):
 
     @classmethod
     def of(cls, source: str, what: str, seconds: float, cause: str = "") -> Self:
-        """Build the error for a question that was left unanswered."""
+        """Build the error for a request without an answer."""
         return cls(
             f"{source} has not answered for {seconds:g} s",
             cause=f"{what}: {cause}" if cause else what,
@@ -51,11 +51,11 @@ class SourceTimeoutError(SourceError):
 
 
 class SinkError(PenstockError):
-    """A sink cannot be written as asked."""
+    """A sink cannot be written as requested."""
 
     @classmethod
     def exists(cls, path: str, what: str = "output") -> Self:
-        """Build the error for an output path, or the name of a table, that is taken."""
+        """Build the error for an output path or table that exists."""
         another = "path" if what == "output" else "name"
         return cls(
             f"{what} {path} exists already",
@@ -65,7 +65,7 @@ class SinkError(PenstockError):
     @classmethod
     def no_column(cls, where: str, name: str, columns: Sequence[str], *, case_sensitive: bool) -> Self:
         """Build the error for a partition column that the rows do not have."""
-        folded = {one if case_sensitive else one.lower(): one for one in columns}
+        folded = {column if case_sensitive else column.lower(): column for column in columns}
         near = get_close_matches(name if case_sensitive else name.lower(), folded, n=1, cutoff=0.6)
         return cls(
             f"{where} has the partition column {name!r}, which the rows do not have",
@@ -75,7 +75,7 @@ class SinkError(PenstockError):
 
     @classmethod
     def no_rights(cls, path: str, folder: str) -> Self:
-        """Build the error for a folder that may not be written to."""
+        """Build the error for a folder without write permission."""
         return cls(
             f"output {path} cannot be written",
             cause=f"this user has no right to write to {folder}",
@@ -83,18 +83,18 @@ class SinkError(PenstockError):
         )
 
     @classmethod
-    def same_place(cls, one: str, other: str, place: str) -> Self:
-        """Build the error for two sinks of a job that would write over each other."""
+    def same_location(cls, sink: str, other: str, location: str) -> Self:
+        """Build the error for two sinks of a job that would overwrite each other."""
         return cls(
-            f"the sinks {one} and {other} of this job write to the same place: {place}",
+            f"the sinks {sink} and {other} of this job write to the same location: {location}",
             cause="only one of them could keep its rows",
             hint="give each sink a path or table of its own, or write the union of the rows with one sink",
         )
 
     @classmethod
     def table_is_gone(cls, table: str, location: str | None) -> Self:
-        """Build the error for a table that was dropped, or put elsewhere, while a job wrote to it."""
-        what = "dropped" if location is None else f"dropped and made again, or moved: it lies in {location} now"
+        """Build the error for a table that was dropped or moved while a job wrote to it."""
+        what = "dropped" if location is None else f"dropped and recreated, or moved to {location}"
         return cls(
             f"table {table} cannot be committed",
             cause=f"while the job ran, it was {what}",
@@ -103,22 +103,22 @@ class SinkError(PenstockError):
 
     @classmethod
     def no_ledger(cls, table: str, database: str, cause: str, token: str | None = None) -> Self:
-        """Build the error for a table whose user may not write down what was committed to it."""
-        wanted, instead = (
+        """Build the error for a user without write permission for the commit ledger of a table."""
+        purpose, alternative = (
             ("by which its job is recovered", "write it by a job of its own")
             if token is None
             else (f"with the token {token!r}", "leave out the token")
         )
         return cls(
-            f"table {table} of {database} cannot be written {wanted}: its user may not write to penstock_commits",
+            f"table {table} of {database} cannot be written {purpose}: its user may not write to penstock_commits",
             cause=cause,
             hint="create the table penstock_commits (target varchar(200), token varchar(200), primary key (target, "
-            f"token)) if it does not exist, and grant the user SELECT, INSERT and DELETE on it; or {instead}",
+            f"token)) if it does not exist, and grant the user SELECT, INSERT and DELETE on it; or {alternative}",
         )
 
     @classmethod
     def no_key_column(cls, table: str, column: str) -> Self:
-        """Build the error for an upsert of rows that lack a column of its key."""
+        """Build the error for an upsert of rows without a column of the key."""
         return cls(
             f"the rows for table {table} have no column {column}",
             cause="mode upsert finds the rows that it replaces by it",
@@ -127,7 +127,7 @@ class SinkError(PenstockError):
 
     @classmethod
     def no_unique_index(cls, table: str, key: list[str], database: str) -> Self:
-        """Build the error for an upsert that the database would take for an append."""
+        """Build the error for an upsert that the database would execute as an append."""
         return cls(
             f"table {table} has no unique index on exactly {', '.join(key)}",
             cause=f"{database} finds the rows that it replaces by unique indexes only, and adds all others",
@@ -146,7 +146,7 @@ class SinkError(PenstockError):
 
     @classmethod
     def ledger_without_key(cls, table: str, database: str, token: str) -> Self:
-        """Build the error for a ledger in which two runs of a token could both put it."""
+        """Build the error for a ledger in which two runs could insert the same token."""
         return cls(
             f"table {table} of {database} cannot be written with the token {token!r}: two runs could write its rows",
             cause="the table penstock_commits has no unique key of target and token",
@@ -154,12 +154,12 @@ class SinkError(PenstockError):
         )
 
     @classmethod
-    def in_the_way(cls, places: Sequence[tuple[str, str]]) -> Self:
-        """Build the error for old rows that cannot go back: pairs of where they were and where they are."""
-        where = "; ".join(f"those of {place} are in {kept}" for place, kept in places)
+    def cannot_restore(cls, moves: Sequence[tuple[str, str]]) -> Self:
+        """Build the error for old rows that cannot be restored: pairs of original and current location."""
+        where = "; ".join(f"those of {original} are in {current}" for original, current in moves)
         return cls(
             "the old rows cannot be put back",
-            cause="another program has made a folder in their place that cannot be replaced",
+            cause="another program has created a folder at their location, which cannot be replaced",
             hint=f"{where}. Keep either: move the folder in the way aside, or remove the old rows. Then run "
             "`penstock recover`",
         )
@@ -179,25 +179,25 @@ class CommitError(SinkError):
 
     @classmethod
     def unknown(cls, kind: str) -> Self:
-        """Build the error for a record of a journal that this release does not understand."""
+        """Build the error for a journal record of an unsupported kind."""
         return cls(
             f"a sink of kind {kind!r} cannot be recovered",
-            cause="this release of Penstock does not know it, or what a newer one has written of it",
+            cause="this release of Penstock does not know this kind, or a newer release wrote the record",
             hint="recover with the release that has written it, or import the package that the sink comes from",
         )
 
     @classmethod
-    def other_catalog(cls, table: str, wanted: str, found: str) -> Self:
-        """Build the error for a table whose catalogue is not that of the session."""
+    def other_catalog(cls, table: str, expected: str, actual: str) -> Self:
+        """Build the error for a table of another catalogue than the session's."""
         return cls(
-            f"what a dead job has left at table {table} cannot be recovered here",
-            cause=f"its catalogue is {wanted}, and that of this session {found or 'one of its own, in memory'}",
+            f"the interrupted commit to table {table} cannot be recovered in this session",
+            cause=f"its catalogue is {expected}, and that of this session is {actual or 'in memory'}",
             hint="start Spark as the job did: with --conf spark.sql.catalogImplementation=hive, and its metastore",
         )
 
     @classmethod
     def incomplete(cls, done: list[str], waiting: list[str], problem: Exception, journal: str | None) -> Self:
-        """Build the error for a commit that stays incomplete, because some of it cannot be undone."""
+        """Build the error for a commit that stays incomplete because it cannot be rolled back."""
         return cls(
             f"only some of the job's sinks have committed: {', '.join(done)}; not committed: {', '.join(waiting)}",
             cause=f"{type(problem).__name__}: {problem}",
@@ -208,16 +208,16 @@ class CommitError(SinkError):
 
     @classmethod
     def unusual_name(cls, target: str, cause: str) -> Self:
-        """Build the error for a target that could not be recovered, as its journal would not be believed."""
+        """Build the error for a target whose journal would not be trusted, so that it could not be recovered."""
         return cls(
-            f"{target} is not written: if this process died, nobody could complete or undo it",
+            f"{target} is not written: if this process died, the commit could not be completed or undone",
             cause=cause,
             hint="give the target, or the column, another name",
         )
 
     @classmethod
     def busy(cls, job: str, targets: list[str], owner: str, journal: str) -> Self:
-        """Build the error for a commit of another job that takes too long."""
+        """Build the error for a commit of another job that has not ended in time."""
         return cls(
             f"job {job!r} is still committing to {', '.join(targets)}",
             cause=f"{owner} owns {journal}",
@@ -226,7 +226,7 @@ class CommitError(SinkError):
 
     @classmethod
     def taken_over(cls, journal: str) -> Self:
-        """Build the error for a commit that another process has completed or undone in the meantime."""
+        """Build the error for a commit that another process has completed or rolled back."""
         return cls(
             f"another process recovered this commit: {journal} is gone",
             cause="this process did not renew its lease for a minute, so it counted as dead",
@@ -235,7 +235,7 @@ class CommitError(SinkError):
 
     @classmethod
     def unreachable(cls, target: str, cause: str) -> Self:
-        """Build the error for a target that cannot be reached to see whether it has committed."""
+        """Build the error for an unreachable target with an interrupted commit."""
         return cls(
             f"an earlier job was interrupted while it committed to {target}, and whether it committed is unknown",
             cause=cause,
@@ -244,9 +244,9 @@ class CommitError(SinkError):
 
     @classmethod
     def receipt_expired(cls, target: str, staging: str, seconds: float) -> Self:
-        """Build the error for a topic whose brokers may have forgotten what was committed to it."""
+        """Build the error for a topic whose brokers may have deleted the commit receipt."""
         return cls(
-            f"whether a job has committed to {target} cannot be told",
+            f"it is unknown whether a job has committed to {target}",
             cause=f"it wrote its journal more than {seconds / 86400:g} days ago, and brokers may have forgotten its "
             "receipt, an offset of a consumer group, since",
             hint=f"look whether the job's records are in it, then remove the journal and {staging} by hand",
@@ -254,20 +254,20 @@ class CommitError(SinkError):
 
     @classmethod
     def forgotten(cls, target: str, gone: str, staging: str) -> Self:
-        """Build the error for a table that no longer knows whether a commit to it has happened."""
+        """Build the error for a table without a trace of whether a commit happened."""
         return cls(
-            f"whether a job has committed to {target} cannot be told",
+            f"it is unknown whether a job has committed to {target}",
             cause=f"{gone} were removed since, and it names no file of the job: rewritten since, or never there",
             hint=f"look whether the job's rows are in it, then remove the journal and {staging} by hand",
         )
 
 
 class UntrustedJournalError(CommitError):
-    """A file beside a target is not a commit journal of this user, so nothing that it says is done."""
+    """A file beside a target is not a commit journal of this user, so it is ignored."""
 
     @classmethod
     def unreadable(cls, path: str, cause: str) -> Self:
-        """Build the error for a journal that is not what it should be."""
+        """Build the error for a journal that cannot be read."""
         return cls(
             f"the commit journal {path} is ignored: it cannot be read",
             cause=cause,
@@ -277,7 +277,7 @@ class UntrustedJournalError(CommitError):
 
     @classmethod
     def foreign(cls, path: str, cause: str) -> Self:
-        """Build the error for a file that another user may have written."""
+        """Build the error for a journal that another user may have written."""
         return cls(
             f"{path} is ignored: another user may have written it",
             cause=cause,
@@ -287,16 +287,16 @@ class UntrustedJournalError(CommitError):
 
 
 class CommitUnknownError(CommitError):
-    """Whether rows were committed is unknown: a catalogue, a store or a database has not clearly said yes or no."""
+    """It is unknown whether rows were committed, because a catalogue, a store or a database gave no clear answer."""
 
     @classmethod
     def of(cls, target: str, problem: Exception) -> Self:
-        """Build the error for a commit that was asked for, and not clearly answered: it may still happen."""
+        """Build the error for a commit request without a clear answer; it may still succeed."""
         return cls(f"whether rows were committed to {target} is unknown", cause=f"{type(problem).__name__}: {problem}")
 
     @classmethod
-    def kept(cls, done: list[str], waiting: list[str], cause: str, journal: str | None) -> Self:
-        """Build the error for a job that ends so; all that it has written stays."""
+    def unresolved(cls, done: list[str], waiting: list[str], cause: str, journal: str | None) -> Self:
+        """Build the error for a job whose commit is unknown, so that everything it wrote stays."""
         settled = (
             "look whether its rows are there"
             if journal is None

@@ -12,14 +12,14 @@ class RebalanceError(PenstockError):
 
     @classmethod
     def bad_traverse_size(cls, value: object) -> Self:
-        """Build the error for a traverse size that compares nothing."""
+        """Build the error for an invalid traverse size."""
         return cls(
             f"max_traverse_size is {value!r}", hint="give a whole number of at least 2: the consumers to compare"
         )
 
     @classmethod
     def idle(cls, writer: int, readers: list[int], seconds: float) -> Self:
-        """Build the error for consumers that take no more rows."""
+        """Build the error for consumers that have stopped taking rows."""
         return cls(
             f"task {writer} of the rebalance has waited {seconds:g} s for consumer {', '.join(map(str, readers))}",
             cause="the function that consumes the rows has not taken the next ones",
@@ -27,22 +27,22 @@ class RebalanceError(PenstockError):
         )
 
     @classmethod
-    def no_piece(cls, cause: str) -> Self:
+    def no_chunk(cls, cause: str) -> Self:
         """Build the error for a consumer that cannot get its next rows."""
         return cls("a consumer of the rebalance cannot get its next rows", cause=cause)
 
     @classmethod
     def in_part(cls, tasks: int) -> Self:
-        """Build the error for a stage of which Spark runs some tasks only; the others are of another attempt."""
+        """Build the error for an attempt in which Spark runs only some tasks of the stage."""
         return cls(
             f"Spark runs {tasks} tasks of the rebalance, and not all of its stage",
-            cause="the others ended well just as one of their attempt failed; rows would be lost and come twice",
+            cause="the others succeeded just when a task of their attempt failed; rows would be lost and duplicated",
             hint="Spark repeats the whole stage now",
         )
 
     @classmethod
     def perhaps_in_part(cls, tasks: int, planned: int | None) -> Self:
-        """Build the error for tasks of which nobody can tell whether they are all of their stage."""
+        """Build the error for tasks that cannot check whether the whole stage is running."""
         return cls(
             f"{tasks} tasks of the rebalance run, and {planned or 'an unknown number'} were planned",
             cause="the driver, which could tell whether this is the whole stage, cannot be reached by its executors",
@@ -51,11 +51,11 @@ class RebalanceError(PenstockError):
 
 
 class NoBarrierError(RebalanceError):
-    """Spark cannot run the tasks of an adaptive rebalance as one barrier stage; they take pieces of the rows then."""
+    """Spark cannot run the tasks of an adaptive rebalance as a barrier stage; rows are then exchanged in chunks."""
 
     @classmethod
     def too_few_slots(cls, needed: int, slots: int) -> Self:
-        """Build the error for a stage that could never run at once."""
+        """Build the error for a stage with more tasks than cores."""
         return cls(f"{needed} tasks need {needed} cores at the same time, and there are {slots}")
 
 

@@ -1,4 +1,4 @@
-"""Errors of what is kept and shown of jobs, and of comparisons with plain Spark."""
+"""Errors of event logs, of the web server, and of comparisons with plain Spark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Self
 
 from penstock.errors.base import PenstockError
 
-_A_DEFECT = "this is a bug in Penstock: report it with the output of env.explain(df), and run the query on plain Spark"
+_BUG_HINT = "this is a bug in Penstock: report it with the output of env.explain(df), and run the query on plain Spark"
 
 
 class HistoryError(PenstockError):
@@ -14,7 +14,7 @@ class HistoryError(PenstockError):
 
     @classmethod
     def no_folder(cls, path: str) -> Self:
-        """Build the error for a folder that is not there."""
+        """Build the error for a missing folder."""
         return cls(
             f"there is no folder {path} with event logs",
             hint="jobs write them to the folder of the option jobmanager.archive.fs.dir",
@@ -22,12 +22,12 @@ class HistoryError(PenstockError):
 
     @classmethod
     def unwritable(cls, path: str, cause: str) -> Self:
-        """Build the error for a folder that logs cannot be written to."""
+        """Build the error for a folder that is not writable."""
         return cls(f"event logs cannot be written to {path}", cause=cause)
 
     @classmethod
     def unreadable(cls, what: str, cause: str) -> Self:
-        """Build the error for a log, or a folder of logs, that is there and cannot be read."""
+        """Build the error for an existing log, or folder of logs, that cannot be read."""
         return cls(f"event logs cannot be read from {what}", cause=cause)
 
     @classmethod
@@ -37,7 +37,7 @@ class HistoryError(PenstockError):
 
     @classmethod
     def several_jobs(cls, prefix: str, ids: list[str]) -> Self:
-        """Build the error for the beginning of the ids of several jobs."""
+        """Build the error for an ambiguous prefix of job ids."""
         shown = ", ".join(ids[:5]) + (", ..." if len(ids) > 5 else "")
         return cls(
             f"{len(ids)} jobs have an id that begins with {prefix!r}", cause=shown, hint="give more of its letters"
@@ -72,19 +72,19 @@ class VerificationError(PenstockError):
     """A check of ``execution.verify`` failed: rows would be wrong."""
 
     @classmethod
-    def not_tiled(cls, who: str, what: str) -> Self:
+    def not_read_once(cls, reader: str, what: str) -> Self:
         """Build the error for an input that would not be read exactly once."""
-        return cls(f"{who} would not read {what} exactly once", hint=_A_DEFECT)
+        return cls(f"{reader} would not read {what} exactly once", hint=_BUG_HINT)
 
     @classmethod
-    def rows_lost(cls, who: str, there: int, found: int) -> Self:
+    def wrong_row_count(cls, reader: str, written: int, read: int) -> Self:
         """Build the error for a broadcast that loses or repeats rows."""
-        return cls(f"{who} must have {there} rows and has {found}", hint=_A_DEFECT)
+        return cls(f"{reader} must have {written} rows and has {read}", hint=_BUG_HINT)
 
     @classmethod
-    def key_left_out(cls, who: str) -> Self:
+    def key_dropped(cls, filter_name: str) -> Self:
         """Build the error for a filter that drops a row that its keys come from."""
-        return cls(f"{who} drops a row that it must keep", hint=_A_DEFECT)
+        return cls(f"{filter_name} drops a row that it must keep", hint=_BUG_HINT)
 
 
 class RowsDifferError(PenstockError):

@@ -12,7 +12,7 @@ class StateError(PenstockError):
 
     @classmethod
     def bad_max_parallelism(cls, value: object, largest: int) -> Self:
-        """Build the error for a number of key groups that cannot be."""
+        """Build the error for an invalid number of key groups."""
         return cls(f"max parallelism is {value!r}", hint=f"give a whole number between 1 and {largest:,}")
 
     @classmethod
@@ -26,13 +26,13 @@ class StateError(PenstockError):
 
     @classmethod
     def unreadable(cls, path: str, cause: str) -> Self:
-        """Build the error for a file of a checkpoint that is not what it should be."""
+        """Build the error for a checkpoint file that cannot be read."""
         return cls(f"{path} cannot be read as a part of a checkpoint", cause=cause)
 
     @classmethod
-    def obstacles(cls, path: str, found: list[str]) -> Self:
+    def obstacles(cls, path: str, obstacles: list[str]) -> Self:
         """Build the error for a checkpoint that cannot be rescaled."""
-        listed = "\n".join(f"    - {obstacle}" for obstacle in found)
+        listed = "\n".join(f"    - {obstacle}" for obstacle in obstacles)
         return cls(f"{path} cannot be rescaled; nothing was written:\n{listed}")
 
     @classmethod
@@ -42,7 +42,7 @@ class StateError(PenstockError):
 
     @classmethod
     def interrupted(cls, path: str, old: int, new: int, cause: str | None = None) -> Self:
-        """Build the error for a rescale that stopped while it put its files in place."""
+        """Build the error for a rescale that stopped while it published its files."""
         return cls(
             f"{path} is in the middle of a rescale from {old} to {new} key groups",
             cause=cause,
@@ -50,8 +50,8 @@ class StateError(PenstockError):
         )
 
     @classmethod
-    def gone_back(cls, path: str, batch: int, new: int, cause: str | None = None) -> Self:
-        """Build the error for a checkpoint whose logs were taken back to before a rescale."""
+    def rolled_back(cls, path: str, batch: int, new: int, cause: str | None = None) -> Self:
+        """Build the error for a checkpoint whose logs were rolled back to before a rescale."""
         return cls(
             f"the logs of {path} were taken back to before its rescale to {new} key groups (batch {batch})",
             cause=cause or "what the rescale has put in place would be taken for the state of the next batch",
@@ -67,8 +67,8 @@ class StateError(PenstockError):
         )
 
     @classmethod
-    def in_hand(cls, path: str, process: str, claim: str) -> Self:
-        """Build the error for a checkpoint whose key groups somebody else changes."""
+    def in_progress(cls, path: str, process: str, claim: str) -> Self:
+        """Build the error for a checkpoint that another process is changing."""
         return cls(
             f"a rescale of {path}, or a start of its query, is under way; nothing was done",
             cause=f"{process} works on it",
@@ -77,7 +77,7 @@ class StateError(PenstockError):
         )
 
     @classmethod
-    def runs(cls, path: str, process: str, marker: str) -> Self:
+    def already_running(cls, path: str, process: str, marker: str) -> Self:
         """Build the error for the start of a query that another process runs."""
         return cls(
             f"the query on {path} runs already, and was not started again",
@@ -87,7 +87,7 @@ class StateError(PenstockError):
 
     @classmethod
     def not_writable(cls, path: str, cause: str) -> Self:
-        """Build the error for a checkpoint in which no file can be made."""
+        """Build the error for a checkpoint that is not writable."""
         return cls(f"{path} cannot be written to; nothing was done", cause=cause)
 
     @classmethod
@@ -101,7 +101,7 @@ class StateError(PenstockError):
 
     @classmethod
     def busy(cls, path: str, cause: str) -> Self:
-        """Build the error for a second rescale at the same time."""
+        """Build the error for concurrent rescales."""
         return cls(f"{path} is not rescaled twice at once; nothing was done", cause=cause, hint="ask again later")
 
     @classmethod
@@ -124,25 +124,25 @@ class StateError(PenstockError):
 
     @classmethod
     def lost(cls, path: str, process: str, step: str) -> Self:
-        """Build the error for a process that no longer tells how far it is."""
+        """Build the error for a process that no longer reports its progress."""
         return cls(
-            f"{process} has not told how the rescale of the query on {path} ended",
+            f"{process} has not reported how the rescale of the query on {path} ended",
             cause=f"it died or hangs; its last step was: {step}",
             hint="if it died, start the query with penstock.state.start_query: first it finishes or undoes the rescale",
         )
 
     @classmethod
-    def differs(cls, path: str, state: int, asked: int) -> Self:
+    def differs(cls, path: str, state: int, requested: int) -> Self:
         """Build the error for a query that is started with another max parallelism than its state has."""
         return cls(
-            f"the state in {path} has max parallelism {state}, and the query asks for {asked}",
+            f"the state in {path} has max parallelism {state}, and the query asks for {requested}",
             hint=f"leave pipeline.max-parallelism unset to continue with {state}, set state.rescale-on-restart, "
-            f"or run `penstock state rescale {path} --max-parallelism {asked}`",
+            f"or run `penstock state rescale {path} --max-parallelism {requested}`",
         )
 
 
 class StreamError(PenstockError):
-    """What a streaming query has done cannot be told."""
+    """The progress of a streaming query cannot be evaluated."""
 
     @classmethod
     def no_progress(cls, path: str, cause: str) -> Self:
@@ -156,12 +156,12 @@ class StreamError(PenstockError):
 
     @classmethod
     def several_queries(cls, path: str, count: int) -> Self:
-        """Build the error for the progress of several queries in one file."""
+        """Build the error for the progress of several queries in a file."""
         return cls(f"{path} has the progress of {count} queries", hint="give a file for each of them")
 
     @classmethod
     def too_few(cls, path: str, count: int) -> Self:
-        """Build the error for too little progress to tell a rate."""
+        """Build the error for too little progress to compute a rate."""
         return cls(
             f"{path} has the progress of {count} batches with rows, and two are needed",
             hint="let the query run for a while",
@@ -169,7 +169,7 @@ class StreamError(PenstockError):
 
     @classmethod
     def no_batches(cls, path: str) -> Self:
-        """Build the error for a checkpoint whose offsets tell no decisions."""
+        """Build the error for a checkpoint whose offsets contain no decisions."""
         return cls(
             f"no batch in {path} was decided by Penstock",
             hint="read the topic with the format penstock_kafka; older batches than Spark's last hundred are gone",

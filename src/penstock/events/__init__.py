@@ -1,9 +1,9 @@
-"""What happens to a job, as typed events, and the one way to hear of it. Pure: no Spark in here."""
+"""Typed events of a job, and the bus that delivers them. Pure: no Spark in here."""
 
-from penstock.events.account import JobAccount, JobStatusListener
+from penstock.events.event_bus import JobEventBus, JobStatusListener
 from penstock.events.job_events import (
     ChangeRefused,
-    DecisionMade,
+    DecisionRecorded,
     DecisionSettled,
     ErrorOccurred,
     GraphChanged,
@@ -17,13 +17,13 @@ from penstock.events.vertex_snapshot import ExecutionState, VertexSnapshot
 
 __all__ = [
     "ChangeRefused",
-    "DecisionMade",
+    "DecisionRecorded",
     "DecisionSettled",
     "ErrorOccurred",
     "ExecutionState",
     "GraphChanged",
     "GraphPlanned",
-    "JobAccount",
+    "JobEventBus",
     "JobStateChanged",
     "JobStatusEvent",
     "JobStatusListener",

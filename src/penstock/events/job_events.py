@@ -1,7 +1,7 @@
-"""All that can happen to a job.
+"""The events of a job.
 
-A job begins with `GraphPlanned`, unless Spark is handed the query whole; its last event is a `JobStateChanged` to a
-state after which nothing comes.
+The first event is `GraphPlanned`, unless Spark runs the query unchanged; the last is a `JobStateChanged` to a terminal
+state.
 """
 
 from __future__ import annotations
@@ -18,49 +18,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatusEvent:
-    """Base of all events.
-
-    Parameters
-    ----------
-    at
-        When it happened, seconds since the epoch.
-    """
+    """Base of all events; `at` is in seconds since the epoch."""
 
     at: float = field(default_factory=time.time, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class GraphPlanned(JobStatusEvent):
-    """The stream graph was planned; no strategy has seen it yet."""
+    """The stream graph was planned, before any strategy changed it."""
 
     graph: StreamGraph
 
 
 @dataclass(frozen=True, slots=True)
 class GraphChanged(JobStatusEvent):
-    """Pending nodes and edges were changed, all of them at once; `change.decision` says why."""
+    """Pending nodes and edges were changed atomically; `change.decision` has the reason."""
 
     change: GraphChange
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeRefused(JobStatusEvent):
-    """A strategy asked for a change that cannot be; nothing was changed."""
+    """A change that a strategy requested was refused; nothing was changed."""
 
     refused: RefusedChange
 
 
 @dataclass(frozen=True, slots=True)
 class VerticesCreated(JobStatusEvent):
-    """Vertices were made.
-
-    Parameters
-    ----------
-    vertices
-        The vertices.
-    pending_operators
-        How many operators are part of no vertex yet.
-    """
+    """Vertices were created; `pending_operators` operators are not part of a vertex yet."""
 
     vertices: tuple[VertexSnapshot, ...]
     pending_operators: int
@@ -68,38 +54,28 @@ class VerticesCreated(JobStatusEvent):
 
 @dataclass(frozen=True, slots=True)
 class VertexChanged(JobStatusEvent):
-    """A vertex reached another state."""
+    """The state of a vertex changed."""
 
     vertex: VertexSnapshot
 
 
 @dataclass(frozen=True, slots=True)
-class DecisionMade(JobStatusEvent):
-    """Something was decided."""
+class DecisionRecorded(JobStatusEvent):
+    """A decision was recorded."""
 
     decision: Decision
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionSettled(JobStatusEvent):
-    """It is known better what came of a decision."""
+    """The outcome of a decision was updated."""
 
     decision: Decision
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorOccurred(JobStatusEvent):
-    """The job ends without success.
-
-    Parameters
-    ----------
-    error
-        What `Job.wait` raises.
-    trace
-        Its traceback at the end of the job, in words.
-    vertex_id
-        The vertex that failed, or None.
-    """
+    """The job ends with an error, which `Job.wait` raises; `vertex_id` is that of the failed vertex, or None."""
 
     error: BaseException
     trace: str
@@ -108,15 +84,7 @@ class ErrorOccurred(JobStatusEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobStateChanged(JobStatusEvent):
-    """The job reached another state.
-
-    Parameters
-    ----------
-    state
-        The state.
-    pending_operators
-        How many operators are part of no vertex yet.
-    """
+    """The state of the job changed; `pending_operators` operators are not part of a vertex yet."""
 
     state: ExecutionState
     pending_operators: int = 0

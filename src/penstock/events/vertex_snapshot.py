@@ -1,4 +1,4 @@
-"""A job vertex at one moment: what the terminal, the API, the page and reports show of it."""
+"""Snapshots of job vertices, for the terminal, the API, the page and reports."""
 
 from __future__ import annotations
 
@@ -25,32 +25,26 @@ class ExecutionState(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing comes after it."""
+        """Whether it is a final state."""
         return self in {ExecutionState.FINISHED, ExecutionState.FAILED, ExecutionState.CANCELED}
 
 
 @dataclass(frozen=True, slots=True)
 class VertexSnapshot:
-    """A vertex in execution, as it was at one moment.
+    """The state of a vertex at a point in time.
 
     Parameters
     ----------
-    vertex
-        The job vertex.
-    state
-        Where it is.
-    parallelism
-        The decided number of tasks, or None before.
-    reason
-        Why that many.
+    parallelism, reason
+        The decided number of tasks, None while undecided, and the reason for it.
     tasks
-        How many ran, None while unknown or where nothing had to run.
+        The number of tasks that ran, None if unknown or if nothing had to run.
     bytes_in, bytes_out, rows_out
-        Measured figures, None while unknown.
+        Measured figures, None if unknown.
     subpartitions
-        Bytes of each subpartition it wrote; empty while unknown, and of sinks.
+        The bytes of each subpartition it wrote; empty if unknown, and for sinks.
     timestamps
-        When each state was reached, seconds since the epoch.
+        The time when each state was reached, in seconds since the epoch.
     """
 
     vertex: JobVertex
@@ -66,7 +60,7 @@ class VertexSnapshot:
 
     @property
     def seconds(self) -> float:
-        """How long it has been running, or ran."""
+        """The seconds it has been running, or ran."""
         start = self.timestamps.get(ExecutionState.RUNNING)
         if start is None:
             return 0.0

@@ -1,1 +1,1 @@
-"""Running one vertex on Spark: what it reads, its fragment of the plan, what it writes."""
+"""Execution of a vertex on Spark: its input, its plan fragment, its output."""

@@ -1,4 +1,4 @@
-"""What all that runs vertices of one job shares."""
+"""The context that all components of a running job share."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ def group_of(job_id: str, vertex: JobVertex) -> str:
 
 
 class GraphOwner(Protocol):
-    """Has the stream graph."""
+    """A component that owns the stream graph."""
 
     @property
     def graph(self) -> StreamGraph:
-        """The graph as it is now."""
+        """The current stream graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class BroadcastBounds:
-    """What holds for broadcasts that Spark's estimates asked for.
+    """Limits for broadcasts that Spark's estimates chose.
 
     Parameters
     ----------
     limit
-        The bytes, compressed, that a broadcast may have; it is stopped beyond.
+        The compressed bytes beyond which a broadcast is stopped.
     memory
-        The bytes for which there is memory; one that failed had more.
+        The bytes that fit in memory; a broadcast that ran out of memory was larger.
     volume_per_task, most_subpartitions
-        What a task should read of the rows, and in how many subpartitions they may be written, if it is stopped.
+        Bytes per task, and the maximum number of subpartitions, for the shuffle that replaces a stopped broadcast.
     """
 
     limit: int
@@ -55,30 +55,22 @@ class BroadcastBounds:
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """A job while it runs.
+    """A running job.
 
     Parameters
     ----------
     bridge, sessions
         The user's session and its clones.
-    plan
-        The job's plan.
-    owner
-        Has the stream graph.
     job_id
         Part of the names of Spark job groups.
-    sinks
-        The opened sinks, by node.
     decisions
-        Takes what came otherwise than it was decided.
+        Receives outcomes and fallbacks.
     verify
-        Whether every claim about rows is checked.
+        Whether all reads and all claims about layouts are checked.
     exact_keys
-        Up to so many keys, a dynamic filter keeps their values.
-    broadcasts
-        What holds for broadcasts that Spark's estimates asked for.
+        The maximum number of keys for which a dynamic filter stores exact values.
     native_memory
-        Bytes that DuckDB may use in a task that it computes a leaf in; None if Spark computes all.
+        Bytes of memory for DuckDB in each task that runs it; None if Spark computes everything.
     """
 
     bridge: Bridge
@@ -95,7 +87,7 @@ class JobContext:
 
     @property
     def graph(self) -> StreamGraph:
-        """The stream graph as it is now."""
+        """The current stream graph."""
         return self.owner.graph
 
     def group_of(self, vertex: JobVertex) -> str:
@@ -103,5 +95,5 @@ class JobContext:
         return group_of(self.job_id, vertex)
 
     def thread(self, session: Session, group: str, description: str) -> AbstractContextManager[None]:
-        """Let this thread run Spark jobs of a session and a group, with the user's own properties."""
+        """Let this thread run Spark jobs in a session and a job group, with the user's own properties."""
         return jobs.vertex_thread(session, self.sessions.properties, group, description)

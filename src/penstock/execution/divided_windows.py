@@ -1,4 +1,4 @@
-"""Computes a window over hot subpartitions in pieces, each in a task of its own, and over all others as ever."""
+"""Windows with hot subpartitions: computes these in chunks, each in a task of its own, and all others as usual."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind
 from penstock.execution.unsplit import record_unsplit
-from penstock.optimizer.dividing import MOST_OF_IT
+from penstock.optimizer.dividing import MAX_CHUNK_FRACTION
 from penstock.optimizer.skew import LARGEST
-from penstock.spark import exchange, window_pieces
+from penstock.spark import exchange, window_chunks
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:
@@ -23,14 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DividedRows:
-    """The rows of a window that was computed in pieces.
+    """The rows of a window that was computed in chunks.
 
     Parameters
     ----------
-    rows
-        The rows.
     spans
-        For each task the subpartitions that its rows were in; pieces may have rows of any hot one.
+        For each task the range of subpartitions that its rows belong to; a chunk may have rows of any hot subpartition.
     """
 
     rows: InternalRows
@@ -40,52 +38,47 @@ class DividedRows:
 def divide_hot_keys(
     context: JobContext, edge: StreamEdge, read: SlicedRead, result: StagedResult
 ) -> DividedRows | None:
-    """Compute a window of which hot subpartitions are read in slices; None if each needs to be in one task.
+    """Compute a window whose hot subpartitions are read in slices; None if each must be read by a single task.
 
-    What was done is added to the decision.
+    The outcome is added to the decision.
     """
-    slices = [(one.subpartitions[0], one.mappers) for task in read.tasks for one in task if one.mappers is not None]
+    slices = [
+        (piece.subpartitions[0], piece.mappers) for task in read.tasks for piece in task if piece.mappers is not None
+    ]
     if not slices:
         return None
     size_of = {index: int(result.sizes[0, index]) for index, _ in slices}
-    found = _in_pieces(context, result, slices, max(size_of.values()))
-    if isinstance(found, str):
-        record_unsplit(context, edge.target_id, found)
+    divided = _divide(context, result, slices, max(size_of.values()))
+    if isinstance(divided, str):
+        record_unsplit(context, edge.target_id, divided)
         return None
-    rows, pieces = found
+    rows, chunks = divided
     for decision in context.decisions.of((edge.target_id,), DecisionKind.SKEW):
         if LARGEST in decision.figures:
-            context.decisions.settle(decision.id, **{"pieces": pieces, "bytes divided": sum(size_of.values())})
+            context.decisions.settle(decision.id, **{"pieces": chunks, "bytes divided": sum(size_of.values())})
     spans = [(min(size_of), max(size_of) + 1)] * len(slices)
-    wholes = [one.subpartitions for task in read.tasks for one in task if one.mappers is None]
+    wholes = [piece.subpartitions for task in read.tasks for piece in task if piece.mappers is None]
     if not wholes:
         return DividedRows(rows, spans)
     others = exchange.read_slices(result, [[(span, None)] for span in wholes])
-    return DividedRows(window_pieces.one_after_the_other([others, rows]), [*wholes, *spans])
+    return DividedRows(window_chunks.concatenate([others, rows]), [*wholes, *spans])
 
 
-def _in_pieces(
+def _divide(
     context: JobContext, result: StagedResult, slices: list[tuple[int, Range]], largest: int
 ) -> tuple[InternalRows, int] | str:
-    """Return the rows of hot subpartitions, a task for each slice of them, and in how many pieces; or why not."""
-    why_not = window_pieces.why_not_divided(result)
-    if why_not is not None:
-        return why_not
+    """Return the rows of hot subpartitions, with a task per slice, and the number of chunks; or why not."""
+    problem = window_chunks.undividable_plan_reason(result)
+    if problem is not None:
+        return problem
     if len(slices) == 1:
         return "all of its rows fit in one task"
-    divided = window_pieces.divide(result, slices, len(slices))
-    why_not = _why_not_worth_it(divided.sizes.tolist(), largest)
-    if why_not is not None:
-        return why_not
-    rows = window_pieces.windowed(context.bridge.session, result, divided, len(slices))
-    return "Spark exchanges the rows of its pieces to sum them up" if rows is None else (rows, len(divided.sizes))
-
-
-def _why_not_worth_it(sizes: list[int], largest: int) -> str | None:
-    """Return why the pieces are not computed by themselves, if one of them has nearly all rows of a subpartition."""
-    if max(sizes) <= MOST_OF_IT * largest:
-        return None
-    return (
-        f"its order divides its rows too unevenly: a piece has {show_bytes(max(sizes))}, "
-        f"and the largest partition {show_bytes(largest)}"
-    )
+    divided = window_chunks.divide(result, slices, len(slices))
+    largest_chunk = max(divided.sizes.tolist())
+    if largest_chunk > MAX_CHUNK_FRACTION * largest:
+        return (
+            f"its order divides its rows too unevenly: a chunk has {show_bytes(largest_chunk)}, "
+            f"and the largest partition {show_bytes(largest)}"
+        )
+    rows = window_chunks.windowed(context.bridge.session, result, divided, len(slices))
+    return "Spark would shuffle the rows of its chunks to combine them" if rows is None else (rows, len(divided.sizes))

@@ -1,4 +1,4 @@
-"""How large a broadcast will be that runs, and whether that is too large."""
+"""Predicts the size of a running broadcast, and whether it is too large."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 class Growth:
-    """What is known of a broadcast that runs.
+    """Progress of a running broadcast.
 
     Parameters
     ----------
     limit
-        The bytes, compressed, that it may have.
+        The maximum size in compressed bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -25,20 +25,21 @@ class Growth:
         self._so_far = PartialResult(0, 0, 0, None)
 
     def is_too_large(self, stage: StageRun, figures: StageFigures) -> bool:
-        """Whether it has, or will have, more bytes than it may."""
+        """Whether its size exceeds the limit, or is expected to."""
         self._so_far = PartialResult(stage.completed, stage.tasks, figures.returned, None)
         return self._so_far.exceeds(self._limit)
 
     @property
     def size(self) -> int:
-        """About how many bytes it has in all, if it is too large."""
-        found = self._so_far
-        return max(self._limit, found.size * found.tasks // max(found.done, 1))
+        """The estimated total bytes, at least the limit."""
+        progress = self._so_far
+        return max(self._limit, progress.size * progress.tasks // max(progress.done, 1))
 
     @property
-    def told(self) -> str:
-        """Why it was stopped, half a sentence."""
-        found = self._so_far
-        given = f"{found.done} of its {found.tasks} tasks had given {show_bytes(found.size)}"
-        foreseen = f", so about {show_bytes(found.foreseen_size)} in all" if found.foreseen_size is not None else ""
-        return f"the broadcast was stopped: {given}{foreseen}, where {show_bytes(self._limit)} are allowed"
+    def stop_reason(self) -> str:
+        """The reason why it was stopped, half a sentence."""
+        progress = self._so_far
+        returned = f"{progress.done} of its {progress.tasks} tasks had returned {show_bytes(progress.size)}"
+        total = progress.estimated_size
+        estimate = "" if total is None else f", an estimated {show_bytes(total)} in all"
+        return f"the broadcast was stopped: {returned}{estimate} (limit {show_bytes(self._limit)})"

@@ -1,8 +1,8 @@
-"""Lets Spark give rows to Python functions without measuring batches, where no batch can reach the limit of bytes.
+"""Lets Spark pass rows to Python functions without measuring batches, if no batch can reach the limit of bytes.
 
-A limit holds for all that a thread runs: for every function of a step, and for earlier steps whose files are lost and
-that are run again. So a step's batches are measured unless all that it runs is known, and all that it reads was made
-by such steps.
+The limit applies to everything that a thread runs: to every function of a step, and to earlier steps that run again
+because their files are lost. So the batches of a step are measured unless the maximum width of its rows is known, and
+all of its inputs were written by such steps.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from penstock.spark.python_batches import batch_limits, unmeasured, widest_row
+from penstock.spark.python_batches import batch_limits, widest_row, without_measuring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,59 +21,57 @@ if TYPE_CHECKING:
     from penstock.spark.python_batches import BatchLimits
 
 _ROUNDING = 128
-"""Rows' worth of bytes that Arrow may add to a batch, by rounding the sizes of its buffers up."""
+"""Rows' worth of bytes that Arrow may add to a batch by rounding up its buffer sizes."""
 
 
 class PythonBatches:
-    """The batches of one job.
+    """The batches of a job.
 
     Parameters
     ----------
-    all_is_seen
-        Whether Spark runs a step's operators and no others; if not, batches are always measured.
+    spark_only
+        Whether Spark runs all operators of a step; if not, batches are always measured.
     """
 
-    def __init__(self, *, all_is_seen: bool = True) -> None:
-        self._all_is_seen = all_is_seen
+    def __init__(self, *, spark_only: bool = True) -> None:
+        self._spark_only = spark_only
         self._nodes: set[int] = set()
         self._rows: set[int] = set()
 
     def add_leaf(self, edge: StreamEdge, rows: InternalRows) -> None:
-        """Remember the rows that an edge reads, if the steps that made them need no limit."""
+        """Note the rows that an edge reads, if the steps that wrote them need no limit."""
         if edge.source_id in self._nodes:
             self._rows.add(rows.id)
 
     @contextmanager
-    def suited(self, session: Session, plan: LogicalPlan, node_id: int | None = None) -> Iterator[None]:
-        """Let batches be measured only if the plan that this thread runs in the block needs it.
+    def limiting(self, session: Session, plan: LogicalPlan, node_id: int | None = None) -> Iterator[None]:
+        """Measure batches only if the plan that this thread runs in the block needs it.
 
         Parameters
         ----------
         session
-            The session that plans it. It has the user's own limits, before and afterwards.
+            The session that plans it; it has the user's own limits before and after the block.
         plan
-            All that is run, down to results that lie ready.
+            Everything that runs, down to finished results.
         node_id
-            The node by which its consumers know the result, if it has any.
+            The node by which consumers refer to the result, or None.
         """
         limits = batch_limits(session)
-        widest = widest_row(plan, frozenset(self._rows)) if self._all_is_seen else None
+        widest = widest_row(plan, frozenset(self._rows)) if self._spark_only else None
         needs_limit = widest is None or reaches_limit(widest, limits)
-        with unmeasured(session, limits) if widest and not needs_limit else nullcontext():
+        with without_measuring(session, limits) if widest and not needs_limit else nullcontext():
             yield
         if node_id is not None and not needs_limit:
             self._nodes.add(node_id)
 
 
 def reaches_limit(width: int, limits: BatchLimits) -> bool:
-    """Whether a batch may reach its limit of bytes before it has all of its rows.
+    """Whether a batch may reach its limit of bytes before its limit of rows.
 
     Parameters
     ----------
     width
-        The most bytes of a row; 0 if there are no batches.
-    limits
-        What bounds a batch.
+        The maximum bytes of a row; 0 if there are no batches.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Checks that a vertex reads exactly once what was written for it, or stands in its sources (``execution.verify``)."""
+"""Checks that a vertex reads every row of its inputs and sources exactly once (``execution.verify``)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def check_reads(context: JobContext, results: ResultStore, vertex: JobVertex, setup: VertexSetup) -> None:
-    """Check what was decided for a vertex.
+    """Check the decided reads of a vertex.
 
     Raises
     ------
     VerificationError
-        If something would be left out, or read twice.
+        If rows would be missing or duplicated.
     """
     for source in (context.plan.sources[n] for n in vertex.node_ids if n in context.plan.sources):
         if isinstance(source.scan, CountableSplits):
@@ -31,13 +31,13 @@ def check_reads(context: JobContext, results: ResultStore, vertex: JobVertex, se
     sliced: dict[int, dict[str, SlicedRead]] = {}
     for edge in (job_edge.stream_edge for job_edge in vertex.inputs):
         result = results.finished(edge.source_id)
-        if is_broadcast(edge) or not isinstance(result, StagedResult):  # whole by nature
+        if is_broadcast(edge) or not isinstance(result, StagedResult):  # always read whole
             continue
         match setup.read_of(edge.id):
             case CoalescedRead(ranges, merged):
                 check_ranges(f"the input {edge.id} of {vertex.name}", ranges, result.subpartitions)
-                for index, pieces in merged.items():
-                    check_ranges(f"subpartition {index} of the input {edge.id}", pieces, result.tasks or 0)
+                for index, chunks in merged.items():
+                    check_ranges(f"subpartition {index} of the input {edge.id}", chunks, result.tasks or 0)
             case SlicedRead() as read:
                 sliced.setdefault(context.plan.groups[edge.id], {})[edge.id] = read
     for reads in sliced.values():

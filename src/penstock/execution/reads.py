@@ -1,4 +1,4 @@
-"""What the tasks of a vertex read and write, as it was decided."""
+"""The decided setup of a vertex: how its tasks read and write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WholeRead:
-    """Tasks read what Spark's own plan gives them."""
+    """Tasks read the partitions that Spark's own plan has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class CoalescedRead:
     ranges
         A range for each task.
     merged
-        Of an aggregate's input: the subpartitions whose partial results are merged in pieces before, and for each
-        piece the upstream tasks.
+        For an aggregate's input: the subpartitions whose partial results are pre-merged in chunks, with the range of
+        upstream tasks of each chunk.
     """
 
     ranges: Sequence[Range]
@@ -36,26 +36,14 @@ class CoalescedRead:
 
 @dataclass(frozen=True, slots=True)
 class SlicedRead:
-    """Each task reads subpartitions or parts of them: some are split, or must meet such.
-
-    Parameters
-    ----------
-    tasks
-        For each task what it reads, bit by bit.
-    """
+    """Each task reads subpartitions or slices of them, because some are split or joined to split subpartitions."""
 
     tasks: Sequence[tuple[Slice, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class PulledRead:
-    """Each task takes the next subpartition whenever it is free.
-
-    Parameters
-    ----------
-    tasks
-        How many there are.
-    """
+    """Each task pulls the next subpartition when it is free."""
 
     tasks: int
 
@@ -65,20 +53,18 @@ EdgeRead = WholeRead | CoalescedRead | SlicedRead | PulledRead
 
 @dataclass(frozen=True, slots=True)
 class VertexSetup:
-    """What was decided for a vertex before it runs.
+    """The decisions for a vertex before it runs.
 
     Parameters
     ----------
     edges
-        How it reads the edges that lead to it; those that are not in it are read whole.
+        How each input edge is read, by its id; other edges are read whole.
     scans
-        By source, the settings of the session in which it is read; for those that want any.
-    subpartitions
-        How many it writes.
+        The session settings of sources that need their own, by node.
     slots
-        How many parts each subpartition is written in; rows with equal keys lie in any of them.
+        The number of parts of each subpartition; rows with equal keys may be in any of them.
     shared
-        Whether inputs that are cut alike are read as they lie by operators of several inputs.
+        Whether operators with several inputs may rely on the common partitioning of inputs with the same ranges.
     """
 
     edges: Mapping[str, EdgeRead] = field(default_factory=dict)
@@ -92,11 +78,11 @@ class VertexSetup:
         return self.edges.get(edge_id, WholeRead())
 
     def slices_of(self, edge_id: str) -> Sequence[tuple[Slice, ...]] | None:
-        """Return what each task reads of an edge with split subpartitions, None of any other."""
+        """Return the slices that each task reads of an edge; None if it is not read in slices."""
         read = self.read_of(edge_id)
         return read.tasks if isinstance(read, SlicedRead) else None
 
     @property
     def is_sliced(self) -> bool:
-        """Whether an edge is read bit by bit."""
+        """Whether any edge is read in slices."""
         return any(isinstance(read, SlicedRead) for read in self.edges.values())

@@ -1,4 +1,4 @@
-"""What finished vertices have written."""
+"""The results of finished vertices."""
 
 from __future__ import annotations
 
@@ -21,69 +21,63 @@ Result = StagedResult | BroadcastResult
 
 
 class Results(Protocol):
-    """What finished vertices have written, by the node that ends the vertex."""
+    """The results of finished vertices, by the last node of each vertex."""
 
     def get(self, node_id: int) -> Result | None:
-        """Return it, or None before the vertex has finished."""
+        """Return the result, or None before the vertex has finished."""
 
     def staged(self, node_id: int) -> StagedResult:
-        """Return the stages that were written; the vertex must have finished."""
+        """Return the written stages; the vertex must have finished."""
 
 
-class NothingWritten:
-    """The results of a job that does not run, and the files of its sinks."""
+class NoResults:
+    """The results and trial writes of a job that does not run."""
 
     def get(self, node_id: int) -> None:
         """Return None."""
         del node_id
 
     def staged(self, node_id: int) -> StagedResult:
-        """Fail: nobody asks where nothing has finished."""
+        """Raise: no vertex has finished."""
         raise LookupError(f"no vertex that ends with node {node_id} has run")
 
     def file_ratio(self, edge: StreamEdge) -> float:
-        """Return 1: as many bytes on disk as were exchanged."""
+        """Return 1: estimate as many bytes on disk as were exchanged."""
         del edge
         return 1.0
 
     def write_first(self, vertex: JobVertex, edge: StreamEdge) -> None:
-        """Write nothing: no number of tasks is measured."""
+        """Return None: no number of tasks is measured."""
         del vertex, edge
 
 
 class ResultStore:
-    """The results of one job, by the node that ends the vertex which wrote them.
-
-    Parameters
-    ----------
-    context
-        The job.
-    """
+    """The results of a job, by the last node of the vertex that wrote them."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self._results: dict[int, Result] = {}
 
     def add(self, node_id: int, result: Result) -> None:
-        """Register what the vertex that ends with a node has written."""
+        """Register the result of the vertex that ends with a node."""
         self._results[node_id] = result
 
     def get(self, node_id: int) -> Result | None:
-        """Return what the vertex that ends with a node has written, or None before it has finished."""
+        """Return the result of the vertex that ends with a node, or None before it has finished."""
         return self._results.get(node_id)
 
     def finished(self, node_id: int) -> Result:
-        """Return what the vertex that ends with a node has written; it must have finished."""
+        """Return the result of the vertex that ends with a node; it must have finished."""
         return self._results[node_id]
 
     def staged(self, node_id: int) -> StagedResult:
-        """Return the stages that the vertex that ends with a node has written; it must have finished."""
+        """Return the stages written by the vertex that ends with a node; it must have finished."""
         result = self._results[node_id]
         assert isinstance(result, StagedResult)
         return result
 
     def info(self, vertex: JobVertex) -> ResultInfo | None:
-        """Return what a finished vertex has written, for strategies; None of a sink."""
+        """Return the result of a finished vertex for strategies; None for a sink."""
         result = self._results.get(vertex.tail_id)
         if result is None:
             return None
@@ -94,43 +88,43 @@ class ResultStore:
         return ResultInfo(result.sizes[0], result.rows, result.size_in_bytes, mappers, scanned)
 
     def subpartitions(self, vertex: JobVertex) -> list[int]:
-        """Return the bytes of each subpartition that a finished vertex has written; none of a sink."""
+        """Return the bytes of each subpartition that a finished vertex has written; empty for a sink."""
         result = self._results.get(vertex.tail_id)
         if result is None:
             return []
         return [result.data_bytes] if isinstance(result, BroadcastResult) else result.sizes[0].tolist()
 
     def release(self) -> None:
-        """Forget all results, so that Spark can clean their shuffle files."""
+        """Release all results, so that Spark can clean up their shuffle files."""
         self._results.clear()
 
     def scanned(self, vertex: JobVertex) -> dict[int, int]:
-        """Return the rows that were read from the sources of a finished vertex, as far as their scans have counted."""
+        """Return the rows read from each source of a finished vertex, as far as scans have counted them."""
         result = self._results.get(vertex.tail_id)
         return {} if result is None else self._scanned(vertex, result)
 
-    def kept(self, vertex: JobVertex) -> dict[int, int]:
-        """Return the rows of the sources of a finished vertex that the filters right above them have kept."""
+    def retained_rows(self, vertex: JobVertex) -> dict[int, int]:
+        """Return the rows of each source of a finished vertex that passed the filters directly above it."""
         sources, result = self._context.plan.sources, self._results.get(vertex.tail_id)
-        leaves = {n: sources[n].leaf for n in vertex.node_ids if n in sources}
-        found: dict[int, int] = {}
+        leaves = {node_id: sources[node_id].leaf for node_id in vertex.node_ids if node_id in sources}
+        rows: dict[int, int] = {}
         if result is None or not result.is_counted_once or not leaves:
-            return found
-        for plan in exchange.plans_run(result):
-            found |= stage_figures.filtered_rows(plan, leaves)
-        return found
+            return rows
+        for plan in exchange.executed_plans(result):
+            rows |= stage_figures.filtered_rows(plan, leaves)
+        return rows
 
     def _scanned(self, vertex: JobVertex, result: Result) -> dict[int, int]:
-        """Return the rows that were read from the sources of a vertex, as far as their scans have counted them.
+        """Return the rows read from each source of a vertex, as far as scans have counted them.
 
-        Where a task may have run again, its scans have counted twice.
+        Empty if a task may have run again, because its scans counted twice.
         """
         sources = self._context.plan.sources
-        leaves = {n: sources[n].leaf for n in vertex.node_ids if n in sources}
-        found: dict[int, int] = {}
+        leaves = {node_id: sources[node_id].leaf for node_id in vertex.node_ids if node_id in sources}
+        rows: dict[int, int] = {}
         try:
-            for plan in exchange.plans_run(result) if leaves and result.is_counted_once else ():
-                found |= stage_figures.scanned_rows(plan, leaves)
+            for plan in exchange.executed_plans(result) if leaves and result.is_counted_once else ():
+                rows |= stage_figures.scanned_rows(plan, leaves)
         except Exception:
-            log.info("the scans of %s do not tell their rows", vertex.name, exc_info=True)
-        return found
+            log.info("the scans of %s do not report their rows", vertex.name, exc_info=True)
+        return rows

@@ -1,4 +1,4 @@
-"""Fetches the keys of finished join sides, once each, and makes filters of them."""
+"""Collects the keys of finished join sides, once each, and builds dynamic filters from them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from penstock.sizing.packing import spread_by_count
 from penstock.spark import catalyst, exchange, filters, fragment
 from penstock.spark.exchange import BroadcastResult, StagedResult
 from penstock.spark.jdbc import is_jdbc_relation
-from penstock.spark.parquet import row_groups_left
-from penstock.spark.verification import is_met, ruled_out
+from penstock.spark.parquet import row_group_fraction
+from penstock.spark.verification import dropped_keys_condition, has_matching_row
 
 if TYPE_CHECKING:
     from penstock.decisions import Decision
@@ -38,128 +38,124 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.scheduler")
 
-_Given = tuple["JoinInput", tuple[str, ...]]
-"""The join input that gives keys, and which keys of it."""
+_KeySource = tuple["JoinInput", tuple[str, ...]]
+"""The join input that keys come from, and its key columns."""
 _BY_STATISTICS = ", by their statistics"
-_WORTH_READING = 0.7
-"""Conditions are handed to parquet if at most this part of the row groups is left by them."""
+_MAX_ROW_GROUPS = 0.7
+"""Conditions are pushed down to Parquet only if they leave at most this fraction of the row groups."""
 _READERS = 2
-"""Tasks that read the keys, for each core there would be too many of next to nothing."""
+"""Tasks that read the keys; a task per core would leave most tasks nearly empty."""
 
 
 class KeyFilters:
-    """The filters of one job.
-
-    Parameters
-    ----------
-    context, results, broadcasts
-        The job, what its vertices have written, and the relations made of it.
-    """
+    """The dynamic filters of a job."""
 
     def __init__(self, context: JobContext, results: ResultStore, broadcasts: Broadcasts) -> None:
         self._context = context
         self._plan = context.plan
         self._results = results
         self._broadcasts = broadcasts
-        self._problems: dict[_Given, str] = {}
-        self._sets: dict[_Given, KeySet | None] = {}
-        self._for_sources: dict[tuple[int, KeySet], list[Expression]] = {}
-        self._locks: dict[_Given, threading.Lock] = {}
+        self._problems: dict[_KeySource, str] = {}
+        self._sets: dict[_KeySource, KeySet | None] = {}
+        self._pushed_down: dict[tuple[int, KeySet], list[Expression]] = {}
+        self._locks: dict[_KeySource, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def apply(self, node: StreamNode, plan: LogicalPlan) -> LogicalPlan:
-        """Return a node's plan less the rows that its filters rule out; their keys must have been fetched.
+        """Return a node's plan without the rows that its filters rule out; their keys must have been collected.
 
-        What a source cannot leave out by itself is looked up behind the user's own filters right above it.
+        Keys that a source cannot filter by itself are checked after the user's own filters directly above it.
         """
         conditions: list[Expression] = []
-        for ref, keys, expressions in self._of(node, node):
+        for ref, keys, expressions in self._keys_at(node, node):
             if keys.is_empty:
                 return fragment.placeholder(plan.output)
-            conditions += self._for_source(node, ref, keys, expressions)
-            if self._cheap_above(node) is None:
+            conditions += self._push_down(node, ref, keys, expressions)
+            if self._calc_above(node) is None:
                 conditions.append(filters.might_contain(keys, expressions))
         for below in self._context.graph.in_edges(node.id):
             source = self._context.graph.node(below.source_id)
-            if source.filters and self._cheap_above(source) == node.id:
-                found = self._of(source, node)
-                conditions += [filters.might_contain(keys, at) for _, keys, at in found if not keys.is_empty]
+            if source.filters and self._calc_above(source) == node.id:
+                keys_of_source = self._keys_at(source, node)
+                conditions += [filters.might_contain(keys, at) for _, keys, at in keys_of_source if not keys.is_empty]
         return plan.filtered_by(conditions)
 
-    def _cheap_above(self, node: StreamNode) -> int | None:
-        """Return the projections and filters right above a source."""
+    def _calc_above(self, node: StreamNode) -> int | None:
+        """Return the cheap projection or filter directly above a source, if the node's filters can move there."""
         outgoing = self._context.graph.out_edges(node.id)
         if node.id not in self._plan.sources or len(outgoing) != 1 or not outgoing[0].is_forward:
             return None
         target = self._context.graph.node(outgoing[0].target_id)
-        there = all(any(p.node_id == target.id for p in self._path(ref).targets) for ref in node.filters)
+        has_targets = all(any(p.node_id == target.id for p in self._path(ref).targets) for ref in node.filters)
         is_cheap = isinstance(target.operator, CalcOperator) and target.operator.is_cheap
-        return target.id if is_cheap and there else None
+        return target.id if is_cheap and has_targets else None
 
     def _path(self, ref: DynamicFilterRef) -> SparkFilterPath:
         return self._plan.nodes[ref.join_id].filter_paths[ref.path]
 
-    def _of(self, node: StreamNode, at: StreamNode) -> list[tuple[DynamicFilterRef, KeySet, tuple[Expression, ...]]]:
-        """Return a node's filters with their key sets, each with the keys in terms of another node's output."""
-        found = []
+    def _keys_at(
+        self, node: StreamNode, at: StreamNode
+    ) -> list[tuple[DynamicFilterRef, KeySet, tuple[Expression, ...]]]:
+        """Return a node's filters with their key sets, and the keys as expressions over the output of node `at`."""
+        keys_at = []
         for ref in node.filters:
             path = self._path(ref)
-            keys = self._sets.get(self._given_by(ref))
+            keys = self._sets.get(self._key_source(ref))
             target = next((target for target in path.targets if target.node_id == at.id), None)
             if keys is not None and target is not None:
-                found.append((ref, keys, catalyst.rebound(path.keys, path.ids, target.operator, target.ids)))
-        return found
+                keys_at.append((ref, keys, catalyst.rebind(path.keys, path.ids, target.operator, target.ids)))
+        return keys_at
 
-    def _for_source(
+    def _push_down(
         self, node: StreamNode, ref: DynamicFilterRef, keys: KeySet, expressions: tuple[Expression, ...]
     ) -> list[Expression]:
-        """Return the conditions to hand to a source.
+        """Return the conditions to push down to a source, and record why if there are none.
 
-        Parquet gets those that leave out row groups by their statistics and no others: to find out what they
-        might leave out besides, its reader decodes dictionaries, which can cost more than reading the column.
+        Parquet only gets conditions that exclude row groups by their statistics. For any other condition its reader
+        decodes dictionaries, which can cost more than reading the column.
         """
         source = self._plan.sources.get(node.id)
-        if source is None or not all(one.is_attribute for one in expressions):
+        if source is None or not all(expression.is_attribute for expression in expressions):
             return []
-        if (node.id, keys) not in self._for_sources:
-            conditions, problem = self._worth_handing_over(source, keys, expressions)
-            self._for_sources[node.id, keys] = conditions
-            # Most tables lie in no order of their keys: that nothing is skipped is told where it was promised.
-            if problem and (not problem.endswith(_BY_STATISTICS) or self._is_promised(node, ref)):
-                self._tell(node, ref, "rows are filtered only after they were read", problem)
-        return self._for_sources[node.id, keys]
+        if (node.id, keys) not in self._pushed_down:
+            conditions, problem = self._source_conditions(source, keys, expressions)
+            self._pushed_down[node.id, keys] = conditions
+            # Most tables are not sorted by their keys, so a skip by statistics is only reported if it was predicted.
+            if problem and (not problem.endswith(_BY_STATISTICS) or self._predicted_skip(node, ref)):
+                self._record_fallback(node, ref, "rows are filtered only after they were read", problem)
+        return self._pushed_down[node.id, keys]
 
-    def _is_promised(self, node: StreamNode, ref: DynamicFilterRef) -> bool:
-        """Whether a node is filtered because its source can skip data."""
-        made = self._context.decisions.of((node.id,), DecisionKind.DYNAMIC_FILTER)
-        return any(decision.figures.get(SKIPS) for decision in made if self._is_about(decision, ref))
+    def _predicted_skip(self, node: StreamNode, ref: DynamicFilterRef) -> bool:
+        """Whether the filter was decided because the source can skip data."""
+        decisions = self._context.decisions.of((node.id,), DecisionKind.DYNAMIC_FILTER)
+        return any(decision.figures.get(SKIPS) for decision in decisions if self._is_about(decision, ref))
 
     def _is_about(self, decision: Decision, ref: DynamicFilterRef) -> bool:
-        source, _ = self._given_by(ref)
+        source, _ = self._key_source(ref)
         return (decision.figures.get(JOIN), decision.figures.get(SIDE)) == (source.join_id, source.side)
 
-    def _tell(self, node: StreamNode, ref: DynamicFilterRef, instead: str, because: str) -> None:
-        """Settle the decision to filter a node with what was done instead."""
-
-        def is_meant(decision: Decision) -> bool:
-            return self._is_about(decision, ref)
-
-        self._context.decisions.came_otherwise(
-            DecisionKind.DYNAMIC_FILTER, NodeRef(node.id, node.name), instead, because, is_meant
+    def _record_fallback(self, node: StreamNode, ref: DynamicFilterRef, instead: str, because: str) -> None:
+        """Record what was done instead of filtering a node."""
+        self._context.decisions.record_fallback(
+            DecisionKind.DYNAMIC_FILTER,
+            NodeRef(node.id, node.name),
+            instead,
+            because,
+            lambda decision: self._is_about(decision, ref),
         )
 
-    def _worth_handing_over(
+    def _source_conditions(
         self, source: SourcePlan, keys: KeySet, expressions: tuple[Expression, ...]
     ) -> tuple[list[Expression], str]:
-        """Return the conditions that a source is given, and why it is not given all that could leave rows out."""
+        """Return the conditions that a source supports and benefits from, and why others are left out."""
         if source.scan.is_cut_by_spark:
             return [], source.scan.reason
         if source.leaf.name == "LogicalRelation" and source.leaf.files is None:
             if is_jdbc_relation(source.leaf):
                 return key_conditions(source.leaf, keys, expressions)
             if isinstance(source.scan, PlainScan):
-                return [], "it is not known how a source of Spark's first interface compares values"
-        conditions = filters.for_sources(keys, expressions)
+                return [], "it is unknown how a DataSource V1 source compares values"
+        conditions = filters.source_conditions(keys, expressions)
         if not isinstance(source.scan, FileScan) or not conditions:
             return conditions, ""
         listing = source.scan.listing()
@@ -168,66 +164,72 @@ class KeyFilters:
         return self._by_statistics(listing, conditions)
 
     def _by_statistics(self, listing: FileListing, conditions: list[Expression]) -> tuple[list[Expression], str]:
-        """Return the conditions if they leave out row groups of parquet by their statistics, else why not."""
+        """Return the conditions if they exclude enough Parquet row groups by statistics, else an empty list and why."""
         try:
-            left = row_groups_left(listing.paths, conditions)
+            left = row_group_fraction(listing.paths, conditions)
         except Exception as error:
-            # The decision says it, and whoever reads the files meets what is wrong with them.
+            # The decision records it, and reading the files raises the actual error.
             log.info("the statistics of %s could not be compared with keys", listing.name, exc_info=True)
             return [], f"the statistics of {listing.name} could not be read: {first_line(error)}"
-        if left > _WORTH_READING:
+        if left > _MAX_ROW_GROUPS:
             return [], f"{left:.0%} of the row groups of {listing.name} may have such keys{_BY_STATISTICS}"
         return conditions, ""
 
     def fetch(self, session: Session, node: StreamNode) -> None:
-        """Fetch the key sets of a node by queries on this thread; of several threads one does it."""
+        """Collect the key sets of a node by queries on this thread; concurrent calls collect each set only once."""
         for ref in node.filters:
-            name = self._given_by(ref)
+            key_source = self._key_source(ref)
             with self._lock:
-                lock = self._locks.setdefault(name, threading.Lock())
+                lock = self._locks.setdefault(key_source, threading.Lock())
             with lock:
-                if name not in self._sets:
-                    self._sets[name] = self._collected(session, ref, name)
-            if name in self._problems:
-                self._tell(node, ref, "rows are not filtered", self._problems[name])
+                if key_source not in self._sets:
+                    self._sets[key_source] = self._try_collect(session, ref, key_source)
+            if key_source in self._problems:
+                self._record_fallback(node, ref, "rows are not filtered", self._problems[key_source])
 
     def clear(self) -> None:
-        """Forget all key sets."""
+        """Release all key sets."""
         self._sets.clear()
-        self._for_sources.clear()
+        self._pushed_down.clear()
 
     def info(self, node: StreamNode) -> KeyFilter | None:
-        """Return what a source may know of its filters."""
-        found = [(keys, at) for _, keys, at in self._of(node, node) if all(one.is_attribute for one in at)]
-        columns = dict.fromkeys(key.name for _, expressions in found for key in expressions)
+        """Return the node's filters as a condition for its source; None if no key is a column of the source."""
+        column_keys = [
+            (keys, expressions)
+            for _, keys, expressions in self._keys_at(node, node)
+            if all(expression.is_attribute for expression in expressions)
+        ]
+        columns = dict.fromkeys(key.name for _, expressions in column_keys for key in expressions)
 
-        def spell() -> str:
-            texts = [part.sql for keys, at in found for part in filters.for_sources(keys, at)]
-            return " AND ".join(["false"] if any(keys.is_empty for keys, _ in found) else texts)
+        def condition_sql() -> str:
+            if any(keys.is_empty for keys, _ in column_keys):
+                return "false"
+            conditions = [filters.source_conditions(keys, expressions) for keys, expressions in column_keys]
+            return " AND ".join(condition.sql for parts in conditions for condition in parts)
 
-        return KeyFilter(tuple(columns), spell) if columns else None
+        return KeyFilter(tuple(columns), condition_sql) if columns else None
 
-    def _given_by(self, ref: DynamicFilterRef) -> _Given:
+    def _key_source(self, ref: DynamicFilterRef) -> _KeySource:
         join = self._context.graph.node(ref.join_id).operator
         assert isinstance(join, JoinOperator)
         source = join.filters[ref.path].filter_source
         return source, tuple(key.key for key in self._path(ref).source_keys)
 
-    def _collected(self, session: Session, ref: DynamicFilterRef, name: _Given) -> KeySet | None:
+    def _try_collect(self, session: Session, ref: DynamicFilterRef, key_source: _KeySource) -> KeySet | None:
         try:
-            found = self._collect(session, ref)
+            keys = self._collect(session, ref)
         except VerificationError:
             raise
         except Exception as error:
             log.warning("the keys of %s could not be fetched", ref, exc_info=True)
-            self._problems[name] = f"the keys could not be fetched: {first_line(error)}"
+            self._problems[key_source] = f"the keys could not be fetched: {first_line(error)}"
             return None
-        if found is None:
-            self._problems[name] = "keys cannot be told of this side"
-        return found
+        if keys is None:
+            self._problems[key_source] = "the keys of this side cannot be collected"
+        return keys
 
     def _collect(self, session: Session, ref: DynamicFilterRef) -> KeySet | None:
-        source, _ = self._given_by(ref)
+        source, _ = self._key_source(ref)
         join = equi_join(self._context.graph, source.join_id)
         assert join is not None
         edge = join.edges[source.side]
@@ -240,27 +242,26 @@ class KeyFilters:
             return None
         keys, rows = self._path(ref).source_keys, result.rows
         if isinstance(result, StagedResult) and is_broadcast(edge) and plan.write is WriteKind.SIDE:
-            result = self._broadcasts.relation(edge, result) or result  # it is made for the join anyway
+            result = self._broadcasts.relation(edge, result) or result  # the join needs this relation anyway
         if isinstance(result, BroadcastResult):
             relation = result.relation
-            found = filters.keys_of_relation(relation, output, keys, rows, self._context.exact_keys)
+            key_set = filters.collect_relation_keys(relation, output, keys, rows, self._context.exact_keys)
 
-            def breaks(breach: Expression) -> bool:
-                return filters.is_met_in_relation(relation, output, breach)
+            def has_row(condition: Expression) -> bool:
+                return filters.any_row_matches(relation, output, condition)
         else:
             leaf = self._rows_of(result, output)
-            found = filters.collect_keys(session, leaf, keys, rows, self._context.exact_keys)
+            key_set = filters.collect_keys(session, leaf, keys, rows, self._context.exact_keys)
 
-            def breaks(breach: Expression) -> bool:
-                return is_met(session, leaf, breach)
+            def has_row(condition: Expression) -> bool:
+                return has_matching_row(session, leaf, condition)
 
-        if self._context.verify and found is not None and breaks(ruled_out(keys, found)):
-            keys_of = f"the {source.side} side of node {source.join_id}"
-            raise VerificationError.key_left_out(f"the filter by keys of {keys_of}")
-        return found
+        if self._context.verify and key_set is not None and has_row(dropped_keys_condition(keys, key_set)):
+            side = f"the {source.side} side of node {source.join_id}"
+            raise VerificationError.key_dropped(f"the filter by keys of {side}")
+        return key_set
 
     def _rows_of(self, result: StagedResult, output: Attributes) -> LogicalPlan:
-        """Return a finished result's rows as a leaf."""
         width = result.subpartitions
-        plan = exchange.as_cut(result, spread_by_count(width, min(_READERS, width)))
+        plan = exchange.read_ranges(result, spread_by_count(width, min(_READERS, width)))
         return fragment.rdd_leaf(self._context.bridge.session, output, plan.rows())

@@ -1,4 +1,4 @@
-"""Gives the rows of vertices to sinks."""
+"""Writes the rows of vertices to sinks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from penstock.connectors.base import TasksWorth
+    from penstock.connectors.base import SinkParallelism
     from penstock.execution.context import JobContext
     from penstock.execution.python_batches import PythonBatches
     from penstock.execution.results import ResultStore
@@ -31,31 +31,23 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.scheduler")
 
 _SAMPLE = 4 << 20
-"""Bytes of an exchange that are written to learn what they take on disk."""
+"""Bytes of an exchange that are written as a sample to measure their size on disk."""
 _ATTEMPTS = 4
-"""How often a stage whose tasks run together is tried at the end of a query; elsewhere Spark does so itself."""
+"""Attempts for a final stage whose tasks must run together; Spark itself retries all other stages."""
 
 
 class SinkTrials(Protocol):
-    """Tries sinks with a part of their rows."""
+    """Trial writes that measure sinks with a part of their rows."""
 
     def file_ratio(self, edge: StreamEdge) -> float:
-        """Return how many bytes a sink makes on disk of each that was exchanged before it."""
+        """Return the bytes on disk that a sink writes per exchanged byte."""
 
-    def write_first(self, vertex: JobVertex, edge: StreamEdge) -> TasksWorth | None:
-        """Write the first rows of a sink; return how many tasks all rows are worth, None if that is not known."""
+    def write_first(self, vertex: JobVertex, edge: StreamEdge) -> SinkParallelism | None:
+        """Write the first rows of a sink; return how many tasks all rows need, None if unknown."""
 
 
 class SinkWriter:
-    """Writes to the sinks of one job.
-
-    Parameters
-    ----------
-    context, results
-        The job, and what its vertices have written.
-    batches
-        Lets Spark measure batches for Python functions, or not.
-    """
+    """Writes to the sinks of a job."""
 
     def __init__(self, context: JobContext, results: ResultStore, batches: PythonBatches) -> None:
         self._context = context
@@ -63,42 +55,42 @@ class SinkWriter:
         self._results = results
 
     def write(self, vertex: JobVertex, session: Session, logical: LogicalPlan) -> tuple[int, int]:
-        """Give the rows of a vertex to its sink; return how many tasks make them, and how many read its inputs."""
+        """Write the rows of a vertex to its sink; return the tasks that produce them, and the tasks of its inputs."""
         limits, below = split_limits(logical)
         if below.kind == "LogicalRDD":
             leaf = fragment.without_layout(session, below)
             input_tasks = rows_of(leaf).tasks
         else:
-            with self._batches.suited(session, below):
+            with self._batches.limiting(session, below):
                 last = exchange.run_to_rows(session, below)
             leaf, input_tasks = fragment.rdd_leaf(session, below.output, last.rows), last.input_tasks
         rows = with_limits(limits, leaf)
         sink = self._context.sinks[vertex.tail_id]
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                with nullcontext() if sink.calls_python else self._batches.suited(session, below):
+                with nullcontext() if sink.calls_python else self._batches.limiting(session, below):
                     sink.write(dataframe(session, rows))
                 break
             except Exception as error:
                 if attempt == _ATTEMPTS or not is_failed_last_stage(error) or not sink.restart():
                     raise
-                log.warning("the last stage of %s failed, and is run again", vertex.name, exc_info=True)
+                log.warning("the last stage of %s failed and is run again", vertex.name, exc_info=True)
         return 1 if limits else rows_of(leaf).tasks, input_tasks
 
-    def skipped(self, vertex: JobVertex) -> StageReport | None:
-        """Return what to say of a sink that needs no rows; None if it does, or if the vertex has no sink."""
+    def skip_report(self, vertex: JobVertex) -> StageReport | None:
+        """Return the report of a sink that needs no rows; None if it does, or if the vertex has no sink."""
         sink = self._context.sinks.get(vertex.tail_id)
-        why = None if sink is None else sink.nothing_to_write
-        return None if why is None else StageReport("nothing is written", why)
+        reason = None if sink is None else sink.nothing_to_write
+        return None if reason is None else StageReport("nothing is written", reason)
 
     def run_stage(self, vertex: JobVertex, description: str) -> StageReport:
-        """Do what comes behind the written rows of a sink, such as merging its files."""
+        """Run a stage that follows the writing of a sink, such as merging its files."""
         sink, stage = self._context.plan.stages[vertex.tail_id]
         with self._context.thread(self._context.bridge.session, self._context.group_of(vertex), description):
             return stage.run(self._context.sinks[sink])
 
     def file_ratio(self, edge: StreamEdge) -> float:
-        """Return how many bytes a sink makes on disk of each that was exchanged before it, by writing a sample."""
+        """Return the bytes on disk that a sink writes per exchanged byte, measured by writing a sample."""
         context, result = self._context, self._results.staged(edge.source_id)
         assert result.mapper_bytes is not None
         index = int(result.sizes[0].argmax())
@@ -107,24 +99,24 @@ class SinkWriter:
         if not written[tasks - 1]:
             return 1.0
         group = f"penstock-{context.job_id}-sample-{edge.id}"
-        with self._part(edge, group, index, (0, tasks)) as part:
-            size = context.sinks[edge.target_id].sample_size(part)
+        with self._sample(edge, group, index, (0, tasks)) as sample:
+            size = context.sinks[edge.target_id].sample_size(sample)
         return size / int(written[tasks - 1]) if size else 1.0
 
-    def write_first(self, vertex: JobVertex, edge: StreamEdge) -> TasksWorth | None:
-        """Write the first rows of a sink: some of those that one task has exchanged."""
+    def write_first(self, vertex: JobVertex, edge: StreamEdge) -> SinkParallelism | None:
+        """Write the first rows of a sink: a part of what an upstream task has exchanged."""
         context, result = self._context, self._results.staged(edge.source_id)
         assert result.mapper_bytes is not None
         index = int(result.sizes[0].argmax())
         mapper = int(result.mapper_bytes([index])[:, 0].argmax())
         if not result.sizes[0][index]:
             return None
-        with self._part(edge, context.group_of(vertex), index, (mapper, mapper + 1)) as part:
-            return context.sinks[edge.target_id].write_first(part, result.rows)
+        with self._sample(edge, context.group_of(vertex), index, (mapper, mapper + 1)) as sample:
+            return context.sinks[edge.target_id].write_first(sample, result.rows)
 
     @contextmanager
-    def _part(self, edge: StreamEdge, group: str, index: int, mappers: tuple[int, int]) -> Iterator[DataFrame]:
-        """Give the rows of a subpartition that some upstream tasks have written."""
+    def _sample(self, edge: StreamEdge, group: str, index: int, mappers: tuple[int, int]) -> Iterator[DataFrame]:
+        """Provide the rows of a subpartition that some upstream tasks have written."""
         context, result = self._context, self._results.staged(edge.source_id)
         with context.sessions.use() as session, context.thread(session, group, "first rows of a sink"):
             rows = exchange.read_slices(result, [[((index, index + 1), mappers)]])

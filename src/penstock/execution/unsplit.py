@@ -1,4 +1,4 @@
-"""Says what was done where hot partitions are not split after all."""
+"""Records that hot partitions could not be split."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def record_unsplit(context: JobContext, node_id: int, because: str) -> None:
-    """Say of the decisions about a node's hot partitions, and about its tasks, that whole partitions are read."""
+    """Record for the decisions about a node's hot partitions and its tasks that whole partitions are read."""
     log, node = context.decisions, NodeRef(node_id, context.graph.node(node_id).name)
-    log.came_otherwise(
+    log.record_fallback(
         DecisionKind.SKEW, node, "its partitions are not split", because, lambda decision: LARGEST in decision.figures
     )
     for decision in log.of((node_id,), DecisionKind.SKEW):

@@ -1,4 +1,4 @@
-"""Runs one vertex: builds its fragment of the plan, runs it on Spark, and registers what it has written."""
+"""Runs a vertex: builds its plan fragment, runs it on Spark, and registers its result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from penstock.graph.partitioner import (
 from penstock.planner.late_values import has_late_values
 from penstock.spark import layouts
 from penstock.spark.exchange import StagedResult
-from penstock.threads import doing
+from penstock.threads import track_work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
     from penstock.spark.logical_plan import LogicalPlan
 
 _REPORTING = (AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner, PulledRebalancePartitioner)
-"""How rows are distributed to functions whose tasks tell what they had."""
+"""Partitioners whose consumers report the rows of each task."""
 _OPEN_FILES = 8
-"""Files that a task writes side by side; what belongs into further ones is sorted first."""
+"""Files that a task writes concurrently; rows of further files are sorted first."""
 
 
 @dataclass(frozen=True, slots=True)
 class VertexRun:
-    """What a vertex gave.
+    """The outcome of running a vertex.
 
     Parameters
     ----------
     result
-        What its consumers read; None of a sink.
+        The result that its consumers read; None for a sink.
     tasks
-        How many tasks gave its rows, None where nothing had to run yet.
+        The number of tasks that produced its rows, None if nothing had to run yet.
     input_tasks
-        How many tasks read its inputs, if tasks did: others, where Spark exchanged rows in between.
+        The number of tasks that read its inputs, None if no task did; differs from `tasks` if Spark exchanged rows.
     report
-        What a stage behind a sink says that it did, or why a sink writes nothing.
+        The report of a stage after a sink, or of a sink that writes nothing.
     """
 
     result: Result | None
@@ -65,32 +65,19 @@ class VertexRun:
 
 
 class VertexRunner:
-    """Runs vertices of one job; every call on a thread of its own.
-
-    Parameters
-    ----------
-    context
-        The job.
-
-    Attributes
-    ----------
-    results
-        What finished vertices have written.
-    sinks
-        Gives rows to sinks.
-    """
+    """Runs the vertices of a job; each call is on a thread of its own."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self.results = ResultStore(context)
-        self._batches = PythonBatches(all_is_seen=context.native_memory is None)
+        self._batches = PythonBatches(spark_only=context.native_memory is None)
         self.sinks = SinkWriter(context, self.results, self._batches)
         self._broadcasts = Broadcasts(context, self.results)
         self._filters = KeyFilters(context, self.results, self._broadcasts)
         self._leaves = Leaves(context, self.results, self._broadcasts, self._batches)
 
     def fetch_filters(self, vertex: JobVertex, description: str) -> dict[int, KeyFilter]:
-        """Fetch the keys that filter nodes of a vertex; return what its sources may know of them."""
+        """Collect the keys that filter nodes of a vertex; return the filters of its sources by node."""
         graph = self._context.graph
         nodes = [node for node in map(graph.node, vertex.node_ids) if node.filters]
         if not nodes:
@@ -105,18 +92,18 @@ class VertexRunner:
         return {node.id: info for node in nodes if (info := self._filters.info(node)) is not None}
 
     def filtered_scan(self, node_id: int) -> LogicalPlan:
-        """Return a source's scan with the filters of its keys on top of it."""
+        """Return a source's scan with its dynamic filters on top."""
         plan = self._context.plan.sources[node_id].filtered
         return self._filters.apply(self._context.graph.node(node_id), plan)
 
     def run(self, vertex: JobVertex, setup: VertexSetup, description: str) -> VertexRun:
-        """Run a vertex to its end; return what it gave."""
+        """Run a vertex and return its outcome."""
         if vertex.tail_id in self._context.plan.stages:
             report = self.sinks.run_stage(vertex, description)
             return VertexRun(None, report.tasks, report=report)
-        skipped = self.sinks.skipped(vertex)
-        if skipped is not None:
-            return VertexRun(None, None, report=skipped)
+        skip_report = self.sinks.skip_report(vertex)
+        if skip_report is not None:
+            return VertexRun(None, None, report=skip_report)
         sessions = self._context.sessions
         session = sessions.take(self._settings(vertex, setup))
         scan_sessions = {node_id: sessions.take(settings) for node_id, settings in setup.scans.items()}
@@ -129,13 +116,14 @@ class VertexRunner:
                 if not layouts.is_refused(error):
                     raise
                 for decision in self._context.decisions.of(vertex.node_ids, DecisionKind.VERTEX_PARALLELISM):
-                    why = "Spark requires another partitioning for an operator with several inputs"
                     self._context.decisions.settle(
-                        decision.id, instead="its inputs are shuffled inside the step", because=why
+                        decision.id,
+                        instead="its inputs are shuffled inside the step",
+                        because="Spark requires another partitioning for an operator with several inputs",
                     )
                 run = self._run(vertex, replace(setup, shared=False), session, scan_sessions)
-        if not isinstance(run.result, StagedResult) or run.result.stages:
-            for used in (session, *scan_sessions.values()):  # else the plan still refers to their settings
+        if not isinstance(run.result, StagedResult) or run.result.stages:  # otherwise the plan still uses the settings
+            for used in (session, *scan_sessions.values()):
                 sessions.give_back(used)
         return run
 
@@ -158,30 +146,30 @@ class VertexRunner:
             "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(setup.subpartitions),
         }
         if vertex.tail_id in self._context.sinks and setup.is_sliced:
-            # A task cut for a file holds few partitions, and need not sort its rows by them.
+            # A task whose input was sized for a single file has few partitions, and need not sort its rows by them.
             settings["spark.sql.maxConcurrentOutputFileWriters"] = str(_OPEN_FILES)
         tops = (self._context.plan.nodes[node_id].top for node_id in vertex.node_ids)
         if any(has_late_values(top) for top in tops if top is not None):
             settings["spark.sql.subexpressionElimination.enabled"] = "false"
         return settings
 
-    def channels(self, vertex: JobVertex) -> list[dict[str, Any]]:
-        """Return what the tasks of a vertex tell of an adaptive exchange in it, the latest of each."""
+    def channel_reports(self, vertex: JobVertex) -> list[dict[str, Any]]:
+        """Return the latest report of each task of an adaptive exchange in a vertex."""
         graph = self._context.graph
-        found: dict[int, dict[str, Any]] = {}
+        by_task: dict[int, dict[str, Any]] = {}
         for edge in (edge for node_id in vertex.node_ids for edge in graph.in_edges(node_id)):
             if edge.target_id in self._context.plan.exchanges and isinstance(edge.partitioner, _REPORTING):
                 reports = self._context.plan.exchanges[edge.target_id].reports()
-                latest = max((report["stage"] for report in reports), default=0)  # it may have run for other jobs too
-                found |= {report["index"]: report for report in reports if report["stage"] == latest}
-        return [found[index] for index in sorted(found)]
+                latest = max((report["stage"] for report in reports), default=0)  # other jobs may have run it, too
+                by_task |= {report["index"]: report for report in reports if report["stage"] == latest}
+        return [by_task[index] for index in sorted(by_task)]
 
     def release(self) -> None:
-        """Forget all results, so that Spark can clean their shuffle files, and let go of sources."""
+        """Release all results, so that Spark can clean up their shuffle files, and close all sources."""
         self.results.release()
         self._broadcasts.release()
         self._filters.clear()
         for source in self._context.plan.sources.values():
             name = source.coordinator.name
-            with doing(f"letting go of {name}", name):
+            with track_work(f"closing {name}", name):
                 source.scan.close()

@@ -1,4 +1,4 @@
-"""Spark programs as they are: the queries of a session run as jobs when their rows are asked for."""
+"""Runs the queries of ordinary Spark programs as Penstock jobs, without changes to the programs."""
 
 from penstock.extension.sessions import disable, enable, enabled
 

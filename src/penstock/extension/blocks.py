@@ -1,4 +1,4 @@
-"""The blocks in which queries run as jobs: several may be open at a time, on several threads, and end in any order."""
+"""Blocks in which a session is enabled: several may overlap on several threads, and end in any order."""
 
 from __future__ import annotations
 
@@ -34,15 +34,7 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def block(bridge: Bridge, enable: Callable[[], SparkSession]) -> Iterator[SparkSession]:
-    """Enable a session while a block runs; when it ends, what it has found holds again, or what a later block has set.
-
-    Parameters
-    ----------
-    bridge
-        The session.
-    enable
-        Enables it.
-    """
+    """Enable a session while a block runs. Afterwards restore the previous setting, or keep that of a later block."""
     session = bridge.spark
     with _LOCK:
         opened = _Block(session, session.conf.get(ENABLED_SETTING, None), query_hook.current(bridge))
@@ -56,16 +48,16 @@ def block(bridge: Bridge, enable: Callable[[], SparkSession]) -> Iterator[SparkS
 
 
 def _end(bridge: Bridge, ended: _Block) -> None:
-    """Give what a block found to the block after it, or put it back where there is none."""
-    place = _OPEN.index(ended)
-    later, _ = _OPEN[place + 1 :], _OPEN.pop(place)
+    """Pass the previous settings of a block to the next open block, or restore them if there is none."""
+    index = _OPEN.index(ended)
+    later, _ = _OPEN[index + 1 :], _OPEN.pop(index)
     if later:
         later[0].service_before = ended.service_before
     else:
         query_hook.use(bridge, ended.service_before)
-    of_session = [one for one in later if query_hook.is_same_session(one.session, ended.session)]
-    if of_session:
-        of_session[0].setting_before = ended.setting_before
+    same_session = [block for block in later if query_hook.is_same_session(block.session, ended.session)]
+    if same_session:
+        same_session[0].setting_before = ended.setting_before
     elif ended.setting_before is None:
         ended.session.conf.unset(ENABLED_SETTING)
     else:

@@ -1,4 +1,4 @@
-"""Runs a program whose Spark sessions Penstock serves, though the program does not say so."""
+"""Runs a program with Penstock enabled in its Spark sessions, without changes to the program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from penstock.extension.account import TAKEN, QuerySummary
+from penstock.extension.query_summary import RUN_BY_PENSTOCK, QuerySummary
 from penstock.extension.sessions import install
 from penstock.spark import query_hook
 from penstock.spark.jvm import Bridge, is_classic
@@ -21,17 +21,12 @@ if TYPE_CHECKING:
 
 
 class Program:
-    """A program that runs, and what became of its queries.
-
-    Parameters
-    ----------
-    progress
-        Whether to draw how far its queries have come.
+    """A running program and the summaries of its queries.
 
     Attributes
     ----------
     runners
-        What runs the queries of each of its Spark applications.
+        The query runner of each Spark application of the program.
     """
 
     def __init__(self, *, progress: bool = False) -> None:
@@ -40,69 +35,64 @@ class Program:
         self._bridge: Bridge | None = None
 
     def serve(self, session: SparkSession) -> None:
-        """Run the queries of a session's application from now on; say so on standard error where that cannot be."""
+        """Run the queries of a session's application from now on; report on standard error if that is impossible."""
         try:
             self.runners.append(install(session, {}, progress=self._progress))
             self._bridge = Bridge(session)
-            query_hook.counts(self._bridge)  # so that the class can still be asked when the application has ended
-        except Exception as error:  # noqa: BLE001 - whatever it is, the program runs as without
+            query_hook.counts(self._bridge)  # loads the class, which may be queried after the application has ended
+        except Exception as error:  # noqa: BLE001 - the program must run without Penstock after any error
             sys.stderr.write(f"Penstock does not run the queries of this session: {error}\n")
 
     @property
     def queries(self) -> list[QuerySummary]:
-        """What became of the latest queries."""
+        """The summaries of the latest queries."""
         return [QuerySummary.of(job) for runner in self.runners for job in runner.jobs]
 
     @property
-    def asked(self) -> int:
-        """How many queries ran as jobs in all."""
-        return sum(runner.asked for runner in self.runners)
+    def query_count(self) -> int:
+        """The number of queries that ran as jobs."""
+        return sum(runner.query_count for runner in self.runners)
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many queries were planned for Penstock, and how many Spark ran itself, by reason."""
+        """The number of queries planned for Penstock, and the number that Spark ran itself, by reason."""
         return {} if self._bridge is None else query_hook.counts(self._bridge)
 
     @property
     def left(self) -> dict[str, int]:
-        """How many queries Spark ran itself, by reason."""
-        return {why: count for why, count in self.counts.items() if why != TAKEN}
+        """The number of queries that Spark ran itself, by reason."""
+        return {reason: count for reason, count in self.counts.items() if reason != RUN_BY_PENSTOCK}
 
 
 @contextmanager
 def all_sessions_enabled(*, progress: bool = False) -> Iterator[Program]:
-    """Enable each Spark application whose first session is made in the block, with the program's own settings.
+    """Enable each Spark application whose first session is created in the block, with the program's own settings.
 
-    Where Penstock cannot serve a session (a Spark Connect client, an unsupported release), the program runs without it,
-    and a line on standard error says so.
-
-    Parameters
-    ----------
-    progress
-        Whether to draw how far its queries have come.
+    If Penstock does not support a session (a Spark Connect client, an unsupported release), the program runs without
+    Penstock, and a line on standard error says so.
     """
     from pyspark.sql import SparkSession
 
     builder = SparkSession.Builder
-    plain, plain_init = builder.getOrCreate, SparkSession.__init__
-    known: set[str] = set()
+    original, original_init = builder.getOrCreate, SparkSession.__init__
+    served: set[str] = set()
     program = Program(progress=progress)
 
     def serve(session: SparkSession) -> None:
         application = str(session.sparkContext.applicationId) if is_classic(session) else "client"
-        if application not in known:
-            known.add(application)
+        if application not in served:
+            served.add(application)
             program.serve(session)
 
-    @wraps(plain)
+    @wraps(original)
     def get_or_create(self: SparkSession.Builder) -> SparkSession:
-        session = plain(self)
+        session = original(self)
         serve(session)
         return session
 
-    @wraps(plain_init)
+    @wraps(original_init)
     def init(self: SparkSession, *arguments: Any, **named: Any) -> None:  # of programs that call SparkSession(sc)
-        plain_init(self, *arguments, **named)
+        original_init(self, *arguments, **named)
         serve(self)
 
     builder.getOrCreate = get_or_create  # type: ignore[method-assign]
@@ -113,5 +103,5 @@ def all_sessions_enabled(*, progress: bool = False) -> Iterator[Program]:
             serve(active)
         yield program
     finally:
-        builder.getOrCreate = plain  # type: ignore[method-assign]
-        SparkSession.__init__ = plain_init  # type: ignore[method-assign]
+        builder.getOrCreate = original  # type: ignore[method-assign]
+        SparkSession.__init__ = original_init  # type: ignore[method-assign]

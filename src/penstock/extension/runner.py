@@ -1,4 +1,4 @@
-"""Runs the queries that Spark hands over, each as a job."""
+"""Runs the queries that Spark delegates, each as a job."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from penstock.config import Configuration
 from penstock.config.options import SHADOW, SOURCES_TIMEOUT
-from penstock.connectors.timeouts import timeout_of
+from penstock.connectors.timeouts import set_timeout
 from penstock.errors import ConfigError, JobCancelledError, RowsDifferError
 from penstock.events import ExecutionState
-from penstock.explain import Explanation
-from penstock.extension.written import WriterSink, options_for
+from penstock.explain import ExplainedPlan
+from penstock.extension.writer_sink import WriterSink, options_for
 from penstock.optimizer.optimizer import strategies_of
 from penstock.planner.native_query import NativeQuery
 from penstock.planner.outputs import PlannedOutput
@@ -27,7 +27,7 @@ from penstock.shadow.job import ShadowedJob
 from penstock.spark.jobs import active_session
 from penstock.spark.query_hook import SparkError, executed_plan, spark_error
 from penstock.spark.session import penstock_settings
-from penstock.spark.task_counts import stop_sparks_own_bar
+from penstock.spark.task_counts import stop_spark_progress_bar
 from penstock.spark.waiting_call import waiting_call
 from penstock.threads import start_thread
 
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import Sink
     from penstock.observer import Observer
-    from penstock.optimizer.given import GivenStrategy
+    from penstock.optimizer.user_strategies import UserStrategy
     from penstock.planner.plan import JobPlan
     from penstock.spark.handles import PhysicalPlan
     from penstock.spark.jvm import Bridge
-    from penstock.spark.query_hook import HandedQuery
+    from penstock.spark.query_hook import DelegatedQuery
 
 log = logging.getLogger("penstock.extension")
 
-_KEPT = 256
-"""Jobs that are kept for a summary; a server may run thousands."""
+_RETAINED_JOBS = 256
+"""Jobs that are retained for summaries; a server may run thousands."""
 
 
 def configuration(bridge: Bridge, arguments: Mapping[str, object], file: str | None) -> Configuration:
@@ -56,38 +56,32 @@ def configuration(bridge: Bridge, arguments: Mapping[str, object], file: str | N
     Raises
     ------
     ConfigError
-        If an option is unknown or its value not allowed.
+        If an option is unknown or its value is not allowed.
     """
     return Configuration.load(arguments, spark_conf=penstock_settings(bridge), file=file, environ=os.environ)
 
 
 class JobRunner:
-    """Runs each query as a job; for one Spark application.
+    """Runs each query of a Spark application as a job.
 
     Parameters
     ----------
     arguments, file
-        Options that hold for all queries, as in `penstock.enable`. Those of a query's session are added.
-    strategies
-        Further strategies.
-    observer
-        Watches the jobs.
-    progress
-        Whether to draw how far the jobs have come.
+        Options for all queries, as in `penstock.enable`. The options of a query's session are added.
 
     Attributes
     ----------
     jobs
         The jobs of the latest queries, oldest first.
-    asked
-        How many queries there were in all.
+    query_count
+        The number of queries so far.
     """
 
     def __init__(
         self,
         arguments: Mapping[str, object],
         file: str | None,
-        strategies: Sequence[GivenStrategy],
+        strategies: Sequence[UserStrategy],
         observer: Observer,
         *,
         progress: bool = False,
@@ -98,62 +92,63 @@ class JobRunner:
         self._strategies = tuple(strategies)
         self._observer = observer
         self._running: dict[int, Job] = {}
-        self.jobs: deque[Job] = deque(maxlen=_KEPT)
-        self.asked = 0
+        self.jobs: deque[Job] = deque(maxlen=_RETAINED_JOBS)
+        self.query_count = 0
 
-    def run(self, query: HandedQuery) -> None:
+    def run(self, query: DelegatedQuery) -> None:
         """Start a query on a thread of its own."""
-        origin = QueryOrigin.of(query.text, query.line, query.description, query.page, is_of_spark=True)
+        origin = QueryOrigin.of(query.text, query.line, query.description, query.page, is_delegated=True)
         config = self._configuration(query)
         job = _job(query, origin, config)
         self._running[query.number] = job
         self.jobs.append(job)
-        self.asked += 1
+        self.query_count += 1
         try:
             start_thread(f"penstock-query-{query.number}", partial(self._run, query, job, config))
-        except RuntimeError as error:  # there are too many threads, or the program ends
+        except RuntimeError as error:  # too many threads, or the interpreter is shutting down
             del self._running[query.number]
-            job.hand_back(f"no thread could be started: {error}", error)
+            job.fall_back_to_spark(f"no thread could be started: {error}", error)
             raise
 
-    def cancel(self, query: HandedQuery) -> None:
-        """Cancel a query's job, if it still runs."""
+    def cancel(self, query: DelegatedQuery) -> None:
+        """Cancel a query's job if it is still running."""
         job = self._running.get(query.number)
         if job is not None:
             job.cancel("the thread that waited for its rows was interrupted")
 
-    def explain(self, query: HandedQuery) -> None:
-        """Plan a query on a thread of its own, as it would run, and tell what comes of it."""
+    def explain(self, query: DelegatedQuery) -> None:
+        """Plan a query on a thread of its own and send the explanation, without running it."""
         start_thread(f"penstock-explain-{query.number}", partial(self._explain, query))
 
-    def _explain(self, query: HandedQuery) -> None:
+    def _explain(self, query: DelegatedQuery) -> None:
         try:
-            query.tell(self._explanation(query))
+            query.reply_explanation(self._explanation(query))
         except Exception as error:
             log.warning("a query cannot be explained: %s", error, exc_info=True)
-            query.tell("")
+            query.reply_explanation("")
 
-    def _explanation(self, query: HandedQuery) -> str:
+    def _explanation(self, query: DelegatedQuery) -> str:
         bridge, name = query.bridge, "rows"
         config = configuration(bridge, self._arguments, self._file)
-        with timeout_of(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
+        with set_timeout(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
             output = PlannedOutput(query.plan, ResultSink(name, executed_plan))
             plan = plan_query(bridge, config, output, name, has_own_strategies=bool(self._strategies))
-            return str(Explanation.of(bridge, config, plan, strategies_of(config, self._strategies)))
+            return str(ExplainedPlan.of(bridge, config, plan, strategies_of(config, self._strategies)))
 
-    def _configuration(self, query: HandedQuery) -> Configuration | ConfigError:
-        """Return the options of a query, or why they are wrong, which the query's job reports."""
+    def _configuration(self, query: DelegatedQuery) -> Configuration | ConfigError:
+        """Return the options of a query, or the error in them, which the query's job reports."""
         try:
             return configuration(query.bridge, self._arguments, self._file)
         except ConfigError as error:
             return error
 
-    def _run(self, query: HandedQuery, job: Job, config: Configuration | ConfigError) -> None:
+    def _run(self, query: DelegatedQuery, job: Job, config: Configuration | ConfigError) -> None:
         try:
             try:
                 query.complete(self._rows(query, job, config))
             except Exception as error:
-                # What fails before the job has begun is a plan of Penstock's; if it is the query's, Spark says so too.
+                # An error before the job has started comes from planning in Penstock. If the query itself is wrong,
+                # Spark reports it when it runs the query.
                 failed = spark_error(query.bridge, error) if job.state is not ExecutionState.CREATED else None
                 if failed is not None:
                     query.fail(failed)
@@ -162,23 +157,23 @@ class JobRunner:
                     query.fail(SparkError.of(query.bridge, str(error)))
                     return
                 log.warning("Spark runs %s itself, as Penstock could not: %s", job.name, error, exc_info=True)
-                job.hand_back(f"Penstock failed: {error}", error)
+                job.fall_back_to_spark(f"Penstock failed: {error}", error)
                 if isinstance(job, ShadowedJob):
-                    job.handed_back(error)
+                    job.record_fallback(error)
                 query.leave()
         except BaseException as error:
-            log.exception("a query has no answer")
+            log.exception("a query failed without a result")
             query.fail(spark_error(query.bridge, error) or SparkError.of(query.bridge, str(error)))
         finally:
             del self._running[query.number]
 
-    def _rows(self, query: HandedQuery, job: Job, config: Configuration | ConfigError) -> PhysicalPlan:
-        """Run a query as a job but for its last stage; return a plan that gives the rows.
+    def _rows(self, query: DelegatedQuery, job: Job, config: Configuration | ConfigError) -> PhysicalPlan:
+        """Run all stages of a query but the last as a job; return a plan of its rows.
 
         Raises
         ------
         PenstockError
-            If an option is wrong, or the job does not finish.
+            If an option is wrong, or the job fails or is cancelled.
         """
         if isinstance(config, ConfigError):
             raise config
@@ -188,22 +183,23 @@ class JobRunner:
         plan: JobPlan
 
         def rows_of(df: DataFrame) -> PhysicalPlan:
-            # The last stage runs when the job has ended: its sources are closed, and a command has deleted files.
-            is_early = _reads_what_is_open(job, plan) or (query.prepares_folder and _does_more_than_spark(job, plan))
+            # The last stage normally runs after the job's end, when its sources are closed and a command may have
+            # deleted files.
+            is_early = _reads_open_source(job, plan) or (query.prepares_folder and _does_more_than_spark(job, plan))
             return query.compute_last_stage(df) if is_early else executed_plan(df)
 
         sink = ResultSink("rows", rows_of) if written is None else WriterSink(rows_of, written, config)
         self._observer.watch(job)
         if self._progress:
-            stop_sparks_own_bar(bridge)
-            job.watch(Progress(job.name, job.task_counts, job.called))
-        with timeout_of(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
-            output, has_own = PlannedOutput(query.plan, sink), bool(self._strategies)
-            plan = plan_query(bridge, config, output, job.name, has_own_strategies=has_own)
+            stop_spark_progress_bar(bridge)
+            job.watch(Progress(job.name, job.task_counts, job.display_name))
+        with set_timeout(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
+            output, has_strategies = PlannedOutput(query.plan, sink), bool(self._strategies)
+            plan = plan_query(bridge, config, output, job.name, has_own_strategies=has_strategies)
             target: Sink = sink
             if isinstance(job, ShadowedJob):
-                target = job.watched_query(query.plan, sink, query.line or "")
-                job.planned(plan)
+                target = job.watch_query(query.plan, sink, query.line or "")
+                job.record_plan(plan)
             sinks = {node_id: target.open(bridge.spark) for node_id in plan.sinks}
             job.start(bridge, plan, config, sinks, strategies_of(config, self._strategies), query.properties)
         job.wait()
@@ -211,8 +207,8 @@ class JobRunner:
         return rows
 
 
-def _job(query: HandedQuery, origin: QueryOrigin, config: Configuration | ConfigError) -> Job:
-    """Return the job of a query; one whose rows are compared, if an option says so."""
+def _job(query: DelegatedQuery, origin: QueryOrigin, config: Configuration | ConfigError) -> Job:
+    """Return the job of a query; a `ShadowedJob` if an option asks to compare it with plain Spark."""
     mode = "NO" if isinstance(config, ConfigError) else config.get(SHADOW)
     name = origin.name if origin.name != UNNAMED else waiting_call() or UNNAMED
     if mode == "NO":
@@ -221,22 +217,21 @@ def _job(query: HandedQuery, origin: QueryOrigin, config: Configuration | Config
 
 
 def _last_nodes(job: Job, plan: JobPlan) -> set[int]:
-    """Return the nodes of the vertex that has a job's sink."""
     sinks = set(plan.sinks)
     return next(set(run.vertex.node_ids) for run in job.vertices if sinks & set(run.vertex.node_ids))
 
 
-def _reads_what_is_open(job: Job, plan: JobPlan) -> bool:
-    """Whether the vertex of a job's sink reads a source that is open as long as the job runs."""
+def _reads_open_source(job: Job, plan: JobPlan) -> bool:
+    """Whether the vertex of a job's sink reads a source that is closed when the job ends."""
     return any(plan.sources[node_id].scan.is_open for node_id in _last_nodes(job, plan) if node_id in plan.sources)
 
 
 def _does_more_than_spark(job: Job, plan: JobPlan) -> bool:
-    """Whether the last stage does what plain Spark does before it, and may fail there: an exchange was left out.
+    """Whether the last stage does work, which may fail, that plain Spark does in an earlier stage.
 
-    DuckDB may have given all rows in one task. A strategy may have removed it. Or Spark has made none at the end of a
-    vertex, as one task has all the rows anyway. Such a vertex ends without a task of its own, and what reads it
-    computes its rows.
+    That happens if an exchange was left out: DuckDB returns all rows in a single task, a strategy removed the exchange,
+    or Spark added none at the end of a vertex whose rows are in a single task already. Such a vertex ends without a
+    task of its own, and the vertex that reads it computes its rows.
     """
     last = _last_nodes(job, plan)
     removed = any({edge.source_id, edge.target_id} <= last and not edge.is_forward for edge in plan.graph.edges)

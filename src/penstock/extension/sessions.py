@@ -1,4 +1,4 @@
-"""Lets the queries of Spark sessions run as jobs, and lets them be again."""
+"""Enables and disables Penstock for the queries of Spark sessions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from penstock.errors import SessionError
 from penstock.extension.blocks import ENABLED_SETTING, block
 from penstock.extension.runner import JobRunner, configuration
 from penstock.observer import Observer
-from penstock.optimizer.given import GivenStrategy, check_strategies
+from penstock.optimizer.user_strategies import UserStrategy, check_strategies
 from penstock.planner.native_query import computes_small_queries
-from penstock.planner.run_wishes import HOW_JOBS_RUN, compares_small_queries, options_say_how
-from penstock.sizing.one_task import FEWEST_EXCHANGES
+from penstock.planner.user_settings import JOB_OPTION_PREFIXES, compares_small_queries, has_job_options
+from penstock.sizing.single_task import MIN_EXCHANGES
 from penstock.spark import query_hook
 from penstock.spark.jvm import Bridge
 from penstock.spark.session import embedded_session
-from penstock.threads import call_at_end
+from penstock.threads import call_at_exit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,36 +34,36 @@ def enable(
     *,
     config: Mapping[str, object] | None = None,
     config_file: str | Path | None = None,
-    strategies: Sequence[GivenStrategy] = (),
+    strategies: Sequence[UserStrategy] = (),
     ui: bool | None = None,
     progress: bool = False,
 ) -> SparkSession:
-    """Let Penstock run the queries of a Spark session, and of sessions of its application that are made later.
+    """Let Penstock run the queries of a Spark session, and of sessions that its application creates later.
 
     Nothing else changes in a program: DataFrame actions, writers, SQL statements and cached tables run as jobs when
-    their rows are asked for. Some queries are left to Spark; that is decided inside Spark:
+    their rows are requested. Spark still runs some queries itself:
 
-    - small ones, commands, and streams;
-    - those without a shuffle, unless they read what Penstock can divide better, such as a table of a database;
-    - those with a sample, or with rand, monotonically_increasing_id or zipWithIndex of rows as they are read: what they
-      give depends on the partitions in which Spark reads;
-    - those of a session without adaptive execution, of which a program knows the number of partitions.
+    - small queries, commands, and streams;
+    - queries without a shuffle, unless they read a source that Penstock can split better, such as a database table;
+    - queries with a sample, or with rand, monotonically_increasing_id or zipWithIndex directly on a source: their rows
+      depend on Spark's partitions of the source;
+    - queries of a session without adaptive execution, whose program can rely on the number of partitions.
 
     Parameters
     ----------
     spark
-        A classic Spark session; if None, the active one or an embedded one of this machine.
+        A classic Spark session; if None, the active session or a new embedded local session.
     config
-        Options for all queries, see the reference of options. Options of a single session are Spark settings that
-        begin with ``spark.penstock.``; they can change at any time.
+        Options for all queries, see the reference of options. Options of a single session are Spark settings with the
+        prefix ``spark.penstock.``, which can change at any time.
     config_file
-        A TOML file with further options.
+        A TOML file with more options.
     strategies
-        Further strategies that may reshape the plan while a query runs.
+        Additional strategies that may change the plan while a query runs.
     ui
-        Whether to serve the page and the REST API from this process; if None, what the option ``rest.enabled`` says.
+        Whether to serve the web page and the REST API from this process; if None, the option ``rest.enabled`` decides.
     progress
-        Whether to draw how far queries have come, on standard error, instead of Spark's own bars of stages.
+        Whether to show progress bars of queries on standard error instead of Spark's progress bars of stages.
 
     Returns
     -------
@@ -73,9 +73,9 @@ def enable(
     Raises
     ------
     SessionError
-        If the session is a Spark Connect client, Spark's version is not supported, or PySpark does not pin threads.
+        If the session is a Spark Connect client, Spark's version is unsupported, or PySpark does not pin threads.
     ConfigError
-        If an option is unknown or its value not allowed.
+        If an option is unknown or its value is not allowed.
 
     Examples
     --------
@@ -96,80 +96,82 @@ def install(
     spark: SparkSession,
     config: Mapping[str, object],
     config_file: str | Path | None = None,
-    strategies: Sequence[GivenStrategy] = (),
+    strategies: Sequence[UserStrategy] = (),
     ui: bool | None = None,  # noqa: FBT001
     *,
     progress: bool = False,
 ) -> JobRunner:
-    """Serve a session and those made later, unless their setting ``enabled`` says no; return what runs queries."""
+    """Serve all sessions of an application whose setting ``enabled`` is not false; return their query runner."""
     bridge = Bridge(spark)
     file = None if config_file is None else str(config_file)
     options = configuration(bridge, config, file)
     runner = JobRunner(config, file, strategies, Observer(bridge, options, ui), progress=progress)
-    # Those of sessions are read where their queries are planned, as they are then.
-    of_all = Configuration.load(config, file=file, environ=os.environ)
-    threshold = 0 if compares_small_queries(of_all) else of_all.integer(WHOLE_QUERY_THRESHOLD)
-    says_how = bool(strategies) or options_say_how(of_all)
-    of_sinks = any(of_all.origin(option) != "default" for option in (SINK_PARALLELISM, SINK_TARGET_FILE_SIZE))
+    # Options of a session are read when its queries are planned.
+    shared_options = Configuration.load(config, file=file, environ=os.environ)
+    threshold = 0 if compares_small_queries(shared_options) else shared_options.integer(WHOLE_QUERY_THRESHOLD)
+    says_how = bool(strategies) or has_job_options(shared_options)
+    has_sink_options = any(
+        shared_options.origin(option) != "default" for option in (SINK_PARALLELISM, SINK_TARGET_FILE_SIZE)
+    )
     service = query_hook.service(
         bridge,
         runner,
         threshold,
-        HOW_JOBS_RUN,
-        takes_small=says_how,
-        fewest_exchanges=FEWEST_EXCHANGES if computes_small_queries(bridge, of_all) else 0.0,
-        divides_writes=of_sinks,
+        JOB_OPTION_PREFIXES,
+        delegates_small=says_how,
+        min_exchanges=MIN_EXCHANGES if computes_small_queries(bridge, shared_options) else 0.0,
+        has_sink_options=has_sink_options,
     )
     query_hook.use(bridge, service)
     query_hook.install(bridge)
-    _leave_to_spark_at_end(bridge)
+    _run_exit_queries_in_spark(bridge)
     return runner
 
 
 def disable(spark: SparkSession | None = None) -> None:
-    """Let Spark run the queries of a session again, from the next one that is planned.
+    """Let Spark run the queries of a session again, from the next planned query on.
 
     Parameters
     ----------
     spark
-        The session; if None, the active one.
+        The session; if None, the active session.
     """
     _session(spark).conf.set(ENABLED_SETTING, "false")
 
 
 @contextmanager
 def enabled(spark: SparkSession | None = None, **options: object) -> Iterator[SparkSession]:
-    """Let Penstock run the queries that are planned in the block; afterwards everything is as it was.
+    """Let Penstock run the queries that are planned in the block; restore the previous state afterwards.
 
-    Blocks of several threads may overlap. The options of the one that was entered last hold for all of them.
+    Blocks of several threads may overlap. The options of the block that was entered last apply to all of them.
 
     Parameters
     ----------
     spark
-        The session; if None, the active one.
+        The session; if None, the active session.
     options
-        As of `enable`.
+        Options as in `enable`.
     """
-    found = _session(spark)
-    with block(Bridge(found), lambda: enable(found, **options)) as session:  # type: ignore[arg-type]
-        yield session
+    session = _session(spark)
+    with block(Bridge(session), lambda: enable(session, **options)) as enabled_session:  # type: ignore[arg-type]
+        yield enabled_session
 
 
-def _leave_to_spark_at_end(bridge: Bridge) -> None:
-    """See to it, once, that Spark runs the queries that a program asks for at its exit: a job needs new threads."""
+def _run_exit_queries_in_spark(bridge: Bridge) -> None:
+    """Leave the queries of exit handlers to Spark: a job needs new threads, which cannot start then."""
     if _ENDING:
         return
     _ENDING.append(bridge)
 
     def end() -> None:
-        with suppress(Exception):  # the JVM has ended before
+        with suppress(Exception):  # the JVM has already ended
             query_hook.end(bridge)
 
-    call_at_end(end)
+    call_at_exit(end)
 
 
 _ENDING: list[Bridge] = []
-"""The bridge by which the end is told, once it will be."""
+"""The bridge that reports the end of the program, once registered."""
 
 
 def _session(spark: SparkSession | None) -> SparkSession:
@@ -177,7 +179,7 @@ def _session(spark: SparkSession | None) -> SparkSession:
 
     if spark is not None:
         check_session(spark, "spark")
-    found = spark or SparkSession.getActiveSession()
-    if found is None:
-        raise SessionError("there is no Spark session", hint="give one, or make one first")
-    return found
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise SessionError("there is no Spark session", hint="pass a session, or create it first")
+    return session

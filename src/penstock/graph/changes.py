@@ -1,4 +1,4 @@
-"""Changes of a stream graph, as values: what was asked for, and what became of it."""
+"""Changes of a stream graph as values: requests, applied changes and refused changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StreamEdgeUpdateRequest:
-    """A change of one edge; what is None (or type number 0) stays as it is."""
+    """A change of an edge; fields that are None (type number 0) stay unchanged."""
 
     edge_id: str
     partitioner: Partitioner | None = None
@@ -27,7 +27,7 @@ class StreamEdgeUpdateRequest:
 
 @dataclass(frozen=True, slots=True)
 class StreamNodeUpdateRequest:
-    """A change of one node; what is None stays as it is."""
+    """A change of a node; fields that are None stay unchanged."""
 
     node_id: int
     parallelism: int | None = None
@@ -41,26 +41,26 @@ UpdateRequest = StreamEdgeUpdateRequest | StreamNodeUpdateRequest
 
 @dataclass(frozen=True, slots=True)
 class GraphChange:
-    """One change of a graph, all of it at once.
+    """An atomic change of a graph.
 
     Parameters
     ----------
     nodes, edges
-        What became other: each as it was, and as it is now.
-    asked
-        What was asked for; empty where a change was undone.
+        Pairs of each changed node or edge, before and after.
+    requests
+        The requests that led to it; empty for a rollback.
     decision
-        The decision that changed it, None if nobody gave one.
+        The decision behind the change, or None.
     """
 
     nodes: tuple[tuple[StreamNode, StreamNode], ...]
     edges: tuple[tuple[StreamEdge, StreamEdge], ...]
-    asked: tuple[UpdateRequest, ...] = ()
+    requests: tuple[UpdateRequest, ...] = ()
     decision: Decision | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether all is as it was."""
+        """Whether nothing changes."""
         return not self.nodes and not self.edges
 
     def applied_to(self, graph: StreamGraph) -> StreamGraph:
@@ -71,7 +71,7 @@ class GraphChange:
     def between(
         cls, before: StreamGraph, after: StreamGraph, nodes: Iterable[int], edges: Iterable[str]
     ) -> GraphChange:
-        """Return the change from one graph to another, of which only some nodes and edges may differ."""
+        """Return the change from one graph to another, which differ in `nodes` and `edges` only."""
         node_pairs = ((before.node(node_id), after.node(node_id)) for node_id in dict.fromkeys(nodes))
         edge_pairs = ((before.edge(edge_id), after.edge(edge_id)) for edge_id in dict.fromkeys(edges))
         return cls(
@@ -82,31 +82,31 @@ class GraphChange:
 
 @dataclass(frozen=True, slots=True)
 class RefusedChange:
-    """A change that was asked for, and cannot be.
+    """A change that was requested and refused.
 
     Parameters
     ----------
-    asked
-        What was asked for.
-    because
-        Why not, half a sentence in words of people.
+    requests
+        The requests.
+    reason
+        The reason of the refusal for users, as a clause.
     choice
-        What would have been decided by it, None if nobody gave that.
+        The choice that the change would have carried out, or None.
     detail
-        Why not, with the names of nodes and edges: for who writes a strategy.
+        The reason with the names of nodes and edges, for authors of strategies.
     """
 
-    asked: tuple[UpdateRequest, ...]
-    because: str
+    requests: tuple[UpdateRequest, ...]
+    reason: str
     choice: Choice | None = None
     detail: str = ""
 
 
 class GraphListener(Protocol):
-    """Hears of changes of a graph when they are made; it must neither wait nor raise."""
+    """Listener that is notified of changes of a graph; it must neither block nor raise."""
 
     def on_graph_changed(self, change: GraphChange) -> None:
-        """Take a change."""
+        """Handle a change."""
 
     def on_change_refused(self, refused: RefusedChange) -> None:
-        """Take a change that was refused."""
+        """Handle a refused change."""

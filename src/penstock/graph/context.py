@@ -1,4 +1,4 @@
-"""What strategies see of a stream graph, and the changes they may make to what is still pending."""
+"""The view of the stream graph that strategies get, through which they change its pending part."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import GraphError
 from penstock.graph.changes import GraphChange, RefusedChange, StreamEdgeUpdateRequest, StreamNodeUpdateRequest
+from penstock.graph.labels import started_already
 from penstock.graph.partitioner import (
     BROADCAST,
     FORWARD,
@@ -16,7 +17,6 @@ from penstock.graph.partitioner import (
     ForwardForUnspecifiedPartitioner,
     Partitioner,
 )
-from penstock.graph.wording import has_started
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,43 +30,43 @@ _SHARED = "several steps read these rows"
 
 
 class PendingGraph(Protocol):
-    """The owner of a stream graph, as the context needs it."""
+    """The interface that the context needs from the owner of a stream graph."""
 
     @property
     def graph(self) -> StreamGraph:
-        """The graph as it is now."""
+        """The current graph."""
 
     def is_frozen(self, node_id: int) -> bool:
-        """Whether a node belongs to a job vertex already."""
+        """Whether a node is part of a job vertex."""
 
     def commit(self, change: GraphChange) -> None:
-        """Change the graph."""
+        """Apply a change."""
 
     def refuse(self, refused: RefusedChange) -> None:
-        """Note that a change cannot be."""
+        """Record that a change was refused."""
 
     def defer(self, node_id: int, until: int) -> bool:
-        """Let the vertex of a node wait for another node; False if that cannot be."""
+        """Let the vertex of a node wait for another node; return False if that is not possible."""
 
     def release(self, node_id: int, until: int) -> bool:
-        """Let the vertex of a node wait for another node no longer; False if it does not."""
+        """Stop letting the vertex of a node wait for another node; return False if it does not wait."""
 
 
 class _RefusedError(Exception):
-    """A change cannot be: why in words of people, and with the names of nodes and edges."""
+    """A change is refused: the reason for users, and in detail with the names of nodes and edges."""
 
-    def __init__(self, because: str, detail: str) -> None:
+    def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
-        self.because = because
+        self.reason = reason
 
 
 class StreamGraphContext:
-    """A read-only view of the stream graph with three ways to change its pending part.
+    """A view of the stream graph with methods that change its pending part.
 
     Parameters
     ----------
     owner
-        Who has the graph.
+        The object that owns the graph.
     """
 
     def __init__(self, owner: PendingGraph) -> None:
@@ -74,11 +74,11 @@ class StreamGraphContext:
 
     @property
     def stream_graph(self) -> StreamGraph:
-        """The graph as it is now."""
+        """The current graph."""
         return self._owner.graph
 
     def is_frozen(self, node_id: int) -> bool:
-        """Whether a node has become part of a job vertex, so that it and its input edges stay as they are."""
+        """Whether a node is part of a job vertex, so that it and its input edges cannot change."""
         return self._owner.is_frozen(node_id)
 
     def defer(self, node_id: int, until: int) -> bool:
@@ -87,35 +87,35 @@ class StreamGraphContext:
         Returns
         -------
         bool
-            False, and nothing is changed, if the node is frozen or the other node waits for it.
+            False if the node is frozen or the other node waits for it; then nothing changes.
         """
         return self._owner.defer(node_id, until)
 
     def release(self, node_id: int, until: int) -> bool:
-        """Let the vertex of a pending node wait for another node no longer; False if it does not wait for it."""
+        """Stop letting the vertex of a pending node wait for another node; return False if it does not wait."""
         return self._owner.release(node_id, until)
 
     def modify_stream_edge(self, requests: Sequence[StreamEdgeUpdateRequest]) -> bool:
         """Change edges: all of the batch, or none.
 
-        A request is refused if the edge's target is frozen, or if it asks for another partitioner while the edge
-        is FORWARD already, the source feeds other consumers too (which may read the same result broadcast or rescaled,
-        nothing else), or FORWARD would join nodes of different parallelism.
+        A request is refused if the edge's target is frozen. A new partitioner is also refused if the edge is FORWARD,
+        if the source has several consumers (then only broadcast and rescale are allowed), or if FORWARD would connect
+        nodes of different parallelism.
 
         Returns
         -------
         bool
-            Whether that changed anything; the reason of a refusal goes to the log ``penstock.graph``.
+            Whether anything changed; the reason of a refusal is written to the log ``penstock.graph``.
         """
         return self._carry_out(self._planned(requests))
 
     def modify_stream_node(self, requests: Sequence[StreamNodeUpdateRequest]) -> bool:
-        """Change nodes: all of the batch, or none. Frozen nodes refuse.
+        """Change nodes: all of the batch, or none. Changes of frozen nodes are refused.
 
         Returns
         -------
         bool
-            Whether that changed anything.
+            Whether anything changed.
 
         Raises
         ------
@@ -125,9 +125,9 @@ class StreamGraphContext:
         return self._carry_out(self._planned(requests))
 
     def _carry_out(self, planned: GraphChange | RefusedChange) -> bool:
-        """Commit a change, or note its refusal; return whether anything was changed."""
+        """Apply a change or record its refusal; return whether anything changed."""
         if isinstance(planned, RefusedChange):
-            log.info("change refused, as %s: %s", planned.because, planned.detail)
+            log.info("change refused, as %s: %s", planned.reason, planned.detail)
             self._owner.refuse(planned)
             return False
         if planned.is_empty:
@@ -136,7 +136,7 @@ class StreamGraphContext:
         return True
 
     def _planned(self, requests: Sequence[UpdateRequest]) -> GraphChange | RefusedChange:
-        """Return what a batch would change, or why it is refused; nothing is changed yet."""
+        """Return the change that a batch describes, or its refusal; the graph is not modified."""
         before = graph = self.stream_graph
         nodes, edges = [], []
         try:
@@ -149,13 +149,13 @@ class StreamGraphContext:
                         graph = graph.replace(nodes=[self._changed_node(graph, request)])
                         nodes.append(request.node_id)
         except _RefusedError as refusal:
-            return RefusedChange(tuple(requests), refusal.because, detail=str(refusal))
-        return replace(GraphChange.between(before, graph, nodes, edges), asked=tuple(requests))
+            return RefusedChange(tuple(requests), refusal.reason, detail=str(refusal))
+        return replace(GraphChange.between(before, graph, nodes, edges), requests=tuple(requests))
 
     def _changed_node(self, graph: StreamGraph, request: StreamNodeUpdateRequest) -> StreamNode:
         node = graph.node(request.node_id)
         if self.is_frozen(node.id):
-            raise _RefusedError(has_started(node), f"{node.name} is frozen")
+            raise _RefusedError(started_already(node), f"{node.name} is frozen")
         if request.operator is not None and request.operator.kind is not node.kind:
             raise GraphError(f"{node.name} is a {node.kind}, and cannot become a {request.operator.kind}")
         return replace(
@@ -169,7 +169,7 @@ class StreamGraphContext:
     def _changed_edge(self, graph: StreamGraph, request: StreamEdgeUpdateRequest) -> StreamEdge:
         edge = graph.edge(request.edge_id)
         if self.is_frozen(edge.target_id):
-            raise _RefusedError(has_started(graph.node(edge.target_id)), f"the target of {edge.id} is frozen")
+            raise _RefusedError(started_already(graph.node(edge.target_id)), f"the target of {edge.id} is frozen")
         partitioner = edge.partitioner
         if request.partitioner is not None and request.partitioner != edge.partitioner:
             partitioner = self._changed_partitioner(graph, edge, request.partitioner)
@@ -181,44 +181,44 @@ class StreamGraphContext:
             intra_input_correlated=edge.intra_input_correlated if intra is None else intra,
         )
 
-    def _changed_partitioner(self, graph: StreamGraph, edge: StreamEdge, wanted: Partitioner) -> Partitioner:
+    def _changed_partitioner(self, graph: StreamGraph, edge: StreamEdge, requested: Partitioner) -> Partitioner:
         if edge.partitioner == FORWARD:
             raise _RefusedError("the rows stay in their task already", f"{edge.id} is FORWARD already")
         obstacle = self._obstacle(graph, edge)
-        match wanted:
+        match requested:
             case ForwardForUnspecifiedPartitioner():
                 return FORWARD if obstacle is None else RESCALE
             case ForwardForConsecutiveHashPartitioner():
-                return FORWARD if obstacle is None else wanted.hash
-            case _ if wanted == FORWARD and obstacle is not None:
+                return FORWARD if obstacle is None else requested.hash
+            case _ if requested == FORWARD and obstacle is not None:
                 raise _RefusedError(obstacle, f"the ends of {edge.id} cannot share a vertex")
-            case _ if obstacle == _SHARED and wanted not in (BROADCAST, RESCALE):
+            case _ if obstacle == _SHARED and requested not in (BROADCAST, RESCALE):
                 raise _RefusedError(_SHARED, f"the result behind {edge.id} is shared by several consumers")
             case _:
-                return wanted
+                return requested
 
     def _obstacle(self, graph: StreamGraph, edge: StreamEdge) -> str | None:
-        """Return why the ends of an edge cannot share a vertex, in words of people; None if they can."""
+        """Return why the ends of an edge cannot share a vertex, as a clause for users; None if they can."""
         if len(graph.out_edges(edge.source_id)) > 1:
             return _SHARED
         if self.is_frozen(edge.source_id):
-            return has_started(graph.node(edge.source_id))
-        return None if can_merge(graph, edge) else "both steps were given numbers of tasks, which differ"
+            return started_already(graph.node(edge.source_id))
+        return None if can_merge(graph, edge) else "the user set different numbers of tasks for the two steps"
 
 
 def can_merge(graph: StreamGraph, edge: StreamEdge) -> bool:
-    """Whether the FORWARD groups at both ends of an edge may have one parallelism."""
-    asked = {
+    """Whether the FORWARD groups at both ends of an edge may have the same parallelism."""
+    parallelisms = {
         node.parallelism
         for end in (edge.source_id, edge.target_id)
         for node in map(graph.node, forward_group(graph, end))
         if node.parallelism is not None
     }
-    return len(asked) <= 1
+    return len(parallelisms) <= 1
 
 
 def forward_group(graph: StreamGraph, node_id: int) -> set[int]:
-    """Return the ids of all nodes joined to one by FORWARD edges, itself among them."""
+    """Return the ids of the nodes that FORWARD edges connect to a node, including itself."""
     group, todo = {node_id}, [node_id]
     while todo:
         current = todo.pop()

@@ -1,4 +1,4 @@
-"""Where keys of one side of a join can filter rows of the other side."""
+"""Paths along which the keys of a join side can filter rows of the other side."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """One input of a join.
-
-    Parameters
-    ----------
-    join_id
-        The join's node.
-    side
-        Which of its inputs.
-    """
+    """An input of a join: the id of the join and the side."""
 
     join_id: int
     side: Side
@@ -27,23 +19,23 @@ class JoinInput:
 
 @dataclass(frozen=True, slots=True)
 class FilterPath:
-    """One way from a join down to where rows of one of its sides could be filtered.
+    """A path from a join down to the nodes where rows of a side can be filtered.
 
     Parameters
     ----------
     side
-        The side that would be filtered, by the keys of the other.
+        The side that is filtered, by the keys of the other side.
     targets
-        The nodes behind which the filter can stand, the lowest first.
+        The nodes after which the filter can be applied, the lowest first.
     filter_source
-        The join input whose rows give the keys: the other side itself, or where that is chained, what is exchanged
-        before it and holds all its keys.
+        The join input that the keys are collected from: the other side, or if that is chained, the exchanged input
+        below it that contains all its keys.
     keys_from
-        The scan that the keys come from, or None.
+        The id of the scan that the keys come from, or None.
     prunes
-        Whether the lowest target is a source that leaves out data by the keys: partitions, or rows of a database.
+        Whether the lowest target is a source that prunes by the keys: partitions, or rows of a database.
     exact
-        Whether it does so only by exact keys.
+        Whether the source prunes by exact keys only.
     """
 
     side: Side
@@ -56,15 +48,7 @@ class FilterPath:
 
 @dataclass(frozen=True, slots=True)
 class DynamicFilterRef:
-    """A filter to apply behind a node.
-
-    Parameters
-    ----------
-    join_id
-        The join that has the path.
-    path
-        The index of the path among the join's.
-    """
+    """A filter to apply after a node: `path` is an index into the filters of the join."""
 
     join_id: int
     path: int

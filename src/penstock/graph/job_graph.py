@@ -1,4 +1,4 @@
-"""The graph of what is executed: each vertex a tree of chained operators."""
+"""The execution graph: each vertex is a tree of chained operators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JobVertexID = str
 
 @dataclass(frozen=True, slots=True)
 class JobEdge:
-    """A blocking edge between two vertices, made from a stream edge."""
+    """A blocking edge between two vertices."""
 
     stream_edge: StreamEdge
     source_vertex_id: JobVertexID
@@ -30,16 +30,12 @@ class JobVertex:
 
     Parameters
     ----------
-    id
-        Unique within the job.
-    name
-        The names of its operators, from the first to the last.
     node_ids
-        Its stream nodes, every one after its inputs; the last is the tail, whose records leave the vertex.
+        Its stream nodes, each after its inputs; the last is the tail, whose records leave the vertex.
     inputs
         The edges from other vertices.
     parallelism
-        What a user asked for, or None; also where several inputs of a union were given different numbers.
+        The number of tasks that the user set, or None; also None if inputs of a union have different numbers.
     max_parallelism
         The smallest bound of its nodes, or None.
     """
@@ -58,7 +54,7 @@ class JobVertex:
 
 
 class JobGraph:
-    """The vertices made so far. It only grows."""
+    """The vertices created so far; vertices are only added."""
 
     def __init__(self) -> None:
         self._vertices: dict[JobVertexID, JobVertex] = {}
@@ -70,13 +66,7 @@ class JobGraph:
         return iter(tuple(self._vertices.values()))
 
     def add(self, vertex: JobVertex) -> None:
-        """Add a vertex.
-
-        Raises
-        ------
-        GraphError
-            If its id is taken, or an input comes from an unknown vertex.
-        """
+        """Add a vertex; raise `GraphError` if its id is taken, or an input comes from an unknown vertex."""
         if vertex.id in self._vertices:
             raise GraphError(f"two job vertices have the id {vertex.id}")
         for edge in vertex.inputs:
@@ -84,13 +74,7 @@ class JobGraph:
         self._vertices[vertex.id] = vertex
 
     def vertex(self, vertex_id: JobVertexID) -> JobVertex:
-        """Return a vertex.
-
-        Raises
-        ------
-        GraphError
-            If there is no such vertex.
-        """
+        """Return a vertex; raise `GraphError` if there is none with the id."""
         if vertex_id not in self._vertices:
             raise GraphError(f"the job graph has no vertex {vertex_id}")
         return self._vertices[vertex_id]

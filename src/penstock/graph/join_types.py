@@ -10,7 +10,7 @@ _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class Side(StrEnum):
-    """One of the two inputs of a join."""
+    """A side of a join."""
 
     LEFT = "left"
     RIGHT = "right"
@@ -45,13 +45,13 @@ class JoinType(StrEnum):
     EXISTENCE = "ExistenceJoin"
 
     @property
-    def words(self) -> str:
-        """What people call it, such as ``full outer``."""
+    def display_name(self) -> str:
+        """The name in messages, such as ``full outer``."""
         return _CAPITAL.sub(" ", self.value.removesuffix("Join")).lower()
 
     @classmethod
     def parse(cls, text: str) -> JoinType | None:
-        """Return the type that Spark prints as a text, or None if it is not known.
+        """Return the type for the text that Spark prints, None if it is not supported.
 
         Spark prints an existence join with its column: ``ExistenceJoin(exists#12)``.
         """
@@ -59,30 +59,30 @@ class JoinType(StrEnum):
         return cls(name) if name in set(cls) else None
 
     def can_build(self, side: Side) -> bool:
-        """Whether every task may hold all rows of a side and look up each row of the other side in them."""
+        """Whether a broadcast hash join may build its hash table from a side."""
         return side in _RULES[self].build
 
     def can_hash(self, side: Side) -> bool:
-        """Whether a task that has all rows of its keys, of both sides, may make its hash table of a side.
+        """Whether a shuffled hash join may build its hash table from a side.
 
-        As in Spark's ``canBuildShuffledHashJoinLeft`` and ``-Right``: of an outer join, either.
+        As Spark's ``canBuildShuffledHashJoinLeft`` and ``-Right``: an outer join may use either side.
         """
         return side in _RULES[self].hash
 
     def can_filter(self, side: Side) -> bool:
-        """Whether rows of a side that have no partner can be dropped before the join."""
+        """Whether rows of a side without a match can be dropped before the join."""
         return side in _RULES[self].filter
 
     def can_split(self, side: Side) -> bool:
-        """Whether each row of a side gives its results whatever other rows that side has.
+        """Whether the join result of each row of a side is independent of the other rows of that side.
 
-        Then equal keys of the side may be spread over tasks that all have the other side's rows of these keys, and
-        a filter on the side's columns may move from above the join to below it.
+        Then rows with equal keys may be split over tasks that all read the other side's rows of these keys, and a
+        filter on the side's columns may be pushed down below the join.
         """
         return side in _RULES[self].split
 
     def keeps_keys(self, side: Side) -> bool:
-        """Whether the join's result holds the keys of a side as they were, none replaced by null."""
+        """Whether the join returns the keys of a side unchanged, none replaced by null."""
         return side in _RULES[self].keeps
 
 
@@ -107,6 +107,6 @@ _RULES = {
     JoinType.LEFT_SEMI: _Rules(build=_RIGHT, hash=_RIGHT, filter=_BOTH, split=_LEFT, keeps=_LEFT),
     JoinType.LEFT_ANTI: _Rules(build=_RIGHT, hash=_RIGHT, filter=_RIGHT, split=_LEFT, keeps=_LEFT),
     JoinType.EXISTENCE: _Rules(build=_RIGHT, hash=_RIGHT, filter=_RIGHT, split=_LEFT, keeps=_LEFT),
-    # It fails where a row has two partners. So nothing is left out before it, neither rows nor partners.
+    # It raises an error if a row has two matches, so nothing may be filtered before it.
     JoinType.LEFT_SINGLE: _Rules(build=_RIGHT, hash=_RIGHT, filter=_NONE, split=_NONE, keeps=_LEFT),
 }

@@ -1,4 +1,4 @@
-"""Makes job vertices from the stream graph one by one, as the vertices before them finish (FLIP-469)."""
+"""Incremental creation of job vertices from the stream graph, as the vertices before them finish (FLIP-469)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,11 @@ if TYPE_CHECKING:
 
 
 class AdaptiveGraphManager:
-    """Turns groups of nodes joined by FORWARD edges into vertices, once all their inputs have finished.
+    """Creator of the job graph: nodes connected by FORWARD edges become a vertex when all their inputs have finished.
 
-    Groups without any input from elsewhere (sources and what is chained to them) become vertices at once, unless
-    they are deferred. A node that became part of a vertex is frozen, with its input edges.
-
-    Parameters
-    ----------
-    stream_graph
-        The graph.
-    initialize
-        Is called with the manager before the first vertices are made.
-    listener
-        Hears of all changes.
+    Groups without exchanged inputs (sources and the nodes chained to them) become vertices at once, unless they are
+    deferred. A node that is part of a vertex is frozen, with its input edges. `initialize` is called with the manager
+    before the first vertices are created; the listener is notified of all changes.
     """
 
     def __init__(
@@ -54,12 +46,12 @@ class AdaptiveGraphManager:
 
     @property
     def job_graph(self) -> JobGraph:
-        """The vertices made so far."""
+        """The vertices created so far."""
         return self._job_graph
 
     @property
     def graph(self) -> StreamGraph:
-        """The stream graph as it is now."""
+        """The current stream graph."""
         return self._graph
 
     @property
@@ -69,17 +61,11 @@ class AdaptiveGraphManager:
 
     @property
     def pending_operators(self) -> int:
-        """How many stream nodes have not become part of a vertex yet."""
+        """The number of stream nodes that are not part of a vertex yet."""
         return len(self._graph) - len(self._vertex_of)
 
     def finish(self, vertex_id: JobVertexID) -> JobVertex:
-        """Note that a vertex has finished; return it.
-
-        Raises
-        ------
-        GraphError
-            If there is no such vertex, or it has finished before.
-        """
+        """Mark a vertex as finished, and return it; raise `GraphError` if there is none, or it is finished already."""
         vertex = self._job_graph.vertex(vertex_id)
         if vertex_id in self._finished_vertices:
             raise GraphError(f"vertex {vertex_id} has finished twice")
@@ -94,35 +80,35 @@ class AdaptiveGraphManager:
         return vertex
 
     def grow(self) -> list[JobVertex]:
-        """Return the vertices that can be made since the last call.
+        """Create the vertices that have become ready since the last call, and return them.
 
-        If nothing runs while operators are pending, nothing is deferred any longer.
+        If all vertices have finished while operators are pending, deferred operators are released.
         """
         touched, self._touched = self._touched, []
-        made = self._grow(touched)
-        if not made and self._deferred and len(self._finished_vertices) == len(self._job_graph):
+        vertices = self._grow(touched)
+        if not vertices and self._deferred and len(self._finished_vertices) == len(self._job_graph):
             self._deferred.clear()
-            made = self._grow(node.id for node in self._graph)
-        return made
+            vertices = self._grow(node.id for node in self._graph)
+        return vertices
 
     def is_frozen(self, node_id: int) -> bool:
-        """Whether a node belongs to a job vertex already."""
+        """Whether a node is part of a job vertex."""
         return node_id in self._vertex_of
 
     def commit(self, change: GraphChange) -> None:
-        """Change the graph; vertices at the ends of changed edges may become ready by it."""
+        """Apply a change; it may make vertices at the ends of changed edges ready."""
         self._graph = change.applied_to(self._graph)
         self._touched += [end for _, edge in change.edges for end in (edge.source_id, edge.target_id)]
         if self._listener is not None:
             self._listener.on_graph_changed(change)
 
     def refuse(self, refused: RefusedChange) -> None:
-        """Note that a change cannot be."""
+        """Record that a change was refused."""
         if self._listener is not None:
             self._listener.on_change_refused(refused)
 
     def defer(self, node_id: int, until: int) -> bool:
-        """Let the vertex of a node wait for another node; False if that cannot be."""
+        """Let the vertex of a node wait for another node; return False if that is not possible."""
         if self.is_frozen(node_id) or until in self._finished_nodes or self._waits_for(until, node_id):
             return False
         self._deferred.setdefault(node_id, set()).add(until)
@@ -130,11 +116,11 @@ class AdaptiveGraphManager:
 
     @property
     def awaited(self) -> set[int]:
-        """The nodes that others wait for."""
-        return {one for awaited in self._deferred.values() for one in awaited}
+        """The ids of the nodes that deferred nodes wait for."""
+        return set().union(*self._deferred.values())
 
     def release(self, node_id: int, until: int) -> bool:
-        """Let the vertex of a node wait for another node no longer; False if it does not."""
+        """Stop letting the vertex of a node wait for another node; return False if it does not wait."""
         awaited = self._deferred.get(node_id, set())
         if until not in awaited:
             return False
@@ -145,11 +131,11 @@ class AdaptiveGraphManager:
         return True
 
     def _waits_for(self, node_id: int, other: int) -> bool:
-        """Whether a node cannot finish before another, by edges, chains and deferrals."""
+        """Whether a node cannot finish before another, because of edges, chains or deferrals."""
         waiters: dict[int, list[int]] = {}
         for deferred, awaited in self._deferred.items():
-            for one in awaited:
-                waiters.setdefault(one, []).append(deferred)
+            for awaited_id in awaited:
+                waiters.setdefault(awaited_id, []).append(deferred)
         seen, todo = {other}, [other]
         while todo:
             current = todo.pop()
@@ -164,7 +150,7 @@ class AdaptiveGraphManager:
         return False
 
     def _grow(self, candidates: Iterable[int]) -> list[JobVertex]:
-        made = []
+        vertices = []
         seen: set[int] = set()
         for node_id in candidates:
             if node_id in seen or self.is_frozen(node_id):
@@ -175,10 +161,10 @@ class AdaptiveGraphManager:
                 continue
             inputs = [e for n in group for e in self._graph.in_edges(n) if e.source_id not in group]
             if all(edge.source_id in self._finished_nodes for edge in inputs):
-                made.append(self._make(group))
-        return made
+                vertices.append(self._create(group))
+        return vertices
 
-    def _make(self, group: set[int]) -> JobVertex:
+    def _create(self, group: set[int]) -> JobVertex:
         ordered = self._chain_order(group)
         nodes = [self._graph.node(node_id) for node_id in ordered]
         vertex_id = f"v{len(self._job_graph) + 1}"
@@ -188,16 +174,16 @@ class AdaptiveGraphManager:
             for edge in self._graph.in_edges(node_id)
             if edge.source_id not in group
         )
-        asked = {node.parallelism for node in nodes if node.parallelism is not None}
-        if len(asked) > 1 and not any(node.kind in ADDS_TASKS for node in nodes):
-            raise GraphError(f"chained operators have different parallelisms {sorted(asked)}")
+        parallelisms = {node.parallelism for node in nodes if node.parallelism is not None}
+        if len(parallelisms) > 1 and not any(node.kind in ADDS_TASKS for node in nodes):
+            raise GraphError(f"chained operators have different parallelisms {sorted(parallelisms)}")
         bounds = [node.max_parallelism for node in nodes if node.max_parallelism is not None]
         vertex = JobVertex(
             id=vertex_id,
             name=" -> ".join(node.name for node in nodes),
             node_ids=tuple(ordered),
             inputs=inputs,
-            parallelism=asked.pop() if len(asked) == 1 else None,
+            parallelism=parallelisms.pop() if len(parallelisms) == 1 else None,
             max_parallelism=min(bounds, default=None),
         )
         self._job_graph.add(vertex)
@@ -205,7 +191,7 @@ class AdaptiveGraphManager:
         return vertex
 
     def _chain_order(self, group: set[int]) -> list[int]:
-        """Post-order from the tail, so that inputs come before what reads them."""
+        """Return the nodes of a group in post-order from the tail: inputs before their consumers."""
         (tail,) = (n for n in group if not any(e.is_forward for e in self._graph.out_edges(n)))
         order: list[int] = []
         todo = [(tail, False)]

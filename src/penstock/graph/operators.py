@@ -1,7 +1,6 @@
-"""What an operator of the stream graph does, and what is known of it before it runs.
+"""Operators of the stream graph, with facts about them (None if unknown) and the decisions of strategies.
 
-A fact that is not known is None. What a strategy decides about an operator is part of it too, and changes with
-`StreamNodeUpdateRequest`.
+Strategies change operators with `StreamNodeUpdateRequest`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OperatorKind(StrEnum):
-    """What a stream node does, as far as deciding cares."""
+    """The kind of an operator."""
 
     SOURCE = "Source"
     CALC = "Calc"
@@ -35,12 +34,12 @@ class OperatorKind(StrEnum):
 
 
 ADDS_TASKS = frozenset({OperatorKind.UNION, OperatorKind.OPAQUE})
-"""Operators whose tasks are those of all their inputs: what is given to an input is not given to the others."""
+"""Operators whose tasks are those of all their inputs, so a parallelism of an input does not apply to the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator of which nothing but its kind matters."""
+    """An operator without further properties."""
 
     kind: OperatorKind
 
@@ -52,11 +51,11 @@ class ScanOperator(Operator):
     Parameters
     ----------
     bytes
-        What is read of it before filters, by the source's own statistics; None if they tell nothing.
+        The bytes to read before filters, from the source's statistics, or None.
     rows
-        About how many rows it has, or None.
+        The approximate number of rows, or None.
     table
-        What people call it, empty where it has no name.
+        The name shown to users, empty if it has none.
     """
 
     kind: OperatorKind = field(default=OperatorKind.SOURCE, init=False)
@@ -66,19 +65,16 @@ class ScanOperator(Operator):
 
     def __post_init__(self) -> None:
         if min(self.bytes or 0, self.rows or 0) < 0:
-            raise GraphError(f"a source cannot hold {self.bytes} bytes and {self.rows} rows", hint="None is not known")
+            raise GraphError(
+                f"a source cannot hold {self.bytes} bytes and {self.rows} rows", hint="use None for unknown"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class CalcOperator(Operator):
-    """Computes rows of single rows.
+    """Computes each result row from a single input row.
 
-    Parameters
-    ----------
-    is_cheap
-        Whether it is made of projections and filters alone.
-    drops_columns
-        Whether it is a projection that does nothing but drop columns.
+    It `is_cheap` if it consists of projections and filters, and `drops_columns` if it only drops columns.
     """
 
     kind: OperatorKind = field(default=OperatorKind.CALC, init=False)
@@ -88,16 +84,16 @@ class CalcOperator(Operator):
 
 @dataclass(frozen=True, slots=True)
 class GroupingSets:
-    """What multiplies the rows before an aggregate: ROLLUP, CUBE or GROUPING SETS.
+    """The expansion of rows before an aggregate: ROLLUP, CUBE or GROUPING SETS.
 
     Parameters
     ----------
     node_id
-        The node whose last operator does.
+        The node whose last operator expands the rows.
     copies
-        How many rows it makes of one.
+        The number of copies of each row.
     origins
-        For each grouped column, the join inputs that it comes through, from the last join to the first.
+        For each grouping column, the join inputs that it passes through, from the last join to the first.
     """
 
     node_id: int
@@ -112,13 +108,13 @@ class AggregateOperator(Operator):
     Parameters
     ----------
     not_mergeable
-        Why partial results of one group cannot be merged in any order, or do not stay small; None if they can and do.
+        Why partial results of a group cannot be merged in any order, or do not stay small; None if they can and do.
     grouping_sets
-        What multiplies the rows before it, if it may be aggregated before that.
+        The expansion before it, if rows may be aggregated before the expansion; else None.
     aggregates_first
-        Whether it is decided that it is aggregated before its rows are multiplied.
+        Whether a strategy decided to aggregate rows before the expansion.
     keeps_values
-        Whether partial results hold the distinct values of a group, and can be merged in any order.
+        Whether partial results contain the distinct values of a group, and can be merged in any order.
     """
 
     kind: OperatorKind = field(default=OperatorKind.AGGREGATE, init=False)
@@ -129,17 +125,14 @@ class AggregateOperator(Operator):
 
     def __post_init__(self) -> None:
         if self.aggregates_first and self.grouping_sets is None:
-            raise GraphError("an aggregate without grouping sets has nothing to aggregate first")
+            raise GraphError("only an aggregate with grouping sets can aggregate first")
 
 
 @dataclass(frozen=True, slots=True)
 class WindowOperator(Operator):
     """Computes window functions.
 
-    Parameters
-    ----------
-    not_divided
-        Why the rows of one key cannot be divided among several tasks by their order; None if they can.
+    `not_divided` says why the rows of a key cannot be split over several tasks by their order; None if they can.
     """
 
     kind: OperatorKind = field(default=OperatorKind.WINDOW, init=False)
@@ -148,28 +141,28 @@ class WindowOperator(Operator):
 
 @dataclass(frozen=True, slots=True)
 class JoinSide:
-    """What is known of an input of an equi-join.
+    """Facts about an input of an equi-join.
 
     Parameters
     ----------
     hint
-        The join hint that the user gave the side, under Spark's name, or None.
+        The user's join hint for the side, by Spark's name, or None.
     columns
         The ids of its columns.
     sources
-        The source nodes below it.
+        The ids of the source nodes below it.
     source_bytes
-        What these sources hold before filters, as far as they tell it; None if none of them tells.
+        The bytes of these sources before filters, of those with statistics; None if none has any.
     may_shrink
-        Whether the side may give much less than its sources hold: it filters, aggregates or will be filtered.
+        Whether the side may be much smaller than its sources: it filters, aggregates or will be filtered.
     keys
-        The names of the columns that it is joined by.
+        The names of its join keys.
     tables
         The names of the largest sources below it, the largest first.
     key_tables
-        Those of them that have the columns it is joined by; empty where these are computed.
+        Those of them that contain the join keys; empty if the keys are computed.
     is_aggregated
-        Whether its rows are groups of theirs.
+        Whether its rows are groups of rows of the sources.
     """
 
     hint: str | None = None
@@ -184,7 +177,7 @@ class JoinSide:
 
 
 class ShuffledJoin(StrEnum):
-    """How tasks join the rows that were exchanged to them."""
+    """The join algorithm after an exchange."""
 
     SHUFFLED_HASH = "shuffled hash join"
     SORT_MERGE = "sort-merge join"
@@ -192,14 +185,10 @@ class ShuffledJoin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JoinSequence:
-    """A chain of joins in another order.
+    """A chain of joins in a changed order.
 
-    Parameters
-    ----------
-    chain
-        Its nodes as the graph has them, from the first join to the last.
-    joins
-        Its joins in the order in which they run.
+    `chain` has the ids of its nodes in the order of the graph, from the first join to the last; `joins` has the ids of
+    its joins in the order in which they run.
     """
 
     chain: tuple[int, ...]
@@ -208,16 +197,16 @@ class JoinSequence:
 
 @dataclass(frozen=True, slots=True)
 class JoinStrategy:
-    """What is decided about how a join runs, besides its exchanges.
+    """The decisions about how a join runs, besides its exchanges.
 
     Parameters
     ----------
     algorithm
-        How its tasks join, or None while that is open.
+        The join algorithm, None while undecided.
     build
-        Of a shuffled hash join, the side whose rows become the hash table.
+        The build side of a shuffled hash join.
     sequence
-        Of the last join of a chain, the order in which the chain's joins run; None for the order of the graph.
+        For the last join of a chain, the order of the chain's joins; None for the order of the graph.
     """
 
     algorithm: ShuffledJoin | None = None
@@ -226,7 +215,7 @@ class JoinStrategy:
 
     def __post_init__(self) -> None:
         if (self.algorithm is ShuffledJoin.SHUFFLED_HASH) != (self.build is not None):
-            raise GraphError("a shuffled hash join has a build side, and no other join has one")
+            raise GraphError("a build side is required for a shuffled hash join, and for no other join")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,18 +224,12 @@ class JoinOperator(Operator):
 
     Parameters
     ----------
-    type
-        Its type.
-    left, right
-        Its inputs.
     filters
-        The paths along which keys of one side can filter the other.
+        The paths along which keys of a side can filter the other side.
     condition_columns
         The ids of all columns in its condition.
     cannot_fail
-        Whether its condition can raise no error, whatever rows it is given.
-    strategy
-        What is decided about it.
+        Whether its condition cannot raise an error for any rows.
     """
 
     kind: OperatorKind = field(default=OperatorKind.JOIN, init=False)
@@ -264,14 +247,14 @@ class JoinOperator(Operator):
                 raise GraphError(f"the {path.side} side of a {self.type} join cannot be filtered by the other side")
         build = self.strategy.build
         if build is not None and not self.type.can_hash(build):
-            raise GraphError(f"a {self.type} join cannot build its hash table of the {build} side")
+            raise GraphError(f"a {self.type} join cannot build its hash table from the {build} side")
 
     def side(self, side: Side) -> JoinSide:
-        """Return one of its inputs."""
+        """Return the input of a side."""
         return self.left if side is Side.LEFT else self.right
 
     def with_side(self, side: Side, changed: JoinSide) -> JoinOperator:
-        """Return the join with one of its inputs changed."""
+        """Return the join with the input of a side replaced."""
         return replace(self, left=changed) if side is Side.LEFT else replace(self, right=changed)
 
     def with_strategy(self, strategy: JoinStrategy) -> JoinOperator:
@@ -284,23 +267,18 @@ class JoinOperator(Operator):
         return self.left.hint is not None or self.right.hint is not None
 
     def can_split(self, side: Side) -> bool:
-        """Whether a side may be split: its type allows it, and Spark must read the side by the join's keys.
+        """Whether a side may be split: the join type allows it, and Spark joins by key.
 
-        Of all hints, ``merge`` alone is sure to make it do so: a hint that Spark cannot follow may lead to a broadcast.
+        Only the hint ``merge`` guarantees that: other hints, if Spark cannot follow them, may lead to a broadcast.
         """
         return self.type.can_split(side) and {self.left.hint, self.right.hint} <= {None, "merge"}
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOperator(Operator):
-    """Writes rows to a sink.
+    """Writes rows to a sink, in files of `file_size` bytes unless None.
 
-    Parameters
-    ----------
-    file_size
-        The bytes that a file of it should have, or None where that is not asked for.
-    measures_tasks
-        Whether its number of tasks is decided from what its first rows take.
+    `measures_tasks` says that its number of tasks is decided from the time that its first rows take.
     """
 
     kind: OperatorKind = field(default=OperatorKind.SINK, init=False)

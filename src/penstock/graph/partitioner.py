@@ -1,4 +1,4 @@
-"""How the records of an edge are spread over the tasks of its target."""
+"""Partitioners: how the rows of an edge are distributed over the tasks of its target."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from penstock.errors import GraphError
 _NUMBER = re.compile(r"~\d+$")
 
 
-def text_of_key(key: str) -> str:
-    """Return the key of an expression without the number that makes it unique (``ExpressionKeys.java``)."""
+def key_text(key: str) -> str:
+    """Return an expression key without the suffix that makes it unique (``ExpressionKeys.java``)."""
     return _NUMBER.sub("", key)
 
 
 @dataclass(frozen=True, slots=True)
 class Partitioner:
-    """Base of all partitioners; compare them by value."""
+    """Base of all partitioners, which are compared by value."""
 
     name: ClassVar[str] = "CUSTOM"
     chained: ClassVar[bool] = False
-    """Whether both ends run in one vertex."""
+    """Whether both ends run in the same vertex."""
 
     def __str__(self) -> str:
         return self.name
@@ -30,7 +30,7 @@ class Partitioner:
 
 @dataclass(frozen=True, slots=True)
 class ForwardPartitioner(Partitioner):
-    """Record by record to the same task: both ends run in one vertex."""
+    """Rows stay in their task: both ends run in the same vertex."""
 
     name: ClassVar[str] = "FORWARD"
     chained: ClassVar[bool] = True
@@ -38,7 +38,7 @@ class ForwardPartitioner(Partitioner):
 
 @dataclass(frozen=True, slots=True)
 class HashPartitioner(Partitioner):
-    """By the hash of key expressions, given as keys that are equal if and only if the expressions are."""
+    """Rows are distributed by the hash of key expressions; `keys` are equal if and only if the expressions are."""
 
     keys: tuple[str, ...]
     name: ClassVar[str] = "HASH"
@@ -48,12 +48,12 @@ class HashPartitioner(Partitioner):
             raise GraphError("a hash partitioner needs at least one key", hint="use GLOBAL for no key")
 
     def __str__(self) -> str:
-        return f"HASH({', '.join(map(text_of_key, self.keys))})"
+        return f"HASH({', '.join(map(key_text, self.keys))})"
 
 
 @dataclass(frozen=True, slots=True)
 class RangePartitioner(Partitioner):
-    """By ranges of sort keys, so that the tasks' results follow one another."""
+    """Rows are distributed by ranges of sort keys, so that the results of the tasks are in order."""
 
     keys: tuple[str, ...]
     name: ClassVar[str] = "RANGE"
@@ -64,21 +64,21 @@ class RangePartitioner(Partitioner):
 
 @dataclass(frozen=True, slots=True)
 class RebalancePartitioner(Partitioner):
-    """In turn to all tasks."""
+    """Rows go to all tasks in turn."""
 
     name: ClassVar[str] = "REBALANCE"
 
 
 @dataclass(frozen=True, slots=True)
 class RescalePartitioner(Partitioner):
-    """In turn to some tasks."""
+    """Rows go to a few tasks in turn."""
 
     name: ClassVar[str] = "RESCALE"
 
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveRebalancePartitioner(RebalancePartitioner):
-    """To the least loaded of the next few tasks; both ends run in one stage, batch by batch."""
+    """Batches go to the least loaded of the next few tasks; both ends run in the same stage."""
 
     max_traverse_size: int
     chained: ClassVar[bool] = True
@@ -89,7 +89,7 @@ class AdaptiveRebalancePartitioner(RebalancePartitioner):
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveRescalePartitioner(RescalePartitioner):
-    """To the least loaded of the next few of some tasks; both ends run in one stage, batch by batch."""
+    """Batches go to the least loaded of a few tasks; both ends run in the same stage."""
 
     max_traverse_size: int
     chained: ClassVar[bool] = True
@@ -100,19 +100,16 @@ class AdaptiveRescalePartitioner(RescalePartitioner):
 
 @dataclass(frozen=True, slots=True)
 class PulledRebalancePartitioner(RebalancePartitioner):
-    """In pieces, of which each task takes the next one whenever it is free.
+    """Rows are written in chunks; a task takes the next chunk whenever it is free.
 
-    Parameters
-    ----------
-    slots
-        How many tasks can run at a time.
+    `slots` is the number of tasks that can run at a time.
     """
 
     slots: int
 
-    def consumers(self, wanted: int | None, most: int | None) -> int:
-        """Return how many tasks there are: as many as somebody wants, else as can run, as far as the step may have."""
-        return wanted or min(self.slots, most or self.slots)
+    def consumers(self, parallelism: int | None, maximum: int | None) -> int:
+        """Return the number of tasks: `parallelism` if it is set, else the number of slots, up to `maximum`."""
+        return parallelism or min(self.slots, maximum or self.slots)
 
     def __str__(self) -> str:
         return f"{self.name}(to the next free task)"
@@ -120,28 +117,28 @@ class PulledRebalancePartitioner(RebalancePartitioner):
 
 @dataclass(frozen=True, slots=True)
 class BroadcastPartitioner(Partitioner):
-    """Every record to every task."""
+    """Every row goes to every task."""
 
     name: ClassVar[str] = "BROADCAST"
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalPartitioner(Partitioner):
-    """Every record to the one task there is."""
+    """Every row goes to a single task."""
 
     name: ClassVar[str] = "GLOBAL"
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardForUnspecifiedPartitioner(Partitioner):
-    """A request: FORWARD if both ends can still share a vertex, else RESCALE."""
+    """A request: FORWARD if both ends can share a vertex, else RESCALE."""
 
     name: ClassVar[str] = "FORWARD_FOR_UNSPECIFIED"
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardForConsecutiveHashPartitioner(Partitioner):
-    """Like FORWARD, as the source's rows lie hashed by these keys already; becomes the hash should that change."""
+    """FORWARD while the source's rows are hashed by these keys; becomes the hash exchange if that changes."""
 
     hash: HashPartitioner
     name: ClassVar[str] = "FORWARD_FOR_CONSECUTIVE_HASH"

@@ -19,26 +19,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StreamNode:
-    """One operator.
+    """An operator in the stream graph.
 
     Parameters
     ----------
-    id
-        Unique within the graph.
-    operator
-        What it does, and what is known and decided about that.
-    name
-        A short name for people.
     description
-        The operator in full, one line.
+        The full operator on a single line.
     parallelism
-        The number the user asked for, or None.
+        The number of tasks that the user set, or None.
     max_parallelism
-        An upper bound for what may be decided, or None.
+        An upper bound of the number of tasks, or None.
     location
-        The user's line that made it, if known.
+        The user's line that created it, or None.
     filters
-        The dynamic filters to apply behind it.
+        The dynamic filters to apply after it.
     """
 
     id: int
@@ -51,9 +45,9 @@ class StreamNode:
     filters: tuple[DynamicFilterRef, ...] = ()
 
     def __post_init__(self) -> None:
-        for what, number in (("parallelism", self.parallelism), ("max parallelism", self.max_parallelism)):
+        for name, number in (("parallelism", self.parallelism), ("max parallelism", self.max_parallelism)):
             if number is not None and number < 1:
-                raise GraphError(f"invalid {what} {number} of {self.name}", hint="give a whole number of at least 1")
+                raise GraphError(f"invalid {name} {number} of {self.name}", hint="give a whole number of at least 1")
 
     @property
     def kind(self) -> OperatorKind:
@@ -63,20 +57,14 @@ class StreamNode:
 
 @dataclass(frozen=True, slots=True)
 class StreamEdge:
-    """The way of the records from one operator to another.
+    """The connection from an operator to the next.
 
     Parameters
     ----------
-    id
-        Unique within the graph.
-    source_id, target_id
-        The nodes at its ends.
-    partitioner
-        How records are spread over the target's tasks.
     type_number
-        Which input of the target this is: 1 the left or only one, 2 the right one.
+        The input of the target: 1 for the left or only input, 2 for the right input.
     intra_input_correlated
-        Whether records of one subpartition must stay in one task.
+        Whether the rows of a subpartition must stay in the same task.
     """
 
     id: str
@@ -94,30 +82,23 @@ class StreamEdge:
 
     @property
     def is_forward(self) -> bool:
-        """Whether both ends run in one vertex."""
+        """Whether both ends run in the same vertex."""
         return self.partitioner.chained
 
     @property
     def exchange(self) -> str:
-        """How data is handed over: inside a task, or through a blocking shuffle."""
+        """The kind of data transfer: inside a task, or through a blocking shuffle."""
         return "PIPELINED" if self.is_forward else "BLOCKING"
 
 
 class StreamGraph:
-    """Nodes and edges of a job, for reading; `StreamGraphContext` is the only way to change them.
-
-    Parameters
-    ----------
-    nodes, edges
-        All of them.
-    name
-        The job's name.
+    """The nodes and edges of a job, immutable; `StreamGraphContext` changes the graph of a running job.
 
     Raises
     ------
     GraphError
-        If an id is used twice, an edge leads nowhere, there is a cycle, or a node that feeds several consumers
-        has a FORWARD edge (its result must be materialised to be read more than once).
+        If an id is used twice, an end of an edge is missing, there is a cycle, or a node with several consumers has a
+        FORWARD edge (its result must be materialised to be read more than once).
     """
 
     def __init__(self, nodes: Iterable[StreamNode], edges: Iterable[StreamEdge], name: str = "") -> None:
@@ -167,7 +148,7 @@ class StreamGraph:
         return len(self._nodes)
 
     def __iter__(self) -> Iterator[StreamNode]:
-        """Iterate over the nodes, every one after its inputs."""
+        """Iterate over the nodes, each after its inputs."""
         return (self._nodes[node_id] for node_id in self._order)
 
     @property
@@ -176,25 +157,13 @@ class StreamGraph:
         return tuple(self._edges.values())
 
     def node(self, node_id: int) -> StreamNode:
-        """Return a node.
-
-        Raises
-        ------
-        GraphError
-            If the graph has no such node.
-        """
+        """Return a node; raise `GraphError` if there is none with the id."""
         if node_id not in self._nodes:
             raise GraphError(f"the graph has no node {node_id}")
         return self._nodes[node_id]
 
     def edge(self, edge_id: str) -> StreamEdge:
-        """Return an edge.
-
-        Raises
-        ------
-        GraphError
-            If the graph has no such edge.
-        """
+        """Return an edge; raise `GraphError` if there is none with the id."""
         if edge_id not in self._edges:
             raise GraphError(f"the graph has no edge {edge_id}")
         return self._edges[edge_id]
@@ -208,7 +177,7 @@ class StreamGraph:
         return tuple(self._edges[edge_id] for edge_id in self._out[node_id])
 
     def replace(self, nodes: Iterable[StreamNode] = (), edges: Iterable[StreamEdge] = ()) -> StreamGraph:
-        """Return a copy in which nodes and edges of the same ids are exchanged; ends of edges stay as they are."""
+        """Return a copy in which `nodes` and `edges` replace those with the same ids."""
         new_nodes = {**self._nodes, **{node.id: node for node in nodes}}
         new_edges = {**self._edges, **{edge.id: edge for edge in edges}}
         return StreamGraph(new_nodes.values(), new_edges.values(), self.name)

@@ -1,1 +1,1 @@
-"""What happened to jobs, as events: kept in memory while they run, and in a folder for later."""
+"""The history of jobs as events: in memory while they run, and in a folder of event logs."""

@@ -1,4 +1,4 @@
-"""Says what became of an operator while its job runs, in words for people."""
+"""Descriptions of the changes of an operator while its job runs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from penstock.graph import JoinStrategy, StreamNode
 
 Change = tuple[str, str]
-"""What it was before, and what it is now."""
+"""The descriptions before and after the change."""
 
 
 def node_changes(before: StreamNode, after: StreamNode) -> Iterator[Change]:
-    """Return what a reader would call a change of a node; what only helps to decide is none."""
+    """Yield the changes of a node that matter to users; data that only supports decisions is left out."""
     if before.parallelism != after.parallelism:
         yield f"parallelism {before.parallelism}", f"parallelism {after.parallelism}"
     if before.max_parallelism != after.max_parallelism:
@@ -39,7 +39,7 @@ def _join_changes(before: JoinStrategy, after: JoinStrategy) -> Iterator[Change]
 
 def _algorithm(strategy: JoinStrategy) -> str:
     if strategy.algorithm is None:
-        return "join algorithm open"
+        return "join algorithm undecided"
     return f"{strategy.algorithm}" + ("" if strategy.build is None else f", builds {strategy.build}")
 
 

@@ -1,4 +1,4 @@
-"""Jobs whose driver died before they ended."""
+"""Detection of jobs whose driver died before they ended."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 INTERRUPTED = "INTERRUPTED"
 _STALE = 3600.0
-"""Seconds after which a log of another machine that has no end counts as interrupted."""
+"""Seconds without a change after which an unfinished log of another machine counts as interrupted."""
 
 
 def is_alive(host: str, pid: int, modified: float) -> bool:
-    """Whether the driver that writes a log still lives, as far as can be told from here.
+    """Whether the driver that writes a log is alive; for another machine this is a guess from the age of the log.
 
     Parameters
     ----------
     host, pid
-        The driver.
+        The machine and process id of the driver.
     modified
-        When the log was changed, seconds since the epoch.
+        When the log was last changed, in seconds since the epoch.
     """
     if host != socket.gethostname():
         return time.time() - modified < _STALE
@@ -37,7 +37,7 @@ def is_alive(host: str, pid: int, modified: float) -> bool:
 
 
 def interrupt(record: JobRecord) -> None:
-    """Let a job end where its log ends."""
+    """Mark a job as interrupted at the end of its log."""
     record.state = INTERRUPTED
     record.ended = record.changed
     for vertex in record.vertices.values():

@@ -26,36 +26,36 @@ class LogFile(Protocol):
     """A file that grows by lines."""
 
     def append(self, text: str) -> None:
-        """Add text and make sure that a crash of this process does not lose it."""
+        """Append text so that a crash of this process does not lose it."""
 
     def close(self) -> None:
-        """Add no more."""
+        """Close the file."""
 
 
 class LogFolder(Protocol):
-    """Where logs lie."""
+    """A folder of event logs."""
 
     def entries(self) -> list[tuple[str, int, float]]:
-        """Return name, bytes and time of change (seconds since the epoch) of each file."""
+        """Return the name, bytes and modification time (seconds since the epoch) of each file."""
 
     def read(self, name: str, start: int, length: int) -> bytes:
         """Return a part of a file."""
 
     def create(self, name: str) -> LogFile:
-        """Begin a file."""
+        """Create a file."""
 
     def remove(self, name: str) -> None:
-        """Remove a file; it may be gone already."""
+        """Remove a file; a missing file is no error."""
 
 
 class LocalFile:
-    """A log on this machine's file system. Only its user may read it, as it holds the texts of statements."""
+    """A log on this machine's file system, readable only by its user, as it contains SQL texts."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8")
 
     def append(self, text: str) -> None:
-        """Add text and hand it to the operating system."""
+        """Append text and flush it to the operating system."""
         self._file.write(text)
         self._file.flush()
 
@@ -65,13 +65,13 @@ class LocalFile:
 
 
 class LocalFolder:
-    """A folder of this machine."""
+    """A folder on this machine."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(str(path).removeprefix("file://").removeprefix("file:"))
 
     def entries(self) -> list[tuple[str, int, float]]:
-        """Return name, bytes and time of change of each file.
+        """Return the name, bytes and modification time of each file.
 
         Raises
         ------
@@ -82,9 +82,9 @@ class LocalFolder:
             raise HistoryError.no_folder(str(self._path))
         statuses = []
         try:
-            with os.scandir(self._path) as found:
-                for entry in found:
-                    with suppress(FileNotFoundError):  # it was removed meanwhile
+            with os.scandir(self._path) as entries:
+                for entry in entries:
+                    with suppress(FileNotFoundError):  # removed since the listing
                         if entry.is_file():
                             statuses.append((entry.name, entry.stat()))
         except OSError as error:
@@ -98,7 +98,7 @@ class LocalFolder:
             return file.read(length)
 
     def create(self, name: str) -> LogFile:
-        """Begin a file.
+        """Create a file.
 
         Raises
         ------
@@ -112,21 +112,21 @@ class LocalFolder:
             raise HistoryError.unwritable(str(self._path), str(error)) from error
 
     def remove(self, name: str) -> None:
-        """Remove a file; it may be gone already."""
+        """Remove a file; a missing file is no error."""
         (self._path / name).unlink(missing_ok=True)
 
 
 class EventLog:
-    """Writes the events of one job, in order, until the job has ended; safe to use from several threads.
+    """The writer of a job's event log, which ends with the job. Thread-safe.
 
-    What cannot be written is said once in the log ``penstock.history``, and nothing more is written: the job goes on.
+    The first error is reported once by the logger ``penstock.history``. Then the writer stops, and the job continues.
 
     Parameters
     ----------
     file
         The log.
     job_id
-        The job, for the log of Penstock.
+        The id of the job, for the log message.
     """
 
     def __init__(self, file: LogFile, job_id: str = "") -> None:
@@ -135,7 +135,7 @@ class EventLog:
         self._lock = threading.Lock()
 
     def write(self, events: list[Event]) -> None:
-        """Append events; the end of the job ends the log."""
+        """Append events; the event of a final state closes the log."""
         text = "".join(json.dumps(event, default=str, separators=(",", ":")) + "\n" for event in events)
         with self._lock:
             file = self._file
@@ -150,7 +150,7 @@ class EventLog:
                 self._give_up(file, error)
 
     def close(self) -> None:
-        """End the log."""
+        """Close the log."""
         with self._lock:
             if self._file is not None:
                 self._file.close()
@@ -159,13 +159,15 @@ class EventLog:
     def _give_up(self, file: LogFile, error: Exception) -> None:
         self._file = None
         log.warning(
-            "the event log of job %s cannot be written any more: %s; the page goes on", self._job_id, first_line(error)
+            "cannot write to the event log of job %s: %s; the job and its page continue without it",
+            self._job_id,
+            first_line(error),
         )
-        with suppress(Exception):  # it fails again with what it could not write
+        with suppress(Exception):  # closing flushes, which may fail again
             file.close()
 
 
 def log_name(record: JobRecord) -> str:
-    """Return the file name of a job's log; names sort by the time jobs started."""
+    """Return the file name of a job's log; names sort by the start time of the jobs."""
     at = time.strftime("%Y%m%dT%H%M%S", time.gmtime(record.started))
     return f"{at}-{record.id}{SUFFIX}"

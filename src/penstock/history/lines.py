@@ -1,4 +1,4 @@
-"""What happens to a job as lines of its log: typed events in, plain values for JSON out."""
+"""Conversion of job events into lines of the event log: typed events in, plain values for JSON out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.events import (
     ChangeRefused,
-    DecisionMade,
+    DecisionRecorded,
     DecisionSettled,
     ErrorOccurred,
     ExecutionState,
@@ -17,8 +17,8 @@ from penstock.events import (
     VerticesCreated,
 )
 from penstock.graph import JoinOperator, ScanOperator
-from penstock.graph.naming import column_names, readable
-from penstock.graph.wording import edge_words, node_name, tables_of, vertex_name
+from penstock.graph.column_names import column_names, readable
+from penstock.graph.labels import edge_label, node_name, tables_of, vertex_name
 from penstock.history.changes import node_changes
 from penstock.masking import mask
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from penstock.graph.stream_graph import StreamEdge, StreamNode
     from penstock.history.record import Event
 
-_TEXT = 300
-"""Characters kept of a name or of an operator's description."""
-_BARS = 400
-"""Subpartitions kept one by one; of more, neighbours are put together by their largest."""
-_CLIP = 4000
+_MAX_NAME = 300
+"""The most characters of a name or of an operator's description in the log."""
+_MAX_SIZES = 400
+"""The most subpartition sizes in the log; of more, the largest of each group of neighbours is written."""
+_MAX_MESSAGE = 4000
 
 
 class EventLines:
-    """Makes the lines of one job, in the order in which it happened."""
+    """The converter of a job's events into log lines, in the order of the events."""
 
     def __init__(self) -> None:
         self._columns: dict[str, str] = {}
@@ -50,7 +50,7 @@ class EventLines:
         self._counts = dict.fromkeys(ExecutionState, 0)
 
     def of(self, event: JobStatusEvent) -> Iterator[Event]:
-        """Return the lines of what happened."""
+        """Yield the lines of an event."""
         for values in self._values(event):
             yield {"type": values["type"], "at": event.at, **values}
 
@@ -74,11 +74,14 @@ class EventLines:
             case VertexChanged(vertex):
                 self._count(vertex)
                 yield {"type": "vertex", "id": vertex.vertex.id, **_progress(vertex)}
-            case DecisionMade(decision) | DecisionSettled(decision):
+            case DecisionRecorded(decision) | DecisionSettled(decision):
                 yield _decision(decision)
             case ErrorOccurred(error, trace, vertex_id):
-                # First what may be looked at: long texts take long to mask. Twice as much, lest half a secret remains.
-                message, trace = mask(str(error)[: 2 * _CLIP])[:_CLIP], mask(trace[-2 * _CLIP :])[-_CLIP:]
+                # Masking long texts is slow, so cut them first, at twice the length so that no secret is cut in half.
+                message, trace = (
+                    mask(str(error)[: 2 * _MAX_MESSAGE])[:_MAX_MESSAGE],
+                    mask(trace[-2 * _MAX_MESSAGE :])[-_MAX_MESSAGE:],
+                )
                 yield {"type": "exception", "message": message, "trace": trace, "vertex": vertex_id}
             case JobStateChanged(state, pending):
                 self._state, self._pending = state, pending
@@ -106,31 +109,31 @@ class EventLines:
         if change.edges:
             yield self._edges(edge for _, edge in change.edges)
         decision = change.decision
-        why = {
+        cause = {
             "decision": None if decision is None else decision.id,
-            "sentence": None if decision is None else mask(decision.words.sentence),
-            "shown": decision is not None and decision.words.is_shown,
+            "sentence": None if decision is None else mask(decision.displayed.sentence),
+            "shown": decision is not None and decision.displayed.is_shown,
         }
         for old, new in change.edges:
             if old.partitioner != new.partitioner:
                 before, after = (readable(str(edge.partitioner), self._columns) for edge in (old, new))
-                yield _change(self._edge_name(new), before, after, new.target_id) | why
+                yield _change(self._edge_name(new), before, after, new.target_id) | cause
         for old_node, node in change.nodes:
             for before, after in node_changes(old_node, node):
-                yield _change(node.name, before, after, node.id) | why
+                yield _change(node.name, before, after, node.id) | cause
 
     def _refused(self, refused: RefusedChange) -> dict[str, Any]:
         choice = refused.choice
-        what = "a change" if choice is None else choice.words.sentence
+        subject = "a change" if choice is None else choice.displayed.sentence
         return {
             "type": "refused",
-            "what": _kept(what),
-            "because": _kept(refused.because),
+            "what": _shortened(subject),
+            "because": _shortened(refused.reason),
             "nodes": [] if choice is None else [str(node) for node in choice.subject.node_ids],
         }
 
     def _edge_name(self, edge: StreamEdge) -> str:
-        assert self._graph is not None  # a graph is planned before it changes
+        assert self._graph is not None  # GraphPlanned precedes all changes
         return f"edge from {self._graph.node(edge.source_id).name} to {self._graph.node(edge.target_id).name}"
 
     def _nodes(self, nodes: Iterable[StreamNode]) -> dict[str, Any]:
@@ -146,11 +149,11 @@ class EventLines:
         return {
             "id": str(node.id),
             "kind": node.kind.value,
-            "name": _kept(node.name),
-            "label": "" if graph is None else _kept(node_name(graph, node, self._columns)),
+            "name": _shortened(node.name),
+            "label": "" if graph is None else _shortened(node_name(graph, node, self._columns)),
             "tables": [mask(table) for table in tables],
             "keys": list(operator.left.keys) if isinstance(operator, JoinOperator) else [],
-            "description": _kept(node.description),
+            "description": _shortened(node.description),
             "parallelism": _figure(node.parallelism),
             "max_parallelism": _figure(node.max_parallelism),
             "location": str(node.location or ""),
@@ -160,8 +163,8 @@ class EventLines:
         graph = self._graph
         return {
             "id": vertex.id,
-            "name": _kept(vertex.name),
-            "label": "" if graph is None else _kept(vertex_name(graph, vertex, self._columns)),
+            "name": _shortened(vertex.name),
+            "label": "" if graph is None else _shortened(vertex_name(graph, vertex, self._columns)),
             "nodes": [str(node) for node in vertex.node_ids],
             "max_parallelism": _figure(vertex.max_parallelism),
             "inputs": [{"vertex": edge.source_vertex_id, "edge": edge.stream_edge.id} for edge in vertex.inputs],
@@ -176,8 +179,8 @@ class EventLines:
                     "source": str(edge.source_id),
                     "target": str(edge.target_id),
                     "input": edge.type_number,
-                    "partitioner": _kept(readable(str(edge.partitioner), self._columns)),
-                    "words": _kept(edge_words(edge.partitioner, self._columns)),
+                    "partitioner": _shortened(readable(str(edge.partitioner), self._columns)),
+                    "words": _shortened(edge_label(edge.partitioner, self._columns)),
                     "exchange": edge.exchange,
                 }
                 for edge in edges
@@ -185,36 +188,36 @@ class EventLines:
         }
 
 
-def _kept(text: str) -> str:
-    """Return a text without secrets; of a long one the beginning, with an ellipsis."""
+def _shortened(text: str) -> str:
+    """Return a text with secrets masked, cut with an ellipsis if it is long."""
     masked = mask(text)
-    return masked if len(masked) <= _TEXT else f"{masked[: _TEXT - 1].rstrip()}…"
+    return masked if len(masked) <= _MAX_NAME else f"{masked[: _MAX_NAME - 1].rstrip()}…"
 
 
-def _change(what: str, before: str, after: str, node: int) -> dict[str, Any]:
+def _change(subject: str, before: str, after: str, node: int) -> dict[str, Any]:
     return {
         "type": "change",
-        "what": _kept(what),
-        "before": _kept(before),
-        "after": _kept(after),
+        "what": _shortened(subject),
+        "before": _shortened(before),
+        "after": _shortened(after),
         "node": str(node),
     }
 
 
 def _decision(decision: Decision) -> dict[str, Any]:
-    known = {name: _masked(value) for name, value in decision.as_dict().items()}
-    return {"type": "decision", "index": decision.id, **known, "nodes": [str(node) for node in decision.nodes]}
+    values = {name: _masked(value) for name, value in decision.as_dict().items()}
+    return {"type": "decision", "index": decision.id, **values, "nodes": [str(node) for node in decision.nodes]}
 
 
 def _masked(value: Any) -> Any:
-    """Return a plain value with its texts masked."""
+    """Return a plain value with secrets in its texts masked."""
     match value:
         case str():
             return mask(value)
         case dict():
-            return {name: _masked(one) for name, one in value.items()}
+            return {name: _masked(item) for name, item in value.items()}
         case list():
-            return [_masked(one) for one in value]
+            return [_masked(item) for item in value]
     return value
 
 
@@ -228,22 +231,22 @@ def _progress(vertex: VertexSnapshot) -> dict[str, Any]:
         "bytes_out": _figure(vertex.bytes_out),
         "rows_out": _figure(vertex.rows_out),
         "timestamps": {state.value: at for state, at in vertex.timestamps.items()},
-        "subpartitions": _bars(list(vertex.subpartitions)),
+        "subpartitions": _grouped_sizes(list(vertex.subpartitions)),
         "subpartition_count": len(vertex.subpartitions),
     }
 
 
-def _figure(known: int | None) -> int:
-    """Return a figure as records have it: -1 where it is not known, as in Flink's REST API."""
-    return -1 if known is None else known
+def _figure(value: int | None) -> int:
+    """Return a figure as records store it: -1 for unknown, as in Flink's REST API."""
+    return -1 if value is None else value
 
 
-def _bars(sizes: list[int]) -> list[int]:
-    """Return at most some hundred sizes: the largest of each run of neighbours."""
-    width = pieces_in_bar(len(sizes))
+def _grouped_sizes(sizes: list[int]) -> list[int]:
+    """Return at most `_MAX_SIZES` sizes: the largest of each group of neighbours."""
+    width = subpartitions_per_bar(len(sizes))
     return [max(sizes[start : start + width]) for start in range(0, len(sizes), width)]
 
 
-def pieces_in_bar(count: int) -> int:
-    """Return how many neighbours are kept as one size, where there are so many."""
-    return -(-count // _BARS) or 1
+def subpartitions_per_bar(count: int) -> int:
+    """Return the number of neighbouring subpartitions that share a bar, for a total count."""
+    return -(-count // _MAX_SIZES) or 1

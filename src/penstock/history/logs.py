@@ -1,4 +1,4 @@
-"""The event logs in a folder: all jobs as a list, and each job in full."""
+"""The event logs in a folder: summaries of all jobs, and the full record of each job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.errors import HistoryError, first_line
 from penstock.history.drivers import interrupt, is_alive
 from penstock.history.event_log import SUFFIX
 from penstock.history.reading import LogReader
-from penstock.history.summaries import Written
+from penstock.history.summaries import LogHeader
 from penstock.units import show_count
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ log = logging.getLogger("penstock.history")
 
 _ID = re.compile(r"[0-9a-f]{12}")
 _STAMP = len("20261122T120000")
-_KEPT = 32
-"""Records that are kept in memory."""
+_MAX_READERS = 32
+"""The most log readers, each with its record, in memory."""
 
 
 class History:
@@ -34,18 +34,18 @@ class History:
     Parameters
     ----------
     folder
-        The folder; subfolders are not looked at.
+        The folder; subfolders are ignored.
 
     Attributes
     ----------
     unread
-        How many logs could not be read when all jobs were last listed.
+        The number of logs that could not be read when all jobs were last listed.
     """
 
     def __init__(self, folder: LogFolder) -> None:
         self.unread = 0
         self._folder = folder
-        self._known: dict[str, tuple[tuple[int, float], Written | None]] = {}
+        self._headers: dict[str, tuple[tuple[int, float], LogHeader | None]] = {}
         self._readers: OrderedDict[str, LogReader] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -53,7 +53,7 @@ class History:
         return sorted((entry for entry in self._folder.entries() if entry[0].endswith(SUFFIX)), reverse=True)
 
     def stamp(self) -> list[tuple[str, int, float]]:
-        """Return something that differs when any log has changed.
+        """Return a value that changes when any log changes.
 
         Raises
         ------
@@ -63,7 +63,7 @@ class History:
         return self._logs()
 
     def summaries(self) -> list[Summary]:
-        """Return all jobs, newest first; of each log only its first and last lines are read, and only when it grew.
+        """Return all jobs, newest first; reads only the first and last lines of logs that have grown.
 
         Logs that cannot be read are left out; `unread` counts them.
 
@@ -72,44 +72,44 @@ class History:
         HistoryError
             If there is no such folder.
         """
-        found, seen, unread = [], {}, {}
+        summaries, headers, unread = [], {}, {}
         for name, size, modified in self._logs():
-            known = self._known.get(name)
-            if known is None or known[0] != (size, modified):
+            entry = self._headers.get(name)
+            if entry is None or entry[0] != (size, modified):
                 try:
-                    known = (size, modified), Written.of(self._folder, name, size)
-                except FileNotFoundError:  # it was removed meanwhile
+                    entry = (size, modified), LogHeader.of(self._folder, name, size)
+                except FileNotFoundError:  # removed since the listing
                     continue
                 except Exception as error:  # noqa: BLE001 - file systems of Hadoop raise errors of their own
                     unread[name] = first_line(error)
                     continue
-            seen[name] = known
-            if known[1] is not None:
-                found.append(known[1].now(modified))
-        self._known = seen
-        self._tell(unread)
-        return found
+            headers[name] = entry
+            if entry[1] is not None:
+                summaries.append(entry[1].now(modified))
+        self._headers = headers
+        self._report(unread)
+        return summaries
 
-    def _tell(self, unread: dict[str, str]) -> None:
-        """Say how many logs cannot be read, if it is another number than before."""
+    def _report(self, unread: dict[str, str]) -> None:
+        """Log the number of unreadable logs if it has changed."""
         if unread and len(unread) != self.unread:
-            name, why = next(iter(unread.items()))
-            log.warning("%s cannot be read: %s: %s", show_count(len(unread), "event log"), name, why)
+            name, reason = next(iter(unread.items()))
+            log.warning("%s cannot be read: %s: %s", show_count(len(unread), "event log"), name, reason)
         self.unread = len(unread)
 
     def ids(self, prefix: str) -> list[str]:
-        """Return the ids of the jobs that begin with a text, newest first.
+        """Return the job ids that begin with a prefix, newest first.
 
         Raises
         ------
         HistoryError
             If there is no such folder.
         """
-        found = (name[_STAMP + 1 :].removesuffix(SUFFIX) for name, _, _ in self._logs())
-        return [job_id for job_id in found if _ID.fullmatch(job_id) and job_id.startswith(prefix.lower())]
+        job_ids = (name[_STAMP + 1 :].removesuffix(SUFFIX) for name, _, _ in self._logs())
+        return [job_id for job_id in job_ids if _ID.fullmatch(job_id) and job_id.startswith(prefix.lower())]
 
     def record(self, job_id: str) -> JobRecord | None:
-        """Return all that is known of a job, as a record that stays as it is; None where there is no log of it.
+        """Return a snapshot of a job's record; None without a log of the job.
 
         Raises
         ------
@@ -118,14 +118,14 @@ class History:
         """
         if not _ID.fullmatch(job_id):
             return None
-        found = next((one for one in self._logs() if one[0] == f"{one[0][:_STAMP]}-{job_id}{SUFFIX}"), None)
-        if found is None:
+        entry = next((log for log in self._logs() if log[0] == f"{log[0][:_STAMP]}-{job_id}{SUFFIX}"), None)
+        if entry is None:
             return None
-        name, size, modified = found
+        name, size, modified = entry
         try:
             record = self._reader(name).read(size)
         except Exception as error:
-            self._readers.pop(name, None)  # it may have stopped within a step
+            self._readers.pop(name, None)  # its record may be inconsistent
             raise HistoryError.unreadable(name, first_line(error)) from error
         if not record.is_ended and not is_alive(record.host, record.pid, modified):
             interrupt(record)
@@ -135,6 +135,6 @@ class History:
         with self._lock:
             reader = self._readers.setdefault(name, LogReader(self._folder, name))
             self._readers.move_to_end(name)
-            while len(self._readers) > _KEPT:
+            while len(self._readers) > _MAX_READERS:
                 self._readers.popitem(last=False)
             return reader

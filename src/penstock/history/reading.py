@@ -1,4 +1,4 @@
-"""Reads the log of a job as it grows."""
+"""Incremental reading of a job's event log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def events_of(data: bytes) -> Iterator[Event]:
-    """Iterate over the events in a log; a torn line, which a crash leaves at its end, is passed over."""
+    """Yield the events in a log; an incomplete line, which a crash may leave, is skipped."""
     for line in data.splitlines():
         try:
             event = json.loads(line)
@@ -27,37 +27,37 @@ def events_of(data: bytes) -> Iterator[Event]:
 
 
 class LogReader:
-    """Reads one log again and again: each line once. Safe to use from several threads.
+    """An incremental reader of a log, which reads each line once. Thread-safe.
 
     Parameters
     ----------
     folder, name
-        Where the log lies.
+        The location of the log.
     """
 
     def __init__(self, folder: LogFolder, name: str) -> None:
         self._folder = folder
         self._name = name
         self._record = JobRecord()
-        self._taken = 0
+        self._offset = 0
         self._lock = threading.Lock()
 
     def read(self, size: int) -> JobRecord:
-        """Return what a log of so many bytes tells, as a record that stays as it is."""
+        """Read the log up to a size in bytes; return a snapshot of its record."""
         with self._lock:
-            if size < self._taken:  # it was written anew
-                self._record, self._taken = JobRecord(), 0
-            if size > self._taken:
-                data = self._folder.read(self._name, self._taken, size - self._taken)
-                events, length = _whole(data)
+            if size < self._offset:  # the log was rewritten
+                self._record, self._offset = JobRecord(), 0
+            if size > self._offset:
+                data = self._folder.read(self._name, self._offset, size - self._offset)
+                events, length = _complete_events(data)
                 self._record.apply_all(events)
-                self._taken += length
+                self._offset += length
             return self._record.frozen()
 
 
-def _whole(data: bytes) -> tuple[list[Event], int]:
-    """Return the events at the beginning of some bytes, and how many bytes they are: the last line may still grow."""
+def _complete_events(data: bytes) -> tuple[list[Event], int]:
+    """Return the events of the complete lines, and the number of their bytes: the last line may be incomplete."""
     end = data.rfind(b"\n") + 1
-    # No part of a line can be read as an event: one that can is whole, and only its end of line is missing.
+    # A part of a line is never valid JSON, so a valid last line only lacks its line break.
     last = list(events_of(data[end:]))
     return [*events_of(data[:end]), *last], len(data) if last else end

@@ -1,4 +1,4 @@
-"""A job as its events tell it: the one source of what the API, the page, the terminal and notebooks show."""
+"""Job records, built from events: the common source of the API, the page, the terminal and notebooks."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from penstock.events import ExecutionState
 
 Event = dict[str, Any]
-"""One line of a job's log; ``type`` says what it is, ``at`` when it happened in seconds since the epoch."""
+"""A line of a job's event log; ``type`` is the kind of event, ``at`` its time in seconds since the epoch."""
 
 ENDED = frozenset({"FINISHED", "FAILED", "CANCELED", "INTERRUPTED"})
 
 
-def known(figure: int) -> int | None:
-    """Return a figure of a record; what is not known is -1 there, as in Flink's REST API."""
+def figure_or_none(figure: int) -> int | None:
+    """Return a figure of a record, or None for -1, which stands for unknown as in Flink's REST API."""
     return None if figure < 0 else figure
 
 
 def run_times(vertex: dict[str, Any]) -> tuple[float | None, float | None]:
-    """Return when a vertex of a record began to run, and when it ended; None for what has not happened."""
+    """Return the start and end times of a recorded vertex; None for a state that it has not reached."""
     reached = {ExecutionState(state): at for state, at in vertex["timestamps"].items()}
     ends = [at for state, at in reached.items() if state.is_terminal]
     return reached.get(ExecutionState.RUNNING), ends[0] if ends else None
@@ -28,30 +28,30 @@ def run_times(vertex: dict[str, Any]) -> tuple[float | None, float | None]:
 
 @dataclass
 class JobRecord:
-    """What is known of a job; grows by `apply`.
+    """The state of a job, updated by `apply`.
 
     Attributes
     ----------
     nodes, edges
-        The stream graph as it is now, by ids as text.
+        The current stream graph, by ids as text.
     vertices
-        The job vertices made so far, in order.
+        The job vertices created so far, in order.
     decisions
         All decisions, in order.
     changes
-        What the optimizer changed: before, after and why, as a sentence; `decision` is the number of the decision that
-        changed it.
+        The changes of the stream graph by the optimizer: before, after and the reason as a sentence; `decision` is the
+        id of the decision that caused the change.
     refused
-        What strategies asked for that could not be, and why not.
+        The changes of strategies that were rejected, with reasons.
     query
-        Where the query comes from: the SQL text that it was given as, the user's line, and, if Spark handed it over,
-        Spark's own page of the execution that waits.
+        The origin of the query: its SQL text, the user's line, and, if Spark delegated it, the address of Spark's own
+        page of the waiting execution.
     application
         The Spark application, by its id and the address of its pages.
     tasks
         The tasks of each vertex that has ended.
     stages
-        What all tasks of each stage of such a vertex did together.
+        The totals over all tasks of each stage of these vertices.
     """
 
     id: str = "?"
@@ -78,17 +78,17 @@ class JobRecord:
     exceptions: list[dict[str, Any]] = field(default_factory=list)
     timestamps: dict[str, float] = field(default_factory=dict)
     version: int = 0
-    """Grows with every event."""
+    """Increases with every event."""
     _lock: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
 
     def apply_all(self, events: list[Event]) -> None:
-        """Take events that belong together: who reads `frozen` records sees all of them or none."""
+        """Apply events atomically: a `frozen` record contains all of them or none."""
         with self._lock:
             for event in events:
                 self.apply(event)
 
     def frozen(self) -> JobRecord:
-        """Return a record that stays as it is while this one grows on another thread."""
+        """Return a snapshot that does not change while events are applied on another thread."""
         if self.is_ended:
             return self
         with self._lock:
@@ -108,7 +108,7 @@ class JobRecord:
             )
 
     def apply(self, event: Event) -> None:
-        """Take an event; one of an unknown type, from a newer release, is passed over."""
+        """Apply an event; unknown types, from newer releases, are ignored."""
         handler = getattr(self, f"_on_{event.get('type')}", None)
         if handler is not None:
             handler(event)
@@ -118,7 +118,7 @@ class JobRecord:
     def _on_job(self, event: Event) -> None:
         for key in ("id", "name", "started", "host", "pid", "spark", "config"):
             setattr(self, key, event[key])
-        self.query, self.application = event.get("query"), event.get("application")  # older releases do not tell
+        self.query, self.application = event.get("query"), event.get("application")  # absent in logs of older releases
 
     def _on_state(self, event: Event) -> None:
         self.state, self.pending = event["state"], event["pending"]
@@ -134,10 +134,10 @@ class JobRecord:
 
     def _on_change(self, event: Event) -> None:
         change = {key: event[key] for key in ("at", "what", "before", "after", "node")}
-        # Logs of older releases do not tell the rest, or tell reasons instead of a sentence.
+        # Logs of older releases lack these fields, or have reasons instead of a sentence.
         sentence = event.get("sentence") or "; ".join(event.get("reasons", ())) or None
-        told = {"decision": event.get("decision"), "sentence": sentence, "shown": event.get("shown", True)}
-        self.changes.append(change | told)
+        cause = {"decision": event.get("decision"), "sentence": sentence, "shown": event.get("shown", True)}
+        self.changes.append(change | cause)
 
     def _on_refused(self, event: Event) -> None:
         self.refused.append({key: event[key] for key in ("at", "what", "because", "nodes")})
@@ -148,7 +148,7 @@ class JobRecord:
 
     def _on_tasks(self, event: Event) -> None:
         self.tasks[event["vertex"]] = event["tasks"]
-        self.stages[event["vertex"]] = event.get("stages", [])  # logs of older releases do not tell
+        self.stages[event["vertex"]] = event.get("stages", [])  # absent in logs of older releases
 
     def _on_decision(self, event: Event) -> None:
         index = event["index"]
@@ -163,29 +163,30 @@ class JobRecord:
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing will happen to it any more."""
+        """Whether the job has ended."""
         return self.state in ENDED
 
     def vertex_of(self) -> dict[str, str]:
-        """Return the vertex of every stream node that is part of one."""
+        """Return the vertex id of every stream node that is part of a vertex."""
         return {node: vertex["id"] for vertex in self.vertices.values() for node in vertex["nodes"]}
 
     def decisions_of(self, vertex: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the decisions about a vertex or an operator in it; logs of older releases tell only of the vertex."""
+        """Return the decisions about a vertex or its operators; logs of older releases name only the vertex."""
         own, name = set(vertex["nodes"]), f"{vertex['id']} "
         return [
-            one
-            for one in self.decisions
-            if not own.isdisjoint(one.get("nodes", ())) or ("nodes" not in one and one["subject"].startswith(name))
+            decision
+            for decision in self.decisions
+            if not own.isdisjoint(decision.get("nodes", ()))
+            or ("nodes" not in decision and decision["subject"].startswith(name))
         ]
 
     def status_counts(self) -> dict[str, int]:
-        """Return how many vertices are in each state, and how many operators are pending."""
+        """Return the number of vertices in each state, and the number of pending operators."""
         counts = {state.value: 0 for state in ExecutionState}
         for vertex in self.vertices.values():
             counts[vertex["state"]] += 1
         return counts | {"pending-operators": self.pending}
 
     def seconds(self, now: float) -> float:
-        """Return how long it has been running, or ran."""
+        """Return its duration so far."""
         return max((self.ended if self.ended is not None else now) - self.started, 0.0)

@@ -1,4 +1,4 @@
-"""Records what happens to a job: its events become lines of a log, and what they add up to."""
+"""Recording of a job: its events become lines of a log and a job record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.execution.context import group_of
 from penstock.history.lines import EventLines
 from penstock.history.record import JobRecord
 from penstock.masking import mask, mask_value
-from penstock.spark.jobs import application, figures_of, stages_of, tasks_of
+from penstock.spark.jobs import application, stage_figures, stages_of, tasks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.history")
 
-_TASKS = 200
-"""Tasks kept of a vertex."""
+_MAX_TASKS = 200
+"""The most tasks of a vertex that are recorded."""
 
 
 class JobRecorder:
-    """Listens to one job; its record has all that was heard, and each line goes to `write` as well.
+    """A listener of a job that updates its record and passes each log line to `write`.
 
     Parameters
     ----------
     job
         The job.
     config
-        The options it runs with.
+        The options of the job.
     write
-        Takes lines as they come, such as `EventLog.write`.
+        A consumer of log lines, such as `EventLog.write`.
     bridge
-        Where tasks are asked for; none are recorded without.
+        The source of task figures; if None, tasks are not recorded.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class JobRecorder:
         self._bridge = bridge
         self._lines = EventLines()
         self._listeners: list[Callable[[JobRecord], None]] = []
-        self._keep(
+        self._record(
             [
                 {
                     "type": "job",
@@ -79,20 +79,20 @@ class JobRecorder:
         )
 
     def write_to(self, write: Callable[[list[Event]], None]) -> None:
-        """Give lines to another taker from now on."""
+        """Replace the consumer of log lines."""
         self._write = write
 
     def listen(self, listener: Callable[[JobRecord], None]) -> None:
-        """Call a listener after every change of the record, on the thread that made it."""
+        """Call a listener after every change of the record, on the thread of the change."""
         self._listeners.append(listener)
 
     def on_events(self, events: Sequence[JobStatusEvent]) -> None:
-        """Record what has happened; part of `JobStatusListener`."""
+        """Record events; part of `JobStatusListener`."""
         lines = [line for event in events for line in (*self._lines.of(event), *self._tasks(event))]
         if lines:
-            self._keep(lines)
+            self._record(lines)
 
-    def _keep(self, lines: list[Event]) -> None:
+    def _record(self, lines: list[Event]) -> None:
         self.record.apply_all(lines)
         self._write(lines)
         for listener in self._listeners:
@@ -104,10 +104,10 @@ class JobRecorder:
 
     def _tasks_of(self, bridge: Bridge, vertex: JobVertex, at: float) -> Iterator[Event]:
         try:
-            ran = stages_of(bridge, group_of(self._job_id, vertex))
-            tasks, stages = tasks_of(bridge, ran, _TASKS), figures_of(bridge, ran)
+            stage_ids = stages_of(bridge, group_of(self._job_id, vertex))
+            tasks, stages = tasks_of(bridge, stage_ids, _MAX_TASKS), stage_figures(bridge, stage_ids)
         except Exception:
-            log.debug("the tasks of %s are not known", vertex.id, exc_info=True)
+            log.debug("cannot read the task figures of %s", vertex.id, exc_info=True)
             return
         yield {
             "type": "tasks",
@@ -125,7 +125,7 @@ def _query(origin: QueryOrigin | None) -> dict[str, str | bool | None] | None:
         "statement": origin.statement,
         "line": origin.line and mask(origin.line),
         "page": origin.page,
-        "of_spark": origin.is_of_spark,
+        "of_spark": origin.is_delegated,
     }
 
 

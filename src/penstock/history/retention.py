@@ -1,4 +1,4 @@
-"""Which event logs are kept: for a time, and up to a size. A log of a job that runs is always kept."""
+"""Retention of event logs by age and total size. The log of a running job is never removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import first_line
 from penstock.history.event_log import SUFFIX
 from penstock.history.record import ENDED
-from penstock.history.summaries import Written
+from penstock.history.summaries import LogHeader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.history")
 
 _LOG = re.compile(r"\d{8}T\d{6}-[0-9a-f]{12}" + re.escape(SUFFIX))
-"""The names of event logs; other files of the folder are none of ours."""
+"""The names of event logs; other files in the folder are not touched."""
 _PAUSE = 600.0
-"""Seconds between two looks at a folder: on an object store, to list it takes seconds and costs money."""
+"""Seconds between two clean-ups of a folder: listing an object store takes seconds and costs money."""
 
 _DUE: dict[str, float] = {}
-"""When a folder is to be looked at next, by its place: there may be many environments that use it."""
+"""When each folder is due, as several environments of the process may share it: monotonic time by path."""
 _LOCK = threading.Lock()
 
 _Entry = tuple[str, int, float]
-"""The name of a log, its bytes, and when it was changed."""
+"""The name of a log, its bytes, and its modification time."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
-    """How long logs are kept, and how many.
+    """The limits of age and total size.
 
     Parameters
     ----------
     seconds
-        Since the last line of a log; None for ever.
+        The maximum age since the last line of a log; None for no limit.
     size
-        The bytes of all logs together; None for any number.
+        The maximum bytes of all logs together; None for no limit.
     """
 
     seconds: float | None = None
     size: int | None = None
 
-    def beyond(self, entries: Sequence[_Entry], now: float) -> list[_Entry]:
-        """Return the logs that are not to be kept, oldest first.
+    def expired(self, entries: Sequence[_Entry], now: float) -> list[_Entry]:
+        """Return the logs beyond the limits, oldest first.
 
         Parameters
         ----------
@@ -59,53 +59,53 @@ class RetentionLimits:
         now
             Seconds since the epoch.
         """
-        found, total = [], 0
-        for entry in sorted(entries, reverse=True):  # names begin with the time
+        expired, total = [], 0
+        for entry in sorted(entries, reverse=True):  # names begin with the start time
             _, size, modified = entry
             total += size
             is_old = self.seconds is not None and now - modified > self.seconds
             if is_old or (self.size is not None and total > self.size):
-                found.append(entry)
-        return found[::-1]
+                expired.append(entry)
+        return expired[::-1]
 
 
 class Retention:
-    """Removes the logs of a folder that are not to be kept.
+    """The clean-up of a folder of event logs.
 
     Parameters
     ----------
     folder
         The folder.
     limits
-        What is kept.
-    place
-        How the folder is called, by which it is known in this process.
+        The limits of age and size.
+    path
+        The path of the folder, which identifies it in this process.
     """
 
-    def __init__(self, folder: LogFolder, limits: RetentionLimits, place: str) -> None:
+    def __init__(self, folder: LogFolder, limits: RetentionLimits, path: str) -> None:
         self._folder = folder
         self._limits = limits
-        self._place = place
+        self._path = path
 
     def apply_soon(self) -> None:
-        """Remove logs on a thread of its own, unless that was done a moment ago; what fails is told in the log."""
+        """Remove expired logs on a background thread, unless the folder was cleaned recently; errors are logged."""
         now = time.monotonic()
         if self._limits == RetentionLimits():
             return
         with _LOCK:
-            if now < _DUE.get(self._place, 0.0):
+            if now < _DUE.get(self._path, 0.0):
                 return
-            _DUE[self._place] = now + _PAUSE
-        threading.Thread(target=self._try, name="penstock-retention", daemon=True).start()
+            _DUE[self._path] = now + _PAUSE
+        threading.Thread(target=self._apply_logged, name="penstock-retention", daemon=True).start()
 
     def apply(self, *, is_trial: bool = False) -> list[_Entry]:
-        """Remove logs; return those that were, or would be in a trial. One that cannot be removed keeps no other."""
+        """Remove expired logs despite single errors; return the removed logs, or with `is_trial` those to remove."""
         logs = [entry for entry in self._folder.entries() if _LOG.fullmatch(entry[0])]
-        return [entry for entry in self._limits.beyond(logs, time.time()) if self._goes(entry, is_trial=is_trial)]
+        return [entry for entry in self._limits.expired(logs, time.time()) if self._remove(entry, is_trial=is_trial)]
 
-    def _goes(self, entry: _Entry, *, is_trial: bool) -> bool:
+    def _remove(self, entry: _Entry, *, is_trial: bool) -> bool:
         try:
-            if self._runs(entry):
+            if self._is_running(entry):
                 return False
             if not is_trial:
                 self._folder.remove(entry[0])
@@ -114,18 +114,19 @@ class Retention:
             return False
         return True
 
-    def _runs(self, entry: _Entry) -> bool:
+    def _is_running(self, entry: _Entry) -> bool:
         name, size, modified = entry
         try:
-            written = Written.of(self._folder, name, size)
-        except FileNotFoundError:  # another driver has removed it
+            header = LogHeader.of(self._folder, name, size)
+        except FileNotFoundError:  # removed by another driver
             return True
-        return written is None or written.now(modified).state not in ENDED  # its driver may be about to begin it
+        # The driver of an empty log may be about to write to it.
+        return header is None or header.now(modified).state not in ENDED
 
-    def _try(self) -> None:
+    def _apply_logged(self) -> None:
         try:
-            found = self.apply()
+            removed = self.apply()
         except Exception as error:  # noqa: BLE001 - file systems of Hadoop raise errors of their own
             log.warning("old event logs cannot be removed: %s", first_line(error))
         else:
-            log.info("%d old event logs were removed", len(found))
+            log.info("%d old event logs were removed", len(removed))

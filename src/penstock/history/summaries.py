@@ -1,4 +1,4 @@
-"""Jobs as lists show them, from the first and the last lines of their logs."""
+"""Summaries of jobs, read from the first and the last lines of their logs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from penstock.history.record import Event
 
 _HEAD, _TAIL = 1 << 16, 1 << 12
-"""Bytes at the beginning and at the end of a log that nearly always tell enough."""
+"""The bytes to read first at the beginning and at the end of a log; nearly always enough."""
 _MORE = 4
-"""So many times as much is read where they do not."""
+"""The factor by which more is read if they are not."""
 
 
 _LAST_TIME = 253_402_300_800.0
-"""Seconds since 1970 of the year 10000, behind which no time can be shown."""
+"""The year 10000 in seconds since the epoch; later times cannot be formatted."""
 _LAST_PID = 1 << 31
 """Process ids are smaller on every system."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A job in a list."""
+    """The summary of a job."""
 
     id: str
     name: str
@@ -36,7 +36,7 @@ class Summary:
     ended: float | None
     changed: float
     counts: dict[str, int]
-    """Vertices in each state, and the pending operators."""
+    """The number of vertices in each state, and of pending operators."""
 
     @classmethod
     def of(cls, record: JobRecord) -> Summary:
@@ -47,16 +47,16 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What a log tells of its job in short, and the driver that writes it."""
+class LogHeader:
+    """The summary of the job of a log, and the driver that writes it."""
 
     summary: Summary
     host: str
     pid: int
 
     @classmethod
-    def of(cls, folder: LogFolder, name: str, size: int) -> Written | None:
-        """Read the beginning and the end of a log; None where it does not begin as logs of jobs do."""
+    def of(cls, folder: LogFolder, name: str, size: int) -> LogHeader | None:
+        """Read the beginning and the end of a log; return None if the file is not an event log."""
         record = JobRecord()
         first = _first_line(folder, name, size)
         for event in events_of(first):
@@ -71,17 +71,17 @@ class Written:
                 counts = event.get("counts", counts)
         if not record.is_ended:
             record.state = "RUNNING"
-        written = cls(replace(Summary.of(record), counts=counts), record.host, record.pid)
-        written.check()
-        return written
+        header = cls(replace(Summary.of(record), counts=counts), record.host, record.pid)
+        header.check()
+        return header
 
     def check(self) -> None:
-        """Check the types of all values: a log is a file that anybody may have written.
+        """Validate all values: a log is untrusted input, as any user may have written it.
 
         Raises
         ------
         ValueError
-            If a value is not what a log of a job says.
+            If a value has an unexpected type or size.
         """
         job = self.summary
         times = [job.started, job.changed, *([] if job.ended is None else [job.ended])]
@@ -92,17 +92,17 @@ class Written:
             "number of steps": isinstance(job.counts, dict)
             and all(isinstance(state, str) and isinstance(count, int) for state, count in job.counts.items()),
         }
-        wrong = [what for what, is_right in is_valid.items() if not is_right]
-        if wrong:
-            raise ValueError(f"its first or last lines have a {wrong[0]} of another type or size")
+        invalid = [name for name, is_right in is_valid.items() if not is_right]
+        if invalid:
+            raise ValueError(f"its first or last lines have a {invalid[0]} of an unexpected type or size")
 
     def now(self, modified: float) -> Summary:
-        """Return the job as it is now; one without an end is interrupted if its driver does not live any more.
+        """Return the current state of the job: an unfinished job is interrupted if its driver is dead.
 
         Parameters
         ----------
         modified
-            When the log was changed, seconds since the epoch.
+            When the log was last changed, in seconds since the epoch.
         """
         job = self.summary
         if job.state in ENDED or is_alive(self.host, self.pid, modified):
@@ -120,14 +120,14 @@ def _first_line(folder: LogFolder, name: str, size: int) -> bytes:
 
 
 def _last_events(folder: LogFolder, name: str, first: int, size: int) -> list[Event]:
-    """Return the last events of a log, back to one that tells the state of the job.
+    """Return the last events of a log, back to the last event with the state of the job.
 
-    Of a job that runs, or was interrupted, hundreds of decisions and tasks may follow it.
+    In the log of a running or interrupted job, hundreds of decisions and tasks may follow it.
     """
     length = _TAIL
     while True:
         start = max(size - length, first)
-        # What stands before the first end of line is a part of a line, or was read already.
+        # The text before the first line break is a part of a line, or the first line, which was read already.
         events = list(events_of(folder.read(name, start, size - start).partition(b"\n")[2]))
         if start == first or any(event.get("type") == "state" for event in events):
             return events

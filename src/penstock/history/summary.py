@@ -1,11 +1,11 @@
-"""What Penstock did for the job of a record, in one line."""
+"""A summary of what Penstock did for a recorded job, in one line."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from penstock.history.told import told
+from penstock.history.decisions import recorded_decisions
 from penstock.summary import JobSummary
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def summary_of(record: JobRecord, last_seconds: float | None = None) -> JobSumma
     Parameters
     ----------
     last_seconds
-        How long its last run took, None if there was none.
+        The duration of its previous run; None without one.
     """
     tasks = sum(max(vertex["tasks"], 0) for vertex in record.vertices.values())
-    return JobSummary.of(told(record), tasks, record.seconds(time.time()), last_seconds)
+    return JobSummary.of(recorded_decisions(record), tasks, record.seconds(time.time()), last_seconds)

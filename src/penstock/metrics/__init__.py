@@ -1,1 +1,1 @@
-"""What jobs did, as figures for Prometheus and OpenTelemetry."""
+"""Metrics of jobs for Prometheus and OpenTelemetry."""

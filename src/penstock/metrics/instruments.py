@@ -1,6 +1,6 @@
-"""What is measured of jobs, declared once: the exporters and the docs are made of it. Pure.
+"""The metrics of jobs, declared once for the exporters and the documentation.
 
-No label takes values without bound. A job's name may be a whole SQL text, so it is none.
+Labels have few values. A job's name may be a whole SQL text, so it is not a label.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class InstrumentKind(StrEnum):
-    """How figures of an instrument add up."""
+    """The type of a metric."""
 
     COUNTER = "counter"
     UP_DOWN_COUNTER = "gauge"
@@ -19,25 +19,25 @@ class InstrumentKind(StrEnum):
 
 
 SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
-"""The bounds of histograms of seconds: from a small query to a night, about three in each power of ten."""
+"""The bucket bounds of histograms in seconds: from a small query to several hours, about two per power of ten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """A figure of jobs.
+    """A metric of jobs.
 
     Parameters
     ----------
     name
         Its name for OpenTelemetry.
     kind
-        How its figures add up.
+        Its type.
     unit
-        By the Unified Code for Units of Measure: ``s``, ``By``, or what is counted in braces.
+        In the Unified Code for Units of Measure: ``s``, ``By``, or the counted noun in braces.
     doc
-        What it is, one sentence.
+        A description, one sentence.
     label
-        What its figures are told apart by, empty if by nothing.
+        The name of its label; empty without one.
     """
 
     name: str
@@ -56,20 +56,20 @@ class Instrument:
 
 _COUNTER, _HISTOGRAM = InstrumentKind.COUNTER, InstrumentKind.HISTOGRAM
 JOBS = Instrument("penstock.jobs", _COUNTER, "{job}", "Jobs that have ended.", "state")
-RUNNING_JOBS = Instrument("penstock.jobs.running", InstrumentKind.UP_DOWN_COUNTER, "{job}", "Jobs that run.")
+RUNNING_JOBS = Instrument("penstock.jobs.running", InstrumentKind.UP_DOWN_COUNTER, "{job}", "Running jobs.")
 JOB_DURATION = Instrument("penstock.job.duration", _HISTOGRAM, "s", "How long jobs took.", "state")
 VERTICES = Instrument("penstock.vertices", _COUNTER, "{vertex}", "Vertices (steps) that have ended.", "state")
 VERTEX_DURATION = Instrument("penstock.vertex.duration", _HISTOGRAM, "s", "How long vertices ran.")
 VERTEX_WAIT = Instrument(
-    "penstock.vertex.wait", _HISTOGRAM, "s", "How long vertices waited to run, since their inputs were ready."
+    "penstock.vertex.wait", _HISTOGRAM, "s", "How long vertices waited to run after their inputs were ready."
 )
 TASKS = Instrument("penstock.tasks", _COUNTER, "{task}", "Tasks that vertices ran.")
-READ = Instrument("penstock.read", _COUNTER, "By", "Bytes that vertices read, as far as they are known.")
+READ = Instrument("penstock.read", _COUNTER, "By", "Bytes that vertices read, as far as known.")
 WRITTEN = Instrument("penstock.written", _COUNTER, "By", "Bytes that vertices wrote for other vertices.")
 ROWS_WRITTEN = Instrument("penstock.rows.written", _COUNTER, "{row}", "Rows that vertices wrote.")
-NOT_SHUFFLED = Instrument("penstock.not_shuffled", _COUNTER, "By", "Bytes that decisions kept from being shuffled.")
+NOT_SHUFFLED = Instrument("penstock.not_shuffled", _COUNTER, "By", "Bytes that were not shuffled because of decisions.")
 DECISIONS = Instrument("penstock.decisions", _COUNTER, "{decision}", "Decisions.", "kind")
-CAME_OTHERWISE = Instrument(
+NOT_CARRIED_OUT = Instrument(
     "penstock.decisions.came_otherwise", _COUNTER, "{decision}", "Decisions that could not be carried out.", "kind"
 )
 
@@ -86,12 +86,12 @@ INSTRUMENTS = (
     ROWS_WRITTEN,
     NOT_SHUFFLED,
     DECISIONS,
-    CAME_OTHERWISE,
+    NOT_CARRIED_OUT,
 )
 
 
 class Meter(Protocol):
-    """Takes figures."""
+    """A consumer of metric values."""
 
     def add(self, instrument: Instrument, figure: float, label: str = "") -> None:
-        """Take a figure of an instrument; of a histogram, a value that came."""
+        """Add a value to a counter, or record an observation of a histogram."""

@@ -1,10 +1,10 @@
-"""Turns the events of a job into figures."""
+"""Conversion of job events into metrics."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.events import DecisionMade, DecisionSettled, ExecutionState, JobStateChanged, VertexChanged
+from penstock.events import DecisionRecorded, DecisionSettled, ExecutionState, JobStateChanged, VertexChanged
 from penstock.metrics import instruments as i
 
 if TYPE_CHECKING:
@@ -16,34 +16,34 @@ if TYPE_CHECKING:
 
 
 class JobMetrics:
-    """Listens to one job, and gives its figures to meters.
+    """A listener of a job that reports its metrics to meters.
 
     Parameters
     ----------
     meters
-        Who takes them.
+        The consumers of the metrics.
     started
-        When the job began, seconds since the epoch.
+        When the job started, in seconds since the epoch.
     """
 
     def __init__(self, meters: Sequence[Meter], started: float) -> None:
         self._meters = meters
         self._started = started
-        self._runs = False
-        self._came_otherwise: set[int] = set()
+        self._is_running = False
+        self._not_carried_out: set[int] = set()
         self._not_shuffled: dict[int, int] = {}
 
     def on_events(self, events: Sequence[JobStatusEvent]) -> None:
-        """Count what has happened; part of `JobStatusListener`."""
+        """Count events; part of `JobStatusListener`."""
         for event in events:
             match event:
                 case JobStateChanged():
                     self._job(event)
                 case VertexChanged(vertex) if vertex.state.is_terminal:
                     self._vertex(vertex)
-                case DecisionMade(decision):
+                case DecisionRecorded(decision):
                     self._add(i.DECISIONS, 1, decision.kind)
-                    self._not_shuffled[decision.id] = decision.words.not_shuffled or 0
+                    self._not_shuffled[decision.id] = decision.displayed.not_shuffled or 0
                 case DecisionSettled(decision):
                     self._settled(decision)
                 case _:
@@ -55,19 +55,19 @@ class JobMetrics:
             self._add(i.JOBS, 1, state)
             self._add(i.JOB_DURATION, max(event.at - self._started, 0.0), state)
             self._add(i.NOT_SHUFFLED, sum(self._not_shuffled.values()))
-            if self._runs:
+            if self._is_running:
                 self._add(i.RUNNING_JOBS, -1)
-        elif not self._runs:
-            self._runs = True
+        elif not self._is_running:
+            self._is_running = True
             self._add(i.RUNNING_JOBS, 1)
 
     def _vertex(self, vertex: VertexSnapshot) -> None:
         self._add(i.VERTICES, 1, vertex.state.lower())
-        made, began = (vertex.timestamps.get(one) for one in (ExecutionState.CREATED, ExecutionState.RUNNING))
-        if began is not None:
+        created, started = (vertex.timestamps.get(state) for state in (ExecutionState.CREATED, ExecutionState.RUNNING))
+        if started is not None:
             self._add(i.VERTEX_DURATION, vertex.seconds)
-            if made is not None:
-                self._add(i.VERTEX_WAIT, max(began - made, 0.0))
+            if created is not None:
+                self._add(i.VERTEX_WAIT, max(started - created, 0.0))
         figures = {
             i.TASKS: vertex.tasks,
             i.READ: vertex.bytes_in,
@@ -79,10 +79,10 @@ class JobMetrics:
                 self._add(instrument, figure)
 
     def _settled(self, decision: Decision) -> None:
-        if "instead" in decision.outcome and decision.id not in self._came_otherwise:
-            self._came_otherwise.add(decision.id)
+        if "instead" in decision.outcome and decision.id not in self._not_carried_out:
+            self._not_carried_out.add(decision.id)
             self._not_shuffled.pop(decision.id, None)
-            self._add(i.CAME_OTHERWISE, 1, decision.kind)
+            self._add(i.NOT_CARRIED_OUT, 1, decision.kind)
 
     def _add(self, instrument: i.Instrument, figure: float, label: str = "") -> None:
         for meter in self._meters:

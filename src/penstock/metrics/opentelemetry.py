@@ -1,7 +1,4 @@
-"""Figures for OpenTelemetry: whoever runs the driver chooses where they go, by setting up its SDK.
-
-Without an SDK, OpenTelemetry's interface drops them.
-"""
+"""Metrics for OpenTelemetry. The application sets up the SDK, which exports them; without an SDK they are dropped."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ from penstock.metrics.instruments import INSTRUMENTS, SECONDS, Instrument, Instr
 
 
 class OpenTelemetryMeter:
-    """Gives figures to the meter provider of the process."""
+    """A meter that reports to the meter provider of the process."""
 
     def __init__(self) -> None:
         self._meter = metrics.get_meter("penstock", penstock.__version__)
-        self._made = {one.name: self._make(one) for one in INSTRUMENTS}
+        self._instruments = {instrument.name: self._create(instrument) for instrument in INSTRUMENTS}
 
-    def _make(self, instrument: Instrument) -> Any:
+    def _create(self, instrument: Instrument) -> Any:
         name, unit, doc = instrument.name, instrument.unit, instrument.doc
         if instrument.kind is InstrumentKind.HISTOGRAM:
             return self._meter.create_histogram(name, unit, doc, explicit_bucket_boundaries_advisory=SECONDS)
@@ -29,6 +26,6 @@ class OpenTelemetryMeter:
         return self._meter.create_up_down_counter(name, unit, doc)
 
     def add(self, instrument: Instrument, figure: float, label: str = "") -> None:
-        """Take a figure; part of `Meter`."""
-        made, attributes = self._made[instrument.name], {instrument.label: label} if instrument.label else {}
-        (made.record if instrument.kind is InstrumentKind.HISTOGRAM else made.add)(figure, attributes)
+        """Record a value; part of `Meter`."""
+        target, attributes = self._instruments[instrument.name], {instrument.label: label} if instrument.label else {}
+        (target.record if instrument.kind is InstrumentKind.HISTOGRAM else target.add)(figure, attributes)

@@ -1,4 +1,4 @@
-"""Figures as Prometheus scrapes them (``prometheus_client``)."""
+"""Metrics that Prometheus scrapes (``prometheus_client``)."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from penstock.metrics.instruments import INSTRUMENTS, SECONDS, Instrument, Instr
 
 
 class PrometheusMeter:
-    """Keeps figures until they are scraped; in a registry of its own, so that the driver may have others."""
+    """A meter with a registry of its own, so that it does not interfere with other metrics of the process."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._made = {one.name: self._make(one) for one in INSTRUMENTS}
+        self._collectors = {instrument.name: self._create(instrument) for instrument in INSTRUMENTS}
 
-    def _make(self, instrument: Instrument) -> Any:
+    def _create(self, instrument: Instrument) -> Any:
         labels = (instrument.label,) if instrument.label else ()
-        about = (instrument.prometheus_name, instrument.doc, labels)
+        arguments = (instrument.prometheus_name, instrument.doc, labels)
         if instrument.kind is InstrumentKind.HISTOGRAM:
-            return Histogram(*about, buckets=SECONDS, registry=self._registry)
+            return Histogram(*arguments, buckets=SECONDS, registry=self._registry)
         kind = Counter if instrument.kind is InstrumentKind.COUNTER else Gauge
-        return kind(*about, registry=self._registry)
+        return kind(*arguments, registry=self._registry)
 
     def add(self, instrument: Instrument, figure: float, label: str = "") -> None:
-        """Take a figure; part of `Meter`."""
-        made = self._made[instrument.name]
-        one = made.labels(label) if instrument.label else made
-        (one.observe if instrument.kind is InstrumentKind.HISTOGRAM else one.inc)(figure)
+        """Record a value; part of `Meter`."""
+        collector = self._collectors[instrument.name]
+        target = collector.labels(label) if instrument.label else collector
+        (target.observe if instrument.kind is InstrumentKind.HISTOGRAM else target.inc)(figure)
 
     def scraped(self, accept: str) -> tuple[bytes, str]:
-        """Return all figures, and the type of the answer.
+        """Return all metrics in the format that a scraper accepts, and its content type.
 
         Parameters
         ----------
         accept
-            The types that a scraper takes, as its request says.
+            The header ``Accept`` of the request.
         """
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type

@@ -1,1 +1,1 @@
-"""Native vertices: what an embedded engine computes in Spark's Python workers, in place of Spark's operators."""
+"""Native execution: computations that DuckDB runs in Spark's Python workers instead of Spark's operators."""

@@ -1,4 +1,4 @@
-"""Columns as DuckDB, Arrow and Spark have them, and how they travel between the three."""
+"""Columns and their types in DuckDB, Arrow and Spark, and the wire format that carries values between them."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ _TYPES = {
     "date": "date32[day]",
     "string": "string",
 }
-"""Spark's types, and Arrow's names for them."""
+"""Arrow's name of each Spark type."""
 _SHORT = 18
-"""Decimals of up to so many digits are 64 bits in Spark, and in DuckDB."""
+"""Spark and DuckDB store decimals of up to this many digits in 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name, and its type as Spark's SQL spells it."""
+    """A column: its name, and its type in Spark's SQL syntax."""
 
     name: str
     type: str
 
     @property
     def arrow(self) -> str:
-        """The name of its type in Arrow."""
+        """The name of the column's type in Arrow."""
         if self.type.startswith("decimal("):
             return "decimal128" + self.type.removeprefix("decimal").replace(",", ", ")
         return _TYPES[self.type]
 
     @property
     def is_short_decimal(self) -> bool:
-        """Whether it has decimals that are 64 bits in Spark."""
+        """Whether Spark stores the column's decimals in 64 bits."""
         return self.type.startswith("decimal(") and self._digits[0] <= _SHORT
 
     @property
-    def sent(self) -> str:
-        """The type in which its values travel: short decimals are whole numbers, as Spark has them."""
+    def wire_type(self) -> str:
+        """The type of the values on the wire: short decimals travel as unscaled integers, as Spark stores them."""
         return "bigint" if self.is_short_decimal else self.type
 
     @property
@@ -54,15 +54,15 @@ class Column:
         return int(precision), int(scale)
 
     def arrow_type(self) -> Any:
-        """Return its type in Arrow."""
+        """Return the column's type in Arrow."""
         import pyarrow as pa
 
         if self.type.startswith("decimal("):
             return pa.decimal128(*self._digits)
         return pa.type_for_alias(self.arrow.removesuffix("[day]"))
 
-    def to_sent(self, values: Any) -> Any:
-        """Return values of DuckDB as they travel."""
+    def to_wire(self, values: Any) -> Any:
+        """Convert an Arrow array of DuckDB to the wire type."""
         import numpy as np
         import pyarrow as pa
 
@@ -70,12 +70,14 @@ class Column:
         if not self.is_short_decimal:
             return values
         valid, digits = values.buffers()
-        halves = np.frombuffer(digits, dtype=np.int64)  # of 16 bytes each, the first eight tell all of a short one
+        halves = np.frombuffer(
+            digits, dtype=np.int64
+        )  # the first 8 of 16 bytes hold the whole value of a short decimal
         whole = pa.py_buffer(np.ascontiguousarray(halves[: 2 * (values.offset + len(values)) : 2]))
         return pa.Array.from_buffers(pa.int64(), len(values), [valid, whole], offset=values.offset)
 
-    def from_sent(self, values: Any) -> Any:
-        """Return values that have travelled as DuckDB wants them."""
+    def from_wire(self, values: Any) -> Any:
+        """Convert an Arrow array of the wire type to the column's type."""
         import numpy as np
         import pyarrow as pa
 
@@ -90,8 +92,8 @@ class Column:
         return pa.Array.from_buffers(self.arrow_type(), len(values), buffers, offset=values.offset)
 
 
-def sent_schema(columns: Sequence[Column]) -> Any:
-    """Return the schema of columns that travel."""
+def wire_schema(columns: Sequence[Column]) -> Any:
+    """Return the Arrow schema of columns on the wire."""
     import pyarrow as pa
 
-    return pa.schema([(one.name, Column(one.name, one.sent).arrow_type()) for one in columns])
+    return pa.schema([(column.name, Column(column.name, column.wire_type).arrow_type()) for column in columns])

@@ -1,4 +1,4 @@
-"""DuckDB as the steps of this room use it: one connection for each task, its errors those of `NotNativeError`."""
+"""The DuckDB connection of a native task, whose errors become `NotNativeError`."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from penstock.native.columns import Column
 
 _BATCH_ROWS = 10_000
-"""Rows of a batch of columns, as Spark's own ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
+"""Rows per output batch, the default of ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
 OLDEST, NEWEST = (1, 5), (2, 0)
-"""The releases of DuckDB that are tested, by their first two numbers. Others may answer otherwise."""
+"""The oldest and newest tested releases of DuckDB (major, minor). Results of others may differ."""
 UNSUPPORTED = "is not supported"
-"""Part of the error of an executor with another release."""
+"""Part of the error that an executor with another release reports."""
 
 
-def unsupported(version: str) -> str | None:
-    """Return why a release of DuckDB is not used, None if it is supported.
+def unsupported_reason(version: str) -> str | None:
+    """Return why a release of DuckDB cannot be used, None if it is supported.
 
     Examples
     --------
-    >>> unsupported("1.5.6")
-    >>> unsupported("1.1.3")
+    >>> unsupported_reason("1.5.6")
+    >>> unsupported_reason("1.1.3")
     'DuckDB 1.1.3 is not supported: install 1.5 to 2.0'
     """
     numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
@@ -41,7 +41,7 @@ def unsupported(version: str) -> str | None:
 
 
 @contextmanager
-def connected(
+def open_connection(
     memory: int,
     threads: int = 1,
     files: Iterable[str] = (),
@@ -49,33 +49,29 @@ def connected(
     *,
     reads_arrow: bool = False,
 ) -> Iterator[Any]:
-    """Open a connection that reads the given files, writes to its spill directory, and reaches nothing else.
+    """Open a connection that may read only the listed files and write only to its spill directory.
 
     Parameters
     ----------
     memory
-        The bytes that it may use before it spills.
-    threads
-        The number of threads that compute.
-    files
-        The files that its queries read.
+        The bytes that the connection may use before it spills.
     budget
-        The bytes that all tasks of the executor may use together, see `workspace`.
+        The bytes that all tasks of the executor may use together, see `penstock.native.workspace.workspace`.
     reads_arrow
-        Whether its queries read registered tables of Arrow. DuckDB 1.5 lets Arrow carry out filters of them, and those
-        that a join derives from its other side. Arrow then compares NaN as no number is compared in SQL, and takes an
-        infinite day for 1 January of the year 1. So neither is pushed down. (The order of a limited number of rows
-        would still push one; no query of exchanged rows has it.)
+        Whether the queries read registered Arrow tables. Then filters, including those that a join derives from its
+        other side, are not pushed down: DuckDB 1.5 lets Arrow evaluate them, and Arrow compares NaN differently from
+        SQL and reads an infinite date as 1 January of the year 1. (A top-n sort could still push a filter down, but no
+        query of exchanged rows has such a sort.)
 
     Raises
     ------
     NotNativeError
-        If DuckDB is of another release, or fails.
+        If DuckDB is of an unsupported release, or fails.
     """
-    import duckdb  # an executor may not have it, which is reported for the whole application
+    import duckdb  # may be missing on an executor, which is reported for the whole application
     import pyarrow as pa
 
-    reason = unsupported(duckdb.__version__)
+    reason = unsupported_reason(duckdb.__version__)
     if reason is not None:
         raise NotNativeError(reason)
     with workspace(memory, budget) as space:
@@ -88,9 +84,9 @@ def connected(
         }
         try:
             with duckdb.connect(config=settings) as connection:
-                # DuckDB shows a limit of the configuration above, and does not apply it.
+                # DuckDB reports this limit if it is set in the configuration above, but does not enforce it.
                 connection.execute(f"SET max_temp_directory_size = '{space.most_spilled}B'")
-                paths = ", ".join(map(quoted, files))
+                paths = ", ".join(map(quote_literal, files))
                 connection.execute(f"SET allowed_paths = [{paths}]")
                 if reads_arrow:
                     connection.execute("SET disabled_optimizers = 'filter_pushdown,join_filter_pushdown'")
@@ -101,16 +97,16 @@ def connected(
             raise NotNativeError(str(error)) from error
 
 
-def quoted(text: str) -> str:
-    """Return a text as a literal of SQL."""
+def quote_literal(text: str) -> str:
+    """Return a text as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def computed(connection: Any, sql: str, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a query, as they travel."""
+def query_batches(connection: Any, sql: str, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a query in the wire format."""
     import pyarrow as pa
 
     names = [column.name for column in columns]
     for batch in connection.sql(sql).to_arrow_reader(_BATCH_ROWS):
-        values = [column.to_sent(sent) for column, sent in zip(columns, batch.columns, strict=True)]
+        values = [column.to_wire(array) for column, array in zip(columns, batch.columns, strict=True)]
         yield pa.RecordBatch.from_arrays(values, names)

@@ -1,13 +1,13 @@
-"""Errors after which Spark computes the rows."""
+"""Errors that make Spark compute the rows instead of DuckDB."""
 
 NOT_NATIVE = "penstock: not computed by DuckDB: "
-"""The beginning of errors after which Spark is to compute the rows."""
+"""Prefix of the errors after which Spark computes the rows."""
 CHANGED = "has changed since the query was planned"
-"""Part of the error of a file that is another one when it is read: the next query may succeed."""
+"""Part of the error of a file that was replaced after planning; the next query may succeed."""
 
 
 class NotNativeError(Exception):
-    """The rows are not computed here."""
+    """DuckDB cannot compute the rows, so Spark must."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(NOT_NATIVE + " ".join(why.split()))
+    def __init__(self, reason: str) -> None:
+        super().__init__(NOT_NATIVE + " ".join(reason.split()))

@@ -1,6 +1,6 @@
-"""Parquet files as DuckDB reads them.
+"""Parquet files and the SQL with which DuckDB reads them.
 
-A task reads the row groups that start in its ranges. What DuckDB might read otherwise than Spark raises
+A task reads the row groups that start in its ranges. Files that DuckDB might read differently from Spark raise
 `NotNativeError`.
 """
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.native.engine import quoted
+from penstock.native.engine import quote_literal
 from penstock.native.errors import CHANGED, NotNativeError
-from penstock.native.footers import footer_of
+from penstock.native.footers import read_footer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,20 +25,18 @@ _NOTHING = "1 AS nothing"
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """A range of bytes of a file, and the file as it was when the query was planned.
+    """A range of bytes of a file, and the state of the file when the query was planned.
 
     Parameters
     ----------
     path
-        Where it lies, with or without ``file:``.
-    start, length
-        The range.
+        The file's path, with or without ``file:``.
     modified
-        Milliseconds since 1970.
+        Modification time, milliseconds since 1970.
     size
-        Bytes of the whole file.
+        Size of the whole file in bytes.
     values
-        The values of the columns that come from the names of its folders, as SQL.
+        The values of the partition columns from the names of the file's folders, as SQL.
     """
 
     path: str
@@ -50,13 +48,13 @@ class FileRange:
 
     @property
     def local(self) -> str:
-        """The path for the operating system."""
+        """The path without ``file:``."""
         return self.path.removeprefix("file:")
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The rows of a range of a file: a query for them, and how many there are."""
+    """A query for the rows of a file range, and the number of rows."""
 
     sql: str
     rows: int
@@ -64,16 +62,16 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """How files of a table are read.
+    """How to read the files of a table.
 
     Parameters
     ----------
     read
-        The columns that are wanted, none if rows are only counted.
+        The columns to read; empty if rows are only counted.
     calendar
-        Spark's ``datetimeRebaseModeInRead``, which holds for files that do not tell who has written them.
+        Spark's ``datetimeRebaseModeInRead``, which applies to files that do not name their writer.
     folders
-        The columns that come from the names of folders.
+        The partition columns, whose values come from the names of folders.
     """
 
     read: tuple[Column, ...]
@@ -81,69 +79,69 @@ class Files:
     folders: tuple[Column, ...] = ()
 
     def scans(self, files: Sequence[FileRange]) -> list[Scan]:
-        """Return queries for the rows of some ranges: one that gives none, if no row group belongs to them."""
-        found = [scan for file in files if (scan := self._scan(file)) is not None]
-        return found or [Scan(self._none(), 0)]
+        """Return queries for the rows of file ranges; a single empty query if the ranges contain no row group."""
+        scans = [scan for file in files if (scan := self._scan(file)) is not None]
+        return scans or [Scan(self._empty_query(), 0)]
 
-    def whole(self, ranges: Sequence[FileRange]) -> str:
-        """Return a query for the rows of whole files, of which there are all ranges.
+    def whole_files_query(self, ranges: Sequence[FileRange]) -> str:
+        """Return a query for the rows of whole files; `ranges` must cover each file completely.
 
-        A file that is listed twice is read twice, as Spark does.
+        A file that is listed twice is read twice, as in Spark.
 
         Raises
         ------
         NotNativeError
-            If DuckDB might read a file otherwise than Spark.
+            If DuckDB might read a file differently from Spark.
         """
-        read: dict[tuple[str, ...], list[FileRange]] = {}
+        by_folder: dict[tuple[str, ...], list[FileRange]] = {}
         for file in ranges:
             if file.start == 0 and self._footer(file).rows:
-                read.setdefault(tuple(file.values), []).append(file)
-        return " UNION ALL ".join(map(self._of_folder, read.values())) or self._none()
+                by_folder.setdefault(tuple(file.values), []).append(file)
+        return " UNION ALL ".join(map(self._folder_query, by_folder.values())) or self._empty_query()
 
-    def _of_folder(self, files: Sequence[FileRange]) -> str:
+    def _folder_query(self, files: Sequence[FileRange]) -> str:
         paths = ", ".join(map(_path, files))
-        return f"SELECT {self._names(files[0])} FROM read_parquet([{paths}], hive_partitioning = false)"  # noqa: S608 - quoted
+        return f"SELECT {self._select_list(files[0])} FROM read_parquet([{paths}], hive_partitioning = false)"  # noqa: S608 - quoted
 
-    def _none(self) -> str:
-        names = [f"CAST(NULL AS {one.type}) AS {_quoted(one.name)}" for one in (*self.read, *self.folders)]
+    def _empty_query(self) -> str:
+        names = [f"CAST(NULL AS {column.type}) AS {_quoted(column.name)}" for column in (*self.read, *self.folders)]
         return "SELECT " + (", ".join(names) or _NOTHING) + " LIMIT 0"
 
-    def _names(self, file: FileRange) -> str:
-        names = [_quoted(one.name) for one in self.read]
-        names += [f"{value} AS {_quoted(one.name)}" for one, value in zip(self.folders, file.values, strict=True)]
+    def _select_list(self, file: FileRange) -> str:
+        names = [_quoted(column.name) for column in self.read]
+        names += [f"{value} AS {_quoted(column.name)}" for column, value in zip(self.folders, file.values, strict=True)]
         return ", ".join(names) or _NOTHING
 
     def _scan(self, file: FileRange) -> Scan | None:
-        """Return the query for the rows of a range of a file, None if no row group belongs to it."""
+        """Return the query for the rows of a file range, None if no row group starts in it."""
         footer = self._footer(file)
         first, last = footer.range(file)
         if first == last:
             return None
         if (first, last) == (0, footer.rows):
-            sql = f"SELECT {self._names(file)} FROM read_parquet({_path(file)}, hive_partitioning = false)"  # noqa: S608 - quoted
+            sql = f"SELECT {self._select_list(file)} FROM read_parquet({_path(file)}, hive_partitioning = false)"  # noqa: S608 - quoted
             return Scan(sql, footer.rows)
         numbered = f"read_parquet({_path(file)}, hive_partitioning = false, file_row_number = true)"
         where = f"file_row_number >= {first} AND file_row_number < {last}"
-        return Scan(f"SELECT {self._names(file)} FROM {numbered} WHERE {where}", last - first)  # noqa: S608 - quoted
+        return Scan(f"SELECT {self._select_list(file)} FROM {numbered} WHERE {where}", last - first)  # noqa: S608 - quoted
 
     def _footer(self, file: FileRange) -> Footer:
-        """Return what a file tells of itself; raise if it has changed, or DuckDB might read it otherwise than Spark."""
+        """Return a file's footer; raise if the file has changed, or DuckDB might read it differently from Spark."""
         if set("*?[") & set(file.local):
             raise NotNativeError(f"DuckDB would take the path {file.path} for a pattern")
         try:
-            found = Path(file.local).stat()
+            status = Path(file.local).stat()
         except OSError as error:
             raise NotNativeError(str(error)) from error
-        if found.st_size != file.size or found.st_mtime_ns // 1_000_000 != file.modified:
+        if status.st_size != file.size or status.st_mtime_ns // 1_000_000 != file.modified:
             raise NotNativeError(f"{file.path} {CHANGED}")
-        footer = footer_of(file.local, found.st_mtime_ns, found.st_size)
+        footer = read_footer(file.local, status.st_mtime_ns, status.st_size)
         footer.check(file.path, self.read, self.calendar)
         return footer
 
 
 def _path(file: FileRange) -> str:
-    return quoted(file.local)
+    return quote_literal(file.local)
 
 
 def _quoted(name: str) -> str:

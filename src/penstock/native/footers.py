@@ -1,4 +1,4 @@
-"""What Parquet files tell of themselves: read once for each file, and whether DuckDB reads them as Spark does."""
+"""Footers of Parquet files, read once for each file, and checks that DuckDB reads the file as Spark does."""
 
 from __future__ import annotations
 
@@ -19,42 +19,37 @@ if TYPE_CHECKING:
 
 _TEXTS = {"large_string", "string_view"}
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-"""Keys of files whose old dates follow another calendar."""
+"""Metadata keys of files whose old dates follow the Julian calendar."""
 _SPARK_VERSION = b"org.apache.spark.version"
-"""The key of the release of Spark that has written a file; that of Spark 2 follows another calendar, too."""
+"""Metadata key of the Spark release that wrote a file; dates written by Spark 2 follow the Julian calendar, too."""
 _WRITERS = re.compile(r"DuckDB|parquet-cpp-arrow version|parquet-(mr version 1\.|rs version )[1-9]\d")
-"""Who is known to tell of a column's largest and smallest values in the order of unsigned bytes, as DuckDB takes them.
+"""Writers that order the minimum and maximum of a column by unsigned bytes, as DuckDB assumes.
 
-Old releases of others had another order, which Spark knows of.
+Old releases of other writers used a different order, which Spark takes into account.
 """
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
-"""Codecs that both readers have. Spark reads Brotli and LZO only with codecs of other packages, and DuckDB no LZ4 of
-Hadoop's format."""
+"""Codecs that both readers have. Spark needs extra packages for Brotli and LZO; DuckDB cannot read Hadoop's LZ4."""
 _ENCODINGS = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
-"""Encodings that both readers have for every type in every supported release.
+"""Encodings that both readers support for every type in every supported release.
 
-Spark's vectorised reader got others, such as BYTE_STREAM_SPLIT, for some types and in some releases only.
+Spark's vectorised reader supports others, such as BYTE_STREAM_SPLIT, only for some types and in some releases.
 """
 _ADDED = frozenset({"file_row_number", "filename", "file_index", "rowid"})
 """Columns that DuckDB adds to those of a file, under these names."""
-_KEPT = 4096
-"""Footers that a process keeps, of some kilobytes each."""
+_CACHED_FOOTERS = 4096
+"""Footers that a process caches, a few kilobytes each."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileColumn:
-    """A column of a file.
+    """A column of a Parquet file.
 
     Parameters
     ----------
-    name
-        Its name.
-    type
-        Its type in Arrow.
     annotation
-        Its logical type in Parquet, such as ``STRING``; ``NONE`` if it has none or consists of several columns.
+        The Parquet logical type, such as ``STRING``; ``NONE`` if there is none or the column is nested.
     formats
-        The codecs and encodings of its values.
+        The codecs and encodings of the column's chunks.
     """
 
     name: str
@@ -65,7 +60,7 @@ class FileColumn:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A row group of a file: its first row, how many it has, and where its first column starts."""
+    """A row group of a file: its first row, its number of rows, and the byte offset of its first column."""
 
     first: int
     rows: int
@@ -74,20 +69,16 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a file tells of itself.
+    """The parts of a Parquet footer that decide whether DuckDB can read the file.
 
     Parameters
     ----------
-    columns
-        Its columns.
     writer
-        Who has written it, empty if it does not say so.
+        The program that wrote the file, empty if the file does not name it.
     release
-        The release of Spark that has written it, None if it was another writer.
+        The release of Spark that wrote the file, None for other writers.
     has_legacy_dates
-        Whether it says that its dates follow another calendar.
-    groups
-        Its row groups.
+        Whether the file declares dates of the Julian calendar.
     """
 
     columns: tuple[FileColumn, ...]
@@ -98,34 +89,24 @@ class Footer:
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
-        return sum(one.rows for one in self.groups)
+        """The number of rows."""
+        return sum(group.rows for group in self.groups)
 
     def groups_in(self, file: FileRange) -> list[RowGroup]:
         """Return the row groups whose first column starts in a range."""
-        return [one for one in self.groups if file.start <= one.start < file.start + file.length]
+        return [group for group in self.groups if file.start <= group.start < file.start + file.length]
 
     def range(self, file: FileRange) -> tuple[int, int]:
-        """Return the first row of the row groups that start in a range, and the first one after them."""
+        """Return the first row, and the row after the last, of the row groups that start in a range."""
         groups = self.groups_in(file)
         if not groups:
             return 0, 0
-        if any(one.first + one.rows != other.first for one, other in pairwise(groups)):
-            raise NotNativeError(f"the row groups of {file.path} do not lie in their order")
+        if any(group.first + group.rows != following.first for group, following in pairwise(groups)):
+            raise NotNativeError(f"the row groups of {file.path} are not stored in order")
         return groups[0].first, groups[-1].first + groups[-1].rows
 
     def check(self, path: str, read: Sequence[Column], calendar: str) -> None:
-        """Raise if the file has columns that might be read otherwise than Spark reads them.
-
-        Parameters
-        ----------
-        path
-            What the file is called.
-        read
-            The columns that are wanted.
-        calendar
-            As of `files.Files`.
-        """
+        """Raise if DuckDB might read the file differently from Spark."""
         self._check_names(path, read)
         by_name = {column.name: column for column in self.columns}
         for column in read:
@@ -148,7 +129,7 @@ class Footer:
             raise NotNativeError(f"{path} comes from {self.writer or 'an unknown writer'}")
 
     def _check_names(self, path: str, read: Sequence[Column]) -> None:
-        """Raise if DuckDB may rename a column: names that differ in case only get a number, until it is a new name."""
+        """Raise if DuckDB may rename a column: it numbers names that differ only in case until they are unique."""
         names = Counter(column.name.lower() for column in self.columns)
         repeated = {name for name, count in names.items() if count > 1}
         added = _ADDED & names.keys()
@@ -159,23 +140,21 @@ class Footer:
             raise NotNativeError(f"{path} has a column {min([*renamed, *added])} that DuckDB renames")
 
 
-@lru_cache(maxsize=_KEPT)
-def footer_of(path: str, modified: int, size: int) -> Footer:
-    """Return what a file tells of itself.
+@lru_cache(maxsize=_CACHED_FOOTERS)
+def read_footer(path: str, modified: int, size: int) -> Footer:
+    """Return the footer of a file.
 
     Parameters
     ----------
-    path
-        Where it lies.
     modified, size
-        What the file system says of it: nanoseconds since 1970, and bytes.
+        Modification time in nanoseconds since 1970, and size in bytes: part of the cache key.
 
     Raises
     ------
     NotNativeError
-        If it cannot be read.
+        If the file cannot be read.
     """
-    del modified, size  # another file has others
+    del modified, size  # only part of the cache key
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -184,12 +163,12 @@ def footer_of(path: str, modified: int, size: int) -> Footer:
             metadata, fields = parquet.metadata, list(parquet.schema_arrow)
     except (OSError, pa.ArrowInvalid) as error:
         raise NotNativeError(str(error)) from error
-    known = metadata.metadata or {}
+    key_values = metadata.metadata or {}
     return Footer(
         _columns(metadata, fields),
         metadata.created_by or "",
-        known.get(_SPARK_VERSION),
-        any(key in known for key in _LEGACY),
+        key_values.get(_SPARK_VERSION),
+        any(key in key_values for key in _LEGACY),
         _groups(metadata),
     )
 
@@ -211,13 +190,13 @@ def _columns(metadata: Any, fields: Sequence[Any]) -> tuple[FileColumn, ...]:
 
 
 def _leaf_count(kind: Any) -> int:
-    """Return how many columns of Parquet a column of Arrow consists of."""
+    """Return the number of Parquet columns that an Arrow type consists of."""
     fields = [kind.field(number) for number in range(kind.num_fields)]
     return sum(_leaf_count(field.type) for field in fields) if fields else 1
 
 
 def _groups(metadata: Any) -> tuple[RowGroup, ...]:
-    found, row = [], 0
+    groups, row = [], 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         if not group.num_columns:
@@ -226,6 +205,6 @@ def _groups(metadata: Any) -> tuple[RowGroup, ...]:
         start = head.data_page_offset
         if head.has_dictionary_page and head.dictionary_page_offset:
             start = min(start, head.dictionary_page_offset)
-        found.append(RowGroup(row, group.num_rows, start))
+        groups.append(RowGroup(row, group.num_rows, start))
         row += group.num_rows
-    return tuple(found)
+    return tuple(groups)

@@ -6,28 +6,28 @@ import os
 from pathlib import Path
 
 _GROUP = Path("/sys/fs/cgroup")
-"""Where a container's limits stand (the control groups of Linux, version 2)."""
+"""Limits of a container (Linux control groups, version 2)."""
 _MACHINE = Path("/proc/meminfo")
 
 
 def machine_memory() -> int:
-    """Return the bytes of memory that this machine has, or that its container may use."""
-    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Return the bytes of memory of this machine, or of its container if that has a limit."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limit = _container_limit()
-    return found if limit is None else min(found, limit)
+    return total if limit is None else min(total, limit)
 
 
 def free_memory() -> int:
-    """Return the bytes of memory that are free now, or would be without cached files; all of it where nobody tells."""
-    found = machine_memory()
+    """Return the bytes of memory that are free or used by cached files; all memory if the system does not report it."""
+    free = machine_memory()
     available = _fields(_MACHINE).get("MemAvailable:")
     if available is not None:
-        found = min(found, available * 1024)
+        free = min(free, available * 1024)
     limit, used = _container_limit(), _number(_GROUP / "memory.current")
     if limit is not None and used is not None:
         cached = _fields(_GROUP / "memory.stat").get("inactive_file", 0)
-        found = min(found, max(limit - used + cached, 0))
-    return found
+        free = min(free, max(limit - used + cached, 0))
+    return free
 
 
 def _container_limit() -> int | None:
@@ -37,12 +37,12 @@ def _container_limit() -> int | None:
 def _number(file: Path) -> int | None:
     try:
         return int(file.read_text(encoding="ascii"))
-    except (OSError, ValueError):  # there is no container, or it has no limit: ``max``
+    except (OSError, ValueError):  # no container, or no limit (``max``)
         return None
 
 
 def _fields(file: Path) -> dict[str, int]:
-    """Return the numbers of a file with lines such as ``MemAvailable: 1000 kB``."""
+    """Return the numbers of a file with lines such as ``MemAvailable: 1000 kB``, by their first word."""
     try:
         lines = file.read_text(encoding="ascii").splitlines()
     except OSError:

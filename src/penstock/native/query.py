@@ -1,11 +1,11 @@
-"""Runs a query, or most of one, in a single Python worker of Spark: DuckDB reads all files of its tables."""
+"""Runs a query, or most of it, in a single Python worker of Spark: DuckDB reads all files of its tables."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.native.engine import computed, connected
+from penstock.native.engine import open_connection, query_batches
 from penstock.native.errors import NotNativeError
 
 if TYPE_CHECKING:
@@ -20,27 +20,17 @@ if TYPE_CHECKING:
 _UNUSUAL_DAY = (
     "{0} < DATE '0001-01-01' OR {0} > DATE '9999-12-31' OR {0} BETWEEN DATE '1582-10-05' AND DATE '1582-10-14'"
 )
-"""Days on which Spark's filters of Parquet files fail, or that they take for later ones: calendars skipped them."""
+"""Dates that Spark's filters of Parquet files reject or shift to later dates, as calendars skip them."""
 _BYTES_IN_MEMORY = 16
-"""A query may need this many bytes for each byte of its files, which are compressed: its joins and groups are never
-larger than the decoded columns (TPC-H: 2 to 6)."""
+"""Estimated memory of a query per byte of its compressed files: its joins and groups are never larger than the decoded
+columns (TPC-H: 2 to 6)."""
 _LEAST_MEMORY = 128 << 20
-"""Bytes that even a query of small files asks for."""
+"""Minimum bytes that a query requests, even for small files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of a query.
-
-    Parameters
-    ----------
-    name
-        What it is called.
-    files
-        How its files are read.
-    ranges
-        The files, which may be in several ranges.
-    """
+    """A table of a query and its file ranges, several per file if Spark split it."""
 
     name: str
     files: Files
@@ -48,69 +38,55 @@ class Table:
 
     @property
     def size_in_bytes(self) -> int:
-        """The bytes of its files."""
-        return sum(one.length for one in self.ranges)
+        """The size of the table's files in bytes."""
+        return sum(file.length for file in self.ranges)
 
     def check(self) -> None:
-        """Look at all of its files.
+        """Check that DuckDB can read all files of the table.
 
         Raises
         ------
         NotNativeError
-            If DuckDB might read one otherwise than Spark.
+            If DuckDB might read a file differently from Spark.
         """
-        self.files.whole(self.ranges)
+        self.files.whole_files_query(self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class NamedResult:
-    """A result that later queries read.
-
-    Parameters
-    ----------
-    name
-        By which they read it.
-    sql
-        Its query.
-    is_value
-        Whether it is the value of a subquery, of one row at most.
-    """
+    """A named result that later queries read; `is_value` marks a scalar subquery, with at most one row."""
 
     name: str
     sql: str
     is_value: bool
 
-    def make(self, connection: Any) -> None:
-        """Compute it. An error must be seen, whether any row needs it or not, as Spark computes subqueries first."""
+    def materialize(self, connection: Any) -> None:
+        """Compute the result into a table, even if no row needs it: like in Spark, an error must surface."""
         (rows,) = connection.execute(f"CREATE TEMP TABLE {self.name} AS {self.sql}").fetchone()
         if not self.is_value:
             return
         if rows > 1:
-            raise NotNativeError("a subquery gives more than one row")
+            raise NotNativeError("a subquery returns more than one row")
         table = connection.table(self.name)
         for column, kind in zip(table.columns, table.types, strict=True):
             if str(kind) == "DATE" and table.filter(_UNUSUAL_DAY.format(column)).fetchone() is not None:
-                raise NotNativeError("a subquery gives a day that Spark's filters of files read otherwise")
+                raise NotNativeError("a subquery returns a date that Spark's filters of files treat differently")
 
 
 @dataclass(frozen=True, slots=True)
 class NativeQueryStep:
-    """What the one task of a query computes; a function for ``DataFrame.mapInArrow``, of a single row.
+    """The computation of a single-task query; a function for ``DataFrame.mapInArrow`` over a single row.
 
     Parameters
     ----------
     sql
         The query; ``scan_0``, ``scan_1`` and so on are the rows of its tables.
     results
-        What is computed before, each in turn.
-    columns
-        What it gives.
-    tables
-        Its tables.
+        Results to materialize first, in this order.
     memory
-        The bytes that DuckDB may use on an executor. Queries that run at a time share them.
+        The bytes that DuckDB may use on an executor. Concurrent queries share them.
     threads
-        How many threads compute: the cores of an executor.
+        The number of threads: the cores of an executor.
     """
 
     sql: str
@@ -123,17 +99,17 @@ class NativeQueryStep:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Compute the rows.
 
-        The single row that is given is read last. Spark sends it in small pieces, some tens of milliseconds late
-        (Nagle's algorithm, and acknowledgements that wait).
+        The single input row is read last: Spark sends it in small packets, some tens of milliseconds late (Nagle's
+        algorithm and delayed acknowledgements).
         """
-        scans = [table.files.whole(table.ranges) for table in self.tables]
-        wanted = sum(table.size_in_bytes for table in self.tables) * _BYTES_IN_MEMORY + _LEAST_MEMORY
+        scans = [table.files.whole_files_query(table.ranges) for table in self.tables]
+        requested = sum(table.size_in_bytes for table in self.tables) * _BYTES_IN_MEMORY + _LEAST_MEMORY
         files = {file.local for table in self.tables for file in table.ranges}
-        with connected(min(wanted, self.memory), self.threads, files, budget=self.memory) as connection:
+        with open_connection(min(requested, self.memory), self.threads, files, budget=self.memory) as connection:
             for number, scan in enumerate(scans):
                 connection.execute(f"CREATE TEMP VIEW scan_{number} AS {scan}")
             for result in self.results:
-                result.make(connection)
-            yield from computed(connection, self.sql, self.columns)
+                result.materialize(connection)
+            yield from query_batches(connection, self.sql, self.columns)
         for _ in batches:
             pass

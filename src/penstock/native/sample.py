@@ -1,11 +1,11 @@
-"""What a step reads, and gives of a few row groups, found out in the driver: whether DuckDB pays is measured."""
+"""Runs a native step over sampled row groups in the driver, to estimate whether DuckDB pays off."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.native.footers import footer_of
+from penstock.native.footers import read_footer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,56 +16,54 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Some of the row groups of a step.
+    """A sample of the row groups that a step reads.
 
     Parameters
     ----------
     chosen
-        Where they lie, one for each task that was looked at.
-    rows
-        How many rows they have.
+        The sampled row groups as file ranges, at most one for each task.
     task
-        How many rows a task reads in all, about.
+        The estimated rows that a task reads in all.
     """
 
     chosen: tuple[FileRange, ...]
     rows: int
     task: int
 
-    def share(self, step: NativeStep) -> float:
-        """Run a step over the row groups; return the part of their rows that it gives.
+    def output_ratio(self, step: NativeStep) -> float:
+        """Run a step over the sample; return its output rows divided by its input rows.
 
         Raises
         ------
         NotNativeError
             If DuckDB cannot read the files.
         """
-        counted = step.counting()
-        given = sum(batch.column(0)[0].as_py() for batch in counted.rows(self.chosen))
-        return given / self.rows if self.rows else 0.0
+        counting_step = step.counting()
+        output_rows = sum(batch.column(0)[0].as_py() for batch in counting_step.rows(self.chosen))
+        return output_rows / self.rows if self.rows else 0.0
 
 
-def sampled(ranges: Sequence[FileRange], task_bytes: Sequence[int]) -> Sample:
-    """Choose a row group of each of some ranges, each the first one of another task.
+def sample_row_groups(ranges: Sequence[FileRange], task_bytes: Sequence[int]) -> Sample:
+    """Choose the middle row group of each range.
 
     Parameters
     ----------
     ranges
-        The ranges.
+        The first range of each sampled task.
     task_bytes
-        The bytes of all ranges of that task.
+        For each of these tasks, the bytes of all of its ranges.
 
     Raises
     ------
     NotNativeError
-        If the files cannot be read here.
+        If the files cannot be read in the driver.
     """
     chosen, rows, of_tasks = [], 0, []
     for file, size in zip(ranges, task_bytes, strict=True):
-        groups = footer_of(file.local, file.modified, file.size).groups_in(file)
+        groups = read_footer(file.local, file.modified, file.size).groups_in(file)
         if groups:
             group = groups[len(groups) // 2]
             chosen.append(replace(file, start=group.start, length=1))
             rows += group.rows
-        of_tasks.append(sum(one.rows for one in groups) * size // max(file.length, 1))
+        of_tasks.append(sum(group.rows for group in groups) * size // max(file.length, 1))
     return Sample(tuple(chosen), rows, sum(of_tasks) // max(len(of_tasks), 1))

@@ -1,8 +1,8 @@
-"""Columns on their way through Spark's exchange: rows are dealt out by Spark's own hash of their keys.
+"""Scatters columnar batches over subpartitions by Spark's own hash of their keys.
 
-Each subpartition gets one row, of a number and a batch of columns. Spark hashes the number, and the numbers are chosen
-such that a batch lands where its rows would: so what one step writes as columns can meet what another writes as rows.
-The hash is that of ``org.apache.spark.unsafe.hash.Murmur3_x86_32``, of whole columns at a time.
+Each subpartition gets a single exchange row: a routing number and a serialized batch. Spark hashes the number, which is
+chosen such that the batch arrives in the subpartition of its rows. So the rows of a columnar stage can be joined with
+those of a row-based stage. The hash is ``org.apache.spark.unsafe.hash.Murmur3_x86_32``, vectorised over whole columns.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ SEED = 42
 """The seed of Spark's exchanges."""
 _SHORT = 1 << 16
 _MOST_BYTES = 64 << 20
-"""So many bytes of a task are dealt out at a time: batches are long, and the memory of the worker is bounded."""
+"""Bytes that are scattered at a time: long batches, but bounded memory of the worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Deals out rows.
+    """Scatters rows over subpartitions.
 
     Parameters
     ----------
     keys
-        The places of the columns that are hashed.
+        The positions of the hashed columns.
     numbers
-        For each subpartition a number whose hash belongs there.
+        For each subpartition, a number that Spark hashes to it.
     """
 
     keys: tuple[int, ...]
     numbers: tuple[int, ...]
 
-    def dealt(self, batches: Iterator[Any], columns: Sequence[Column]) -> Iterator[Any]:
-        """Return batches of two columns: the number of a subpartition, and its rows as a message of Arrow's."""
-        held: list[Any] = []
+    def scatter(self, batches: Iterator[Any], columns: Sequence[Column]) -> Iterator[Any]:
+        """Yield batches of two columns: a routing number, and the rows of its subpartition as an Arrow IPC message."""
+        buffered: list[Any] = []
         size = 0
         for batch in batches:
-            held.append(batch)
+            buffered.append(batch)
             size += batch.nbytes
             if size > _MOST_BYTES:
-                yield self._dealt(held, columns)
-                held, size = [], 0
-        if any(batch.num_rows for batch in held):
-            yield self._dealt(held, columns)
+                yield self._scatter_rows(buffered, columns)
+                buffered, size = [], 0
+        if any(batch.num_rows for batch in buffered):
+            yield self._scatter_rows(buffered, columns)
 
-    def _dealt(self, batches: list[Any], columns: Sequence[Column]) -> Any:
+    def _scatter_rows(self, batches: list[Any], columns: Sequence[Column]) -> Any:
         import numpy as np
         import pyarrow as pa
 
@@ -60,39 +60,40 @@ class Scatter:
         counts = np.bincount(subpartitions, minlength=len(self.numbers))
         ends = np.cumsum(counts)
         filled = np.flatnonzero(counts)
-        parts = [rows.slice(int(ends[place] - counts[place]), int(counts[place])).serialize() for place in filled]
+        parts = [rows.slice(int(ends[target] - counts[target]), int(counts[target])).serialize() for target in filled]
         numbers = np.array(self.numbers, dtype=np.int32)[filled]
-        sent = [pa.array(numbers), pa.array([part.to_pybytes() for part in parts], pa.binary())]
-        return pa.RecordBatch.from_arrays(sent, ["place", "batch"])
+        messages = [part.to_pybytes() for part in parts]
+        output = [pa.array(numbers), pa.array(messages, pa.binary())]
+        return pa.RecordBatch.from_arrays(output, ["subpartition", "batch"])
 
     def subpartitions(self, rows: Any, columns: Sequence[Column]) -> Any:
         """Return the subpartition of each row, shape (rows,)."""
         import numpy as np
 
         hashed = np.full(rows.num_rows, SEED, dtype=np.uint32)
-        for place in self.keys:
-            hashed = _hashed(rows.column(place), columns[place].sent, hashed)
-        narrow = np.uint16 if len(self.numbers) <= _SHORT else np.int32  # of short numbers, sorting is quickest
-        return _places(hashed, len(self.numbers)).astype(narrow)
+        for key in self.keys:
+            hashed = _hash_column(rows.column(key), columns[key].wire_type, hashed)
+        narrow = np.uint16 if len(self.numbers) <= _SHORT else np.int32  # short numbers sort fastest
+        return _modulo(hashed, len(self.numbers)).astype(narrow)
 
 
-def numbers_of(subpartitions: int) -> tuple[int, ...]:
-    """Return for each subpartition a number that Spark puts there."""
+def routing_numbers(subpartitions: int) -> tuple[int, ...]:
+    """Return for each subpartition a number that Spark hashes to it."""
     import numpy as np
 
-    found: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     start = 0
-    while len(found) < subpartitions:
-        some = np.arange(start, start + 8 * subpartitions, dtype=np.int32)
-        hashed = _finished(_mixed(np.full(len(some), SEED, dtype=np.uint32), some.view(np.uint32)), 4)
-        for number, place in zip(some.tolist(), _places(hashed, subpartitions).tolist(), strict=True):
-            found.setdefault(place, number)
-        start += len(some)
-    return tuple(found[place] for place in range(subpartitions))
+    while len(numbers) < subpartitions:
+        candidates = np.arange(start, start + 8 * subpartitions, dtype=np.int32)
+        hashed = _finish(_mix(np.full(len(candidates), SEED, dtype=np.uint32), candidates.view(np.uint32)), 4)
+        for number, target in zip(candidates.tolist(), _modulo(hashed, subpartitions).tolist(), strict=True):
+            numbers.setdefault(target, number)
+        start += len(candidates)
+    return tuple(numbers[target] for target in range(subpartitions))
 
 
-def _hashed(values: Any, type_name: str, seeds: Any) -> Any:
-    """Return the hashes of a column, each with the hash of the columns before it as its seed; null leaves that."""
+def _hash_column(values: Any, type_name: str, seeds: Any) -> Any:
+    """Return the hashes of a column, seeded by the hashes of the columns before it; a null keeps its seed."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -105,30 +106,30 @@ def _hashed(values: Any, type_name: str, seeds: Any) -> Any:
     if type_name == "bigint":
         whole = np.asarray(values).view(np.uint64)
         low, high = (whole & np.uint64(0xFFFFFFFF)).astype(np.uint32), (whole >> np.uint64(32)).astype(np.uint32)
-        found = _finished(_mixed(_mixed(seeds, low), high), 8)
+        hashed = _finish(_mix(_mix(seeds, low), high), 8)
     else:
-        found = _finished(_mixed(seeds, np.asarray(values).astype(np.int32).view(np.uint32)), 4)
-    return found if valid is None else np.where(valid, found, seeds)
+        hashed = _finish(_mix(seeds, np.asarray(values).astype(np.int32).view(np.uint32)), 4)
+    return hashed if valid is None else np.where(valid, hashed, seeds)
 
 
-def _places(hashed: Any, subpartitions: int) -> Any:
+def _modulo(hashed: Any, subpartitions: int) -> Any:
     import numpy as np
 
     return hashed.view(np.int32).astype(np.int64) % subpartitions
 
 
-def _rotated(values: Any, bits: int) -> Any:
+def _rotate(values: Any, bits: int) -> Any:
     return (values << bits) | (values >> (32 - bits))
 
 
-def _mixed(hashed: Any, words: Any) -> Any:
+def _mix(hashed: Any, words: Any) -> Any:
     import numpy as np
 
-    words = _rotated(words * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
-    return _rotated(hashed ^ words, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    words = _rotate(words * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+    return _rotate(hashed ^ words, 13) * np.uint32(5) + np.uint32(0xE6546B64)
 
 
-def _finished(hashed: Any, length: int) -> Any:
+def _finish(hashed: Any, length: int) -> Any:
     import numpy as np
 
     hashed = hashed ^ np.uint32(length)

@@ -1,8 +1,8 @@
-"""Runs a part of a vertex in a Python worker of Spark: DuckDB reads files or exchanged columns, and computes.
+"""Runs a part of a vertex in a Python worker of Spark: DuckDB reads files or exchanged columns and computes the rows.
 
-Every error of DuckDB raises `NotNativeError`: Spark then computes the rows.
+Every DuckDB error raises `NotNativeError`; Spark then computes the rows.
 
-The modules of this room are sent to the workers as they are, so they import nothing else of the package.
+The modules of this package are shipped to the workers, so they import nothing else of Penstock.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.native.columns import Column, sent_schema
-from penstock.native.engine import computed, connected
+from penstock.native.columns import Column, wire_schema
+from penstock.native.engine import open_connection, query_batches
 from penstock.native.files import FileRange, Files
 
 if TYPE_CHECKING:
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NativeStep:
-    """What every task computes; a function for ``DataFrame.mapInArrow``.
+    """The computation of every task; a function for ``DataFrame.mapInArrow``.
 
     Parameters
     ----------
     sql
-        The query; ``scan`` is the rows of the files.
+        The query; it reads the rows of the files as ``scan``.
     columns
-        What it gives.
+        The output columns.
     memory
         Bytes that DuckDB may use in a task before it spills.
     files
-        How it reads files, if it does.
+        How to read files; None if the step reads only inputs.
     inputs
-        The columns of what else it reads: the query calls it ``input_0``, ``input_1`` and so on.
+        The columns of each exchanged input, which the query reads as ``input_0``, ``input_1`` and so on.
     tables
-        Tables that the query joins, by name: each is a broadcast variable of a stream of Arrow's.
+        Broadcast tables that the query joins, by name: each is an Arrow IPC stream.
     scatter
-        Deals out what it gives, if that leaves as columns.
-    rows_read, rows_given
-        Count the rows of the files, and those that it gives.
+        Scatters the output over subpartitions; None if the output is rows.
+    rows_read, rows_returned
+        Accumulators of the rows read from files, and of the rows returned.
     """
 
     sql: str
@@ -57,63 +57,64 @@ class NativeStep:
     tables: Mapping[str, Broadcast[bytes]] = field(default_factory=dict)
     scatter: Scatter | None = None
     rows_read: Accumulator[int] | None = None
-    rows_given: Accumulator[int] | None = None
+    rows_returned: Accumulator[int] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Compute the rows of a task: of the files that it is told to read, or of the columns that it is sent."""
-        rows = self._of_inputs(batches) if self.inputs else self._of_files(batches)
-        yield from rows if self.scatter is None else self.scatter.dealt(rows, self.columns)
+        """Compute the rows of a task from the file ranges, or the exchanged columns, that the batches carry."""
+        rows = self._input_rows(batches) if self.inputs else self._file_rows(batches)
+        yield from rows if self.scatter is None else self.scatter.scatter(rows, self.columns)
 
-    def _of_files(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _file_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for text in batch.column(0).to_pylist():
-                yield from self.rows([FileRange(**one) for one in json.loads(text)])
+                yield from self.rows([FileRange(**fields) for fields in json.loads(text)])
 
     def rows(self, ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
-        """Compute the rows of ranges of files."""
+        """Compute the rows of file ranges."""
         assert self.files is not None
         scans = self.files.scans(ranges)
         if self.rows_read is not None:
             self.rows_read.add(sum(scan.rows for scan in scans))
         paths = {file.local for file in ranges}
-        yield from self._computed(" UNION ALL ".join(scan.sql for scan in scans), {}, paths)
+        yield from self._query_rows(" UNION ALL ".join(scan.sql for scan in scans), {}, paths)
 
-    def _of_inputs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _input_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        sent = [sent_schema(columns) for columns in self.inputs]
-        wanted = [pa.schema([(one.name, one.arrow_type()) for one in columns]) for columns in self.inputs]
-        found: list[list[pa.RecordBatch]] = [[] for _ in self.inputs]
+        wire_schemas = [wire_schema(columns) for columns in self.inputs]
+        schemas = [pa.schema([(column.name, column.arrow_type()) for column in columns]) for columns in self.inputs]
+        received: list[list[pa.RecordBatch]] = [[] for _ in self.inputs]
         for batch in batches:
             for number, message in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
-                rows = pa.ipc.read_record_batch(message.as_buffer(), sent[number])
-                values = [one.from_sent(given) for one, given in zip(self.inputs[number], rows.columns, strict=True)]
-                found[number].append(pa.RecordBatch.from_arrays(values, schema=wanted[number]))
-        tables = {f"input_{n}": pa.Table.from_batches(found[n], wanted[n]) for n in range(len(self.inputs))}
-        yield from self._computed(None, tables)
+                rows = pa.ipc.read_record_batch(message.as_buffer(), wire_schemas[number])
+                columns = zip(self.inputs[number], rows.columns, strict=True)
+                values = [column.from_wire(array) for column, array in columns]
+                received[number].append(pa.RecordBatch.from_arrays(values, schema=schemas[number]))
+        tables = {f"input_{n}": pa.Table.from_batches(received[n], schemas[n]) for n in range(len(self.inputs))}
+        yield from self._query_rows(None, tables)
 
-    def _computed(
+    def _query_rows(
         self, scan: str | None, inputs: Mapping[str, Any], files: Collection[str] = ()
     ) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        with connected(self.memory, files=files, reads_arrow=bool(inputs)) as connection:
-            for name, sent in self.tables.items():
-                # A copy: filters of files are pushed down, and must not reach a table of Arrow; see `connected`.
-                connection.register(f"sent_{name}", pa.ipc.open_stream(sent.value).read_all())
+        with open_connection(self.memory, files=files, reads_arrow=bool(inputs)) as connection:
+            for name, broadcast in self.tables.items():
+                # A copy, as filters of files are pushed down but must not reach an Arrow table; see `open_connection`.
+                connection.register(f"sent_{name}", pa.ipc.open_stream(broadcast.value).read_all())
                 connection.execute(f"CREATE TEMP TABLE {name} AS FROM sent_{name}").fetchall()
                 connection.unregister(f"sent_{name}")
             if scan is not None:
                 connection.execute(f"CREATE TEMP VIEW scan AS {scan}")
             for name, table in inputs.items():
                 connection.register(name, table)
-            for batch in computed(connection, self.sql, self.columns):
-                if self.rows_given is not None:
-                    self.rows_given.add(batch.num_rows)
+            for batch in query_batches(connection, self.sql, self.columns):
+                if self.rows_returned is not None:
+                    self.rows_returned.add(batch.num_rows)
                 yield batch
 
     def counting(self) -> NativeStep:
-        """Return a step that counts the rows of this one."""
-        counted = f"SELECT count(*) AS n FROM ({self.sql})"  # noqa: S608 - a query of our own
+        """Return a step that counts the output rows of this step."""
+        sql = f"SELECT count(*) AS n FROM ({self.sql})"  # noqa: S608 - the project's own query
         columns = (Column("n", "bigint"),)
-        return replace(self, sql=counted, columns=columns, scatter=None, rows_read=None, rows_given=None)
+        return replace(self, sql=sql, columns=columns, scatter=None, rows_read=None, rows_returned=None)

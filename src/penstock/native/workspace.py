@@ -1,8 +1,9 @@
-"""Spill directories and memory, which the native tasks of an executor share.
+"""Spill directories and memory reservations, which the native tasks of an executor share.
 
-Each task has a directory and a lock file beside it, in the first of Spark's local directories. The operating system
-releases the lock when the process ends, however it ends, so the next task removes what a killed process left behind.
-The lock file holds the bytes that the task has reserved: together they stay within the budget of the executor.
+Each task has a spill directory in the first of Spark's local directories, and a lock file beside it. The operating
+system releases the lock when the process ends for any reason, so the next task can remove what a killed process left
+behind. The lock file holds the bytes that the task has reserved. The sum of all reservations stays within the
+executor's budget.
 """
 
 from __future__ import annotations
@@ -29,81 +30,71 @@ if TYPE_CHECKING:
 _PREFIX = "penstock-duckdb-"
 _LOCK = ".lock"
 _LEDGER = "penstock-duckdb.ledger"
-"""The file that is locked while reservations are read and made."""
+"""The file that is locked while reservations are read and written."""
 _LEAST = 64 << 20
-"""Bytes that a task gets in any case when it is alone: DuckDB needs some megabytes for each thread."""
+"""Minimum bytes for a task that runs alone: DuckDB needs some megabytes for each thread."""
 _PAUSE = 0.05
-"""Seconds between two looks at the reservations of others; most queries run for longer."""
+"""Seconds between two checks for released memory; most queries run longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """What a task may use.
-
-    Parameters
-    ----------
-    directory
-        Where it spills.
-    memory
-        The bytes that it may use before it spills.
-    """
+    """The spill directory of a task, and the bytes that the task may use before it spills."""
 
     directory: str
     memory: int
 
     @property
     def most_spilled(self) -> int:
-        """The bytes that it may spill: half of what is free, as other tasks spill and Spark writes there, too."""
+        """The bytes that the task may spill: half of the free disk space, as other tasks and Spark write there, too."""
         return shutil.disk_usage(self.directory).free // 2
 
 
-def granted(wanted: int, budget: int, reserved: int, free: int) -> int | None:
-    """Return how many bytes of memory a task gets, None if it must wait.
+def granted_memory(requested: int, budget: int, reserved: int, free: int) -> int | None:
+    """Return the bytes of memory that a task gets, None if it must wait.
 
-    A task shrinks to half of what it asks for at most, and waits for others otherwise.
+    A task gets at least half of its request, or waits until other tasks release memory.
 
     Parameters
     ----------
-    wanted, budget
-        The bytes that it asks for, and those that all tasks of the executor may use together.
+    requested, budget
+        The bytes that the task requests, and the bytes that all tasks of the executor may use together.
     reserved
         The bytes that other tasks have reserved.
     free
-        The bytes of memory that are free on the machine. A task takes half of them at most.
+        The free bytes of the machine. A task gets at most half of them.
 
     Examples
     --------
-    >>> granted(wanted=100, budget=300, reserved=0, free=1000)
+    >>> granted_memory(requested=100, budget=300, reserved=0, free=1000)
     100
-    >>> granted(wanted=100, budget=300, reserved=240, free=1000)
+    >>> granted_memory(requested=100, budget=300, reserved=240, free=1000)
     60
-    >>> granted(wanted=100, budget=300, reserved=280, free=1000)
+    >>> granted_memory(requested=100, budget=300, reserved=280, free=1000)
     """
     available = min(budget - reserved, max(free - reserved, 0) // 2)
-    if available >= wanted // 2 and available > 0:
-        return min(wanted, available)
-    return None if reserved else min(wanted, _LEAST)
+    if available >= requested // 2 and available > 0:
+        return min(requested, available)
+    return None if reserved else min(requested, _LEAST)
 
 
 @contextmanager
-def workspace(wanted: int, budget: int | None = None) -> Iterator[Workspace]:
-    """Reserve memory and make a spill directory; release both at the end.
+def workspace(requested: int, budget: int | None = None) -> Iterator[Workspace]:
+    """Reserve memory and create a spill directory; release both at the end.
 
     Parameters
     ----------
-    wanted
-        The bytes of memory that the task asks for.
     budget
-        The bytes that all tasks of the executor may use together. The task waits for its part of them. None if the
-        number of tasks that run at a time limits their memory already.
+        The bytes that all tasks of the executor may use together; the task waits for its share. None if the number of
+        concurrent tasks limits their memory already.
     """
     local_dirs = os.environ.get("SPARK_LOCAL_DIRS", "")
-    if fcntl is None or not local_dirs:  # the driver, which looks at samples only
+    if fcntl is None or not local_dirs:  # the driver, which reads only samples
         with tempfile.TemporaryDirectory(prefix=_PREFIX) as directory:
-            yield Workspace(directory, wanted)
+            yield Workspace(directory, requested)
         return
     root = Path(local_dirs.split(",", maxsplit=1)[0])
-    space, lock = _reserve(root, wanted, budget)
+    space, lock = _reserve(root, requested, budget)
     try:
         yield space
     finally:
@@ -112,16 +103,16 @@ def workspace(wanted: int, budget: int | None = None) -> Iterator[Workspace]:
         os.close(lock)
 
 
-def _reserve(root: Path, wanted: int, budget: int | None) -> tuple[Workspace, int]:
+def _reserve(root: Path, requested: int, budget: int | None) -> tuple[Workspace, int]:
     """Return a workspace, and the descriptor of its lock file."""
     while True:
-        ledger = _locked(root / _LEDGER)
+        ledger = _lock_file(root / _LEDGER)
         try:
-            reserved = _reserved(root)
-            memory = wanted if budget is None else granted(wanted, budget, reserved, free_memory())
+            reserved = _reserved_memory(root)
+            memory = requested if budget is None else granted_memory(requested, budget, reserved, free_memory())
             if memory is not None:
                 directory = tempfile.mkdtemp(prefix=_PREFIX, dir=root)
-                lock = _locked(Path(directory + _LOCK))
+                lock = _lock_file(Path(directory + _LOCK))
                 os.write(lock, str(memory).encode())
                 return Workspace(directory, memory), lock
         finally:
@@ -129,8 +120,8 @@ def _reserve(root: Path, wanted: int, budget: int | None) -> tuple[Workspace, in
         time.sleep(_PAUSE)
 
 
-def _reserved(root: Path) -> int:
-    """Return the bytes that running tasks have reserved; remove what is left of tasks that were killed."""
+def _reserved_memory(root: Path) -> int:
+    """Return the bytes that running tasks have reserved; remove the directories of killed tasks."""
     total = 0
     for file in root.glob(f"{_PREFIX}*{_LOCK}"):
         try:
@@ -149,8 +140,8 @@ def _reserved(root: Path) -> int:
     return total
 
 
-def _locked(file: Path) -> int:
-    """Return the descriptor of a file that no other process has locked."""
+def _lock_file(file: Path) -> int:
+    """Lock a file, waiting for other processes; return its descriptor."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor

@@ -1,4 +1,4 @@
-"""Strategies that change the pending part of a running job. Pure: no Spark in here."""
+"""Strategies that change the pending part of a running job. They do not use Spark."""
 
 from penstock.optimizer.strategy import (
     OperatorsFinished,

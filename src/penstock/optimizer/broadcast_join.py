@@ -1,4 +1,4 @@
-"""Broadcasts a join side that has been measured and is small, and chains the join to the other side.
+"""Broadcasts a join side whose measured size is small, and chains the join to the other side.
 
 Before::
 
@@ -10,9 +10,9 @@ After::
 
     orders ──FORWARD───┐
                        ├─▶ join ─▶ ...
-    users ──BROADCAST──┘               RESCALE instead of FORWARD if orders has been written already
+    users ──BROADCAST──┘               RESCALE instead of FORWARD if orders is already written
 
-Sides, order and thresholds follow Flink's adaptive broadcast join.
+Sides, order and thresholds follow the adaptive broadcast join of Flink.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.config.options import BROADCAST_JOIN_STRATEGY
-from penstock.decisions import DecisionKind, Told
+from penstock.decisions import DecisionKind, Explanation
 from penstock.graph import CalcOperator, ScanOperator, Side, StreamEdgeUpdateRequest
 from penstock.graph.partitioner import BROADCAST, FORWARD, ForwardForUnspecifiedPartitioner
-from penstock.optimizer.graphs import hashed_again, is_hashed, joins_behind, relying_edges
+from penstock.optimizer.graphs import is_hashed, joins_behind, relying_edges, restore_hash_requests
 from penstock.optimizer.strategy import (
     OperatorsFinished,
     ResultInfo,
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from penstock.graph import StreamEdge
     from penstock.optimizer.graphs import EquiJoin
 
-_FAR_TOO_LARGE = 10
-"""Nobody asks why a side was not broadcast that has this many times the bytes allowed."""
+_OBVIOUSLY_LARGE = 10
+"""A side with this many times the limit is too large for its refusal to interest readers."""
 _BYTES_PER_ROW = 32
-"""The memory a hash table needs for a row beyond the row's own bytes, roughly."""
+"""The approximate overhead of a row in a hash table, in bytes."""
 
 
 def table_memory(result: ResultInfo) -> int | None:
-    """Return the bytes of memory that a hash table of a result needs, or None if its rows were not counted."""
+    """Return the memory of a hash table of a result in bytes, or None if its rows were not counted."""
     if result.memory is None or result.rows is None:
         return None
     return result.memory + _BYTES_PER_ROW * result.rows
@@ -53,31 +53,34 @@ def _limit(context: StrategyContext) -> str:
     return f"{show_bytes(context.resources.broadcast_threshold)} ({context.resources.broadcast_option})"
 
 
-def _told(join: EquiJoin, side: Side, size: int, refused: str, context: StrategyContext) -> Told:
-    """Return how people are told of a broadcast, before it is done: the other side may not have been shuffled yet.
+def _explanation(join: EquiJoin, side: Side, size: int, refusal: str, context: StrategyContext) -> Explanation:
+    """Return the explanation of a broadcast; called before the graph changes.
 
-    Why the other side was not broadcast comes with it, if that was `refused`.
+    Parameters
+    ----------
+    refusal
+        Why the other side is not broadcast; empty if that does not interest readers.
     """
-    probe, limits, place = join.edges[side.other], context.resources, join.name(side.other)
-    what, other = join.sides(side)
+    probe, limits, location = join.edges[side.other], context.resources, join.name(side.other)
+    name, other = join.side_names(side)
     measured = f"{show_bytes(size)} compressed (limit {show_bytes(limits.broadcast_threshold)})"
-    measured += f"; {other} is not, as {refused}" if refused else ""
-    sentence, saved = f"{place}: {what} is broadcast, as it is {measured}", None
+    measured += f"; {other} is not, as {refusal}" if refusal else ""
+    sentence, saved = f"{location}: {name} is broadcast, as it is {measured}", None
     if not is_hashed(probe):
-        sentence += "; the other rows come from the step before as they are"
+        sentence += "; the rows of the other side come from the previous step without a shuffle"
     elif context.is_frozen(probe.source_id):
-        sentence += f"; {other} had been shuffled before that was known"
+        sentence += f"; {other} was already shuffled when that was measured"
     elif len(context.stream_graph.out_edges(probe.source_id)) > 1:
-        sentence += f"; {other} is written all the same, as several steps read it"
+        sentence += f"; {other} is still written, because several steps read it"
     else:
         saved = _scanned_bytes(probe.source_id, context)
-        sentence = f"{place}: broadcast instead of shuffle, as {what} is {measured}"
+        sentence = f"{location}: broadcast instead of shuffle, as {name} is {measured}"
         sentence += f"; about {show_bytes(saved)} of {other} not shuffled" if saved else ""
-    return Told(sentence, limits.broadcast_option, not_shuffled=saved, tables=join.tables, place=place)
+    return Explanation(sentence, limits.broadcast_option, not_shuffled=saved, tables=join.tables, location=location)
 
 
 def _scanned_bytes(node_id: int, context: StrategyContext) -> int | None:
-    """Return the bytes of a source whose rows come to a node as they are read; None behind joins and aggregates."""
+    """Return the bytes of the source that only narrow operators separate from a node, or None."""
     graph = context.stream_graph
     node = graph.node(node_id)
     while not isinstance(node.operator, ScanOperator):
@@ -89,11 +92,11 @@ def _scanned_bytes(node_id: int, context: StrategyContext) -> int | None:
 
 
 class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
-    """Broadcasts a join side once it is measured and small enough."""
+    """Broadcasts a join side once its measured size is small enough."""
 
     def __init__(self) -> None:
-        self._refused: dict[tuple[int, Side], str] = {}
-        """Why a side of a join is not broadcast, as its other side's broadcast tells; empty if nobody asks."""
+        self._refusals: dict[tuple[int, Side], str] = {}
+        """Why a side of a join is not broadcast; empty if that does not interest readers."""
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Turn joins with a small side into broadcast joins."""
@@ -106,7 +109,7 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
         return changed
 
     def _try(self, join: EquiJoin, context: StrategyContext) -> bool:
-        if not join.is_shuffled or join.operator.is_hinted:  # the user has said how to join
+        if not join.is_shuffled or join.operator.is_hinted:  # a join hint of the user takes precedence
             return False
         for side, build in join.edges.items():
             result = context.result(build.source_id)
@@ -117,44 +120,46 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
             requests = self._switch(build, join.edges[side.other], context)
             reason = f"this side has {show_bytes(result.total)}, below the limit of {_limit(context)}"
             figures = {"bytes": result.total} | ({} if result.rows is None else {"rows": result.rows})
-            told = _told(join, side, result.total, self._refused.get((join.id, side.other), ""), context)
-            if context.change(requests, DecisionKind.BROADCAST, join.node, side, reason, told, **figures):
+            explanation = _explanation(join, side, result.total, self._refusals.get((join.id, side.other), ""), context)
+            if context.change(requests, DecisionKind.BROADCAST, join.node, side, reason, explanation, **figures):
                 return True
         return False
 
     def _fits(self, join: EquiJoin, side: Side, result: ResultInfo, context: StrategyContext) -> bool:
-        limits, table, seen = context.resources, table_memory(result), True
-        (what, _), size, limit = join.sides(side), show_bytes(result.total), ""
+        limits, table, is_shown = context.resources, table_memory(result), True
+        (name, _), size, limit = join.side_names(side), show_bytes(result.total), ""
         if limits.broadcast_threshold < 0:
-            why = f"broadcasts are turned off ({limits.broadcast_option} = {limits.broadcast_threshold})"
-            told = "broadcasts are turned off"
+            reason = f"broadcasts are turned off ({limits.broadcast_option} = {limits.broadcast_threshold})"
+            refusal = "broadcasts are turned off"
         elif not result.total < limits.broadcast_threshold:
-            why = f"it has {show_bytes(result.total)}, not below the limit of {_limit(context)}"
-            told, limit = f"it is {size} compressed", f" (limit {show_bytes(limits.broadcast_threshold)})"
-            seen = result.total < _FAR_TOO_LARGE * limits.broadcast_threshold
+            reason = f"it has {show_bytes(result.total)}, not below the limit of {_limit(context)}"
+            refusal, limit = f"it is {size} compressed", f" (limit {show_bytes(limits.broadcast_threshold)})"
+            is_shown = result.total < _OBVIOUSLY_LARGE * limits.broadcast_threshold
         elif table is not None and table > limits.broadcast_memory:
             allowed = show_bytes(limits.broadcast_memory)
-            why = (
+            reason = (
                 f"its hash table would take {show_bytes(table)} in memory, more than the {allowed} that Penstock allows"
             )
-            told = f"its {size} compressed would take {show_bytes(table)} in memory (limit {allowed})"
+            refusal = f"its {size} compressed would take {show_bytes(table)} in memory (limit {allowed})"
         else:
             return True
-        if (join.id, side) not in self._refused:
-            self._refused[join.id, side] = told if seen else ""
-            place = join.name(side.other)
-            sentence = f"{place}: {what} is not broadcast, as {told}{limit}"
-            words = Told(sentence, limits.broadcast_option, tables=join.tables, is_shown=seen, place=place)
-            context.decide(DecisionKind.BROADCAST, join.node, f"not the {side} side", why, words)
+        if (join.id, side) not in self._refusals:
+            self._refusals[join.id, side] = refusal if is_shown else ""
+            location = join.name(side.other)
+            sentence = f"{location}: {name} is not broadcast, as {refusal}{limit}"
+            explanation = Explanation(
+                sentence, limits.broadcast_option, tables=join.tables, is_shown=is_shown, location=location
+            )
+            context.decide(DecisionKind.BROADCAST, join.node, f"not the {side} side", reason, explanation)
         return False
 
     def _switch(self, build: StreamEdge, probe: StreamEdge, context: StrategyContext) -> list[StreamEdgeUpdateRequest]:
-        """Return the requests that broadcast one side, and chain the join to the other where that can be."""
+        """Return the requests that broadcast the build side, and chain the join to the probe side if possible."""
         requests = [StreamEdgeUpdateRequest(build.id, BROADCAST)]
         if is_hashed(probe):
             requests.append(StreamEdgeUpdateRequest(probe.id, ForwardForUnspecifiedPartitioner()))
             if not context.is_frozen(probe.source_id):
-                requests += hashed_again(relying_edges(context.stream_graph, build.target_id))
-        elif probe.is_forward:  # the join no longer needs its rows hashed
+                requests += restore_hash_requests(relying_edges(context.stream_graph, build.target_id))
+        elif probe.is_forward:  # the join no longer relies on the hash partitioning
             requests.append(StreamEdgeUpdateRequest(probe.id, FORWARD))
         return requests

@@ -1,20 +1,20 @@
-"""Delays a join's large side until the side that may be small has been measured.
+"""Delays the large side of a join until the potentially small side has been measured.
 
 Before::
 
     orders ──HASH──┐
-                   ├─▶ join          both sides are written at once
+                   ├─▶ join          both sides are written at the same time
     users  ──HASH──┘
 
 After::
 
     orders waits for users. Once users is measured, orders is chained to a broadcast join and never shuffled, or
-    it is shuffled as before, without the rows that users' keys filter out.
+    it is shuffled without the rows that the keys of users filter out.
 
-A source also waits for a side further away if that side's keys can filter it before an exchange.
+A source also waits for the side of another join if the keys of that side can filter the source before an exchange.
 
-Once the first tasks of users have written more than can be broadcast, and more keys than filter, orders waits no
-longer.
+orders stops waiting once the first tasks of users have written too many bytes for a broadcast and too many keys for a
+filter.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.config.options import BROADCAST_JOIN_STRATEGY, DYNAMIC_FILTERING_ENABLED, DYNAMIC_FILTERING_MAX_KEYS
-from penstock.decisions import DecisionKind, Told
+from penstock.decisions import DecisionKind, Explanation
 from penstock.graph import JoinType, Side, StreamNodeUpdateRequest
 from penstock.optimizer.dynamic_filtering import is_small_table, scan
 from penstock.optimizer.graphs import crosses_exchange, equi_join, equi_joins, is_hashed
@@ -43,36 +43,36 @@ if TYPE_CHECKING:
     from penstock.optimizer.graphs import EquiJoin
 
 _MUCH_LARGER = 4
-"""A side is measured first only if its sources hold at most this many times the bytes of the other side's."""
+"""A side is measured first only if its sources have at most this many times the bytes of the other side."""
 
 
 def first_side(
     join_type: JoinType, source_bytes: Mapping[Side, int | None], shrinking: Collection[Side], small: int
 ) -> Side | None:
-    """Return the side of a join to measure first, or None if both should start at once.
+    """Return the side of a join to measure first, or None if both should start at the same time.
 
     Parameters
     ----------
     join_type
         The type of the join.
     source_bytes
-        The bytes of the sources below each side; unknown ones count as few.
+        The bytes of the sources of each side; None (unknown) is treated as 0.
     shrinking
         The sides that may be much smaller than their sources.
     small
-        A side of fewer bytes is not worth delaying.
+        The bytes below which delaying a side is not worth it.
     """
-    held = {side: source_bytes[side] or 0 for side in Side}
+    sizes = {side: source_bytes[side] or 0 for side in Side}
     useful = [
         side
         for side in Side
         if side in shrinking
         and (join_type.can_build(side) or join_type.can_filter(side.other))
-        and held[side.other] >= small
-        and held[side] <= held[side.other] * _MUCH_LARGER
+        and sizes[side.other] >= small
+        and sizes[side] <= sizes[side.other] * _MUCH_LARGER
     ]
-    # If both may be small: the side with smaller sources, then the one that can be broadcast.
-    return min(useful, key=lambda side: (held[side], not join_type.can_build(side)), default=None)
+    # If both may be small, prefer the side with smaller sources, then a side that can be broadcast.
+    return min(useful, key=lambda side: (sizes[side], not join_type.can_build(side)), default=None)
 
 
 def _shown(size: int | None) -> str:
@@ -80,16 +80,16 @@ def _shown(size: int | None) -> str:
 
 
 class BuildSideFirst(StreamGraphOptimizationStrategy):
-    """Decides before the job runs which parts of it wait for others, and while it runs how long."""
+    """Decides at the start of a job which parts wait for others, and releases them while the job runs."""
 
     def __init__(self) -> None:
         self._waits: dict[tuple[int, int], tuple[int, Side]] = {}
-        """The join and the side that is awaited, by the node that waits and the node that it waits for."""
+        """The join and the awaited side, by the waiting node and the awaited node."""
 
     def initialize(self, context: StrategyContext) -> None:
         """Delay sources that can be filtered, then probe sides."""
         if context.config.flag(DYNAMIC_FILTERING_ENABLED):
-            # A source that will be filtered may make the sides above it small, so others may wait for those.
+            # Filtering a source may make the join sides above it small, so other sources may wait for those sides.
             while self._await_keys(context):
                 pass
         if context.config.get(BROADCAST_JOIN_STRATEGY) != "NONE":
@@ -97,38 +97,40 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
                 self._await_build_side(join, context)
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
-        """Change nothing: what was delayed starts by itself."""
+        """Change nothing: delayed nodes start once the awaited ones have finished."""
         del finished, context
         return False
 
     def on_operators_running(self, running: OperatorsRunning, context: StrategyContext) -> None:
-        """Let nothing wait for a side that will be too large to be broadcast, and to filter by."""
-        told: set[tuple[int, str]] = set()
+        """Release nodes that wait for a side that will be too large to broadcast and to filter by."""
+        recorded: set[tuple[int, str]] = set()
         for (node_id, awaited), (join_id, side) in list(self._waits.items()):
             partial, join = running.results.get(awaited), equi_join(context.stream_graph, join_id)
             if partial is None or join is None or not _is_too_large(partial, join, side, context):
                 continue
             del self._waits[node_id, awaited]
-            waits = _waiting(node_id, join, side, context)
-            if context.release(node_id, awaited) and (join_id, waits) not in told:
-                told.add((join_id, waits))  # a source may wait for its keys, and what is chained to it for its bytes
-                _decide_release(join, side, waits, partial, context)
+            name = _waiting_name(node_id, join, side, context)
+            # Record a single decision for a source that waits for keys and a chained node that waits for the size.
+            if context.release(node_id, awaited) and (join_id, name) not in recorded:
+                recorded.add((join_id, name))
+                _decide_release(join, side, name, partial, context)
 
     def _await_keys(self, context: StrategyContext) -> bool:
-        """Let sources wait for keys, smallest side first; return whether more sides may be small because of that."""
+        """Delay sources until their filter keys are measured; return whether more join sides may shrink."""
         graph = context.stream_graph
-        found = []
+        candidates = []
         for join in equi_joins(graph):
             for path in join.operator.filters:
-                given_by = equi_join(graph, path.filter_source.join_id)
-                assert given_by is not None
-                side = given_by.operator.side(path.filter_source.side)
+                key_join = equi_join(graph, path.filter_source.join_id)
+                assert key_join is not None
+                side = key_join.operator.side(path.filter_source.side)
                 size = side.source_bytes or 0
                 if side.may_shrink and self._is_worth_it(join.id, path, size, context):
-                    awaited = given_by.edges[path.filter_source.side]
-                    found.append((size, join.id, path.targets[0], awaited, (given_by.id, path.filter_source.side)))
+                    awaited = key_join.edges[path.filter_source.side]
+                    awaited_side = (key_join.id, path.filter_source.side)
+                    candidates.append((size, join.id, path.targets[0], awaited, awaited_side))
         changed = False
-        for _, _, source_id, awaited, awaited_side in sorted(found, key=lambda one: one[:2]):
+        for _, _, source_id, awaited, awaited_side in sorted(candidates, key=lambda candidate: candidate[:2]):
             if not awaited.is_forward and context.defer(source_id, awaited.source_id):
                 self._waits[source_id, awaited.source_id] = awaited_side
                 changed |= self._note_may_shrink(source_id, context)
@@ -142,14 +144,14 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
         return path.prunes or (exchanged and not is_small_table(source_id, 0.0, join_id, context))
 
     def _note_may_shrink(self, source_id: int, context: StrategyContext) -> bool:
-        """Mark the join sides above a source as possibly small; return whether any was not marked before."""
+        """Mark the join sides above a source as potentially small; return whether a mark is new."""
         requests = []
         for join in equi_joins(context.stream_graph):
             changed = join.operator
             for side in Side:
-                known = changed.side(side)
-                if source_id in known.sources and not known.may_shrink:
-                    changed = changed.with_side(side, replace(known, may_shrink=True))
+                inputs = changed.side(side)
+                if source_id in inputs.sources and not inputs.may_shrink:
+                    changed = changed.with_side(side, replace(inputs, may_shrink=True))
             if changed is not join.operator:
                 requests.append(StreamNodeUpdateRequest(join.id, operator=changed))
         return bool(requests) and context.modify_stream_node(requests)
@@ -157,56 +159,56 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
     def _await_build_side(self, join: EquiJoin, context: StrategyContext) -> None:
         if not join.is_shuffled:
             return
-        held = {side: join.operator.side(side).source_bytes for side in Side}
+        sizes = {side: join.operator.side(side).source_bytes for side in Side}
         shrinking = [side for side in Side if join.operator.side(side).may_shrink and is_hashed(join.edges[side])]
-        first = first_side(join.type, held, shrinking, context.resources.volume_per_task)
+        first = first_side(join.type, sizes, shrinking, context.resources.volume_per_task)
         if first is None or not is_hashed(join.edges[first.other]):
             return
         waiting, awaited_id = join.edges[first.other].source_id, join.edges[first].source_id
         if context.defer(waiting, awaited_id):
             self._waits[waiting, awaited_id] = (join.id, first)
             reason = (
-                f"it reads {_shown(held[first])} from its sources and may be much smaller after filters, joins or "
-                f"aggregates; the other side reads {_shown(held[first.other])} and waits"
+                f"it reads {_shown(sizes[first])} from its sources and may be much smaller after filters, joins or "
+                f"aggregates; the other side reads {_shown(sizes[first.other])} and waits"
             )
-            waits, awaited = join.sides(first.other)
+            waiting_name, awaited_name = join.side_names(first.other)
             sentence = (
-                f"{join.name(first.other)}: {waits} waits until {awaited} is measured, "
-                f"which reads {_shown(held[first])} and may leave little enough to broadcast, or to filter by"
+                f"{join.name(first.other)}: {waiting_name} waits until {awaited_name} is measured, which reads "
+                f"{_shown(sizes[first])} and may become small enough to broadcast, or to filter {waiting_name}"
             )
-            told = Told(sentence, BROADCAST_JOIN_STRATEGY.key, tables=join.tables)
-            context.decide(DecisionKind.BUILD_SIDE_FIRST, join.node, first, reason, told)
+            explanation = Explanation(sentence, BROADCAST_JOIN_STRATEGY.key, tables=join.tables)
+            context.decide(DecisionKind.BUILD_SIDE_FIRST, join.node, first, reason, explanation)
 
 
 def _is_too_large(partial: PartialResult, join: EquiJoin, side: Side, context: StrategyContext) -> bool:
-    """Whether a side that is still written will neither be broadcast nor filter others by its keys."""
+    """Whether a side that is being written will neither be broadcast nor filter sources by its keys."""
     config, limit = context.config, max(context.resources.broadcast_threshold, 0)
     may_be_broadcast = join.type.can_build(side) and config.get(BROADCAST_JOIN_STRATEGY) != "NONE"
-    most_keys = config.integer(DYNAMIC_FILTERING_MAX_KEYS) if config.flag(DYNAMIC_FILTERING_ENABLED) else 0
-    return partial.exceeds_rows(most_keys) and not (may_be_broadcast and not partial.exceeds(limit))
+    max_keys = config.integer(DYNAMIC_FILTERING_MAX_KEYS) if config.flag(DYNAMIC_FILTERING_ENABLED) else 0
+    return partial.exceeds_rows(max_keys) and not (may_be_broadcast and not partial.exceeds(limit))
 
 
-def _waiting(node_id: int, join: EquiJoin, side: Side, context: StrategyContext) -> str:
-    """Return what people call what waits for a side: the join's other one, or a source of a join further away."""
+def _waiting_name(node_id: int, join: EquiJoin, side: Side, context: StrategyContext) -> str:
+    """Return the name of the waiting part: the opposite join side, or the table of a source outside the join."""
     table = scan(context.stream_graph, node_id).table
-    is_of_join = not table or node_id in join.operator.side(side.other).sources
-    return join.sides(side)[1] if is_of_join else table
+    is_opposite_side = not table or node_id in join.operator.side(side.other).sources
+    return join.side_names(side)[1] if is_opposite_side else table
 
 
-def _decide_release(join: EquiJoin, side: Side, waits: str, partial: PartialResult, context: StrategyContext) -> None:
-    assert partial.rows is not None  # else it would not be too large
-    awaited, _ = join.sides(side)
+def _decide_release(join: EquiJoin, side: Side, waiting: str, partial: PartialResult, context: StrategyContext) -> None:
+    assert partial.rows is not None  # _is_too_large needs counted rows
+    awaited, _ = join.side_names(side)
     written = f"{show_count(partial.rows, 'row')} ({show_bytes(partial.size)})"
     so_far = f"{partial.done} of its {partial.tasks} tasks have written {written}"
-    if partial.foreseen_size is not None:
-        so_far += f", so all of it will be about {show_bytes(partial.foreseen_size)}"
+    if partial.estimated_size is not None:
+        so_far += f", so its total will be about {show_bytes(partial.estimated_size)}"
     sentence = (
-        f"{join.name(side.other)}: {waits} waits for {awaited} no longer, which will not be broadcast and has too many "
-        f"keys to filter by: {so_far}"
+        f"{join.name(side.other)}: {waiting} no longer waits for {awaited}, as {awaited} will be too large to "
+        f"broadcast and has too many keys to filter by: {so_far}"
     )
     figures = {"tasks ended": partial.done, "tasks": partial.tasks, "bytes": partial.size, "rows": partial.rows}
-    if partial.foreseen_size is not None:
-        figures["bytes foreseen"] = partial.foreseen_size
-    told = Told(sentence, BROADCAST_JOIN_STRATEGY.key, tables=join.tables)
-    reason = f"{so_far}; the limit of a broadcast is {show_bytes(context.resources.broadcast_threshold)}"
-    context.decide(DecisionKind.BUILD_SIDE_FIRST, join.node, f"not the {side} side", reason, told, **figures)
+    if partial.estimated_size is not None:
+        figures["bytes foreseen"] = partial.estimated_size
+    explanation = Explanation(sentence, BROADCAST_JOIN_STRATEGY.key, tables=join.tables)
+    reason = f"{so_far}; the broadcast limit is {show_bytes(context.resources.broadcast_threshold)}"
+    context.decide(DecisionKind.BUILD_SIDE_FIRST, join.node, f"not the {side} side", reason, explanation, **figures)

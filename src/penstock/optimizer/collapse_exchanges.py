@@ -1,4 +1,4 @@
-"""Removes the exchanges after an operator that one task runs: all rows are in that task already.
+"""Removes the exchanges after an operator that runs in a single task, because that task already has all rows.
 
 Before::
 
@@ -8,8 +8,8 @@ After::
 
     sales ──HASH──▶ aggregate ─FORWARD─▶ sort ──▶ sink
 
-The chain ends at an operator that may produce more rows than it reads, and at one with a parallelism set by the user.
-If more than one task reads the rows after all, Spark exchanges them inside the vertex, so the answer does not change.
+The chain ends at an operator that may produce more rows than it reads, and at an operator with a parallelism set by the
+user. If several tasks read the rows after all, Spark exchanges them inside the vertex, so the result is the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.config.options import AUTO_PARALLELISM_ENABLED, MIN_PARALLELISM
-from penstock.decisions import DecisionKind, Told
+from penstock.decisions import DecisionKind, Explanation
 from penstock.graph import CalcOperator, OperatorKind, StreamEdgeUpdateRequest
 from penstock.graph.partitioner import FORWARD, GlobalPartitioner, HashPartitioner, RangePartitioner
 from penstock.optimizer.graphs import relying_edges
@@ -37,10 +37,10 @@ _REMOVED = (HashPartitioner, RangePartitioner, GlobalPartitioner)
 
 
 class CollapseExchanges(StreamGraphOptimizationStrategy):
-    """Removes exchanges after an operator whose input was measured and fits one task."""
+    """Removes exchanges after an operator whose measured input fits a task."""
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
-        """Chain the operators that follow such an operator to it."""
+        """Chain the downstream operators to operators with a small input."""
         if not context.config.flag(AUTO_PARALLELISM_ENABLED) or context.config.integer(MIN_PARALLELISM) > 1:
             return False
         changed = False
@@ -54,7 +54,7 @@ class CollapseExchanges(StreamGraphOptimizationStrategy):
 
     def _chain(self, head: int, result: ResultInfo, context: StrategyContext) -> bool:
         graph, current, changed = context.stream_graph, head, False
-        while self._fits_one_task(graph.node(current), len(graph.in_edges(current))):
+        while self._fits_single_task(graph.node(current), len(graph.in_edges(current))):
             outgoing = graph.out_edges(current)
             if len(outgoing) != 1:
                 break
@@ -64,24 +64,24 @@ class CollapseExchanges(StreamGraphOptimizationStrategy):
                 if not isinstance(edge.partitioner, _REMOVED) or not self._can_chain(target, graph):
                     break
                 request = StreamEdgeUpdateRequest(edge.id, FORWARD)
-                reason = f"one task reads all {show_bytes(result.total)} of input to {graph.node(head).name}"
+                reason = f"a single task reads all {show_bytes(result.total)} of input to {graph.node(head).name}"
                 chosen = f"no {edge.partitioner} exchange"
-                told = Told(
-                    f"{context.called(target)}: no shuffle before it, as one task has all the rows already "
-                    f"({show_bytes(result.total)} before {context.called(graph.node(head))})"
+                explanation = Explanation(
+                    f"{context.display_name(target)}: no shuffle before it, as a single task already has all rows "
+                    f"(the input of {context.display_name(graph.node(head))} is {show_bytes(result.total)})"
                 )
                 figures = {"bytes": result.total}
-                if not context.change([request], DecisionKind.EXCHANGE, target, chosen, reason, told, **figures):
+                if not context.change([request], DecisionKind.EXCHANGE, target, chosen, reason, explanation, **figures):
                     break
                 graph, changed = context.stream_graph, True
             current = target.id
         return changed
 
     def _can_chain(self, node: StreamNode, graph: StreamGraph) -> bool:
-        """Whether a node does not need the exchange before it: no join after it relies on that partitioning."""
-        joined = any(len(graph.in_edges(edge.target_id)) > 1 for edge in relying_edges(graph, node.id))
-        return self._fits_one_task(node, len(graph.in_edges(node.id))) and not joined
+        """Whether a node does not need the exchange before it, and no join after it relies on the partitioning."""
+        feeds_join = any(len(graph.in_edges(edge.target_id)) > 1 for edge in relying_edges(graph, node.id))
+        return self._fits_single_task(node, len(graph.in_edges(node.id))) and not feeds_join
 
-    def _fits_one_task(self, node: StreamNode, inputs: int) -> bool:
+    def _fits_single_task(self, node: StreamNode, inputs: int) -> bool:
         narrow = isinstance(node.operator, CalcOperator) and node.operator.is_cheap
         return inputs == 1 and node.parallelism is None and (node.kind in _COLLAPSED or narrow)

@@ -1,4 +1,4 @@
-"""Lets an aggregate over ROLLUP, CUBE or GROUPING SETS aggregate before Spark copies its rows for each set.
+"""Aggregates for ROLLUP, CUBE or GROUPING SETS before Spark copies the rows for each set.
 
 Before::
 
@@ -6,10 +6,10 @@ Before::
 
 After::
 
-    inventory ─▶ join items ─▶ partial sums ─▶ a copy of each sum for each of 5 sets ─▶ merged ──HASH──▶ Aggregate
+    inventory ─▶ join items ─▶ partial sums ─▶ a copy of each sum for each of 5 sets ─▶ merge ──HASH──▶ Aggregate
 
-The join sides that the grouped columns come from bound the number of groups, once they are measured. The order changes
-if even that many groups cost less than the copies they save.
+The measured join sides that the grouping columns come from bound the number of groups. The order changes if even that
+number of groups costs less than the copies it saves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import replace
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind, Told
+from penstock.decisions import DecisionKind, Explanation
 from penstock.graph import AggregateOperator, OperatorKind, ScanOperator, StreamNodeUpdateRequest
 from penstock.optimizer.graphs import equi_join, is_broadcast
 from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
@@ -28,27 +28,19 @@ if TYPE_CHECKING:
     from penstock.graph import GroupingSets, StreamNode
 
 _WORTH_IT = 0.9
-"""Aggregating first may cost at most this fraction of aggregating the copies."""
+"""The maximum cost of aggregating first, relative to aggregating the copies."""
 
 
 def is_worth_it(rows: int, groups: int, copies: int) -> bool:
-    """Whether a task hashes fewer rows if it aggregates before and after they are copied.
-
-    Parameters
-    ----------
-    rows, groups
-        The rows that the task reads, and the most groups they fall into.
-    copies
-        The number of grouping sets.
-    """
+    """Whether a task hashes clearly fewer rows if it aggregates both before and after they are copied."""
     return rows + copies * groups <= _WORTH_IT * copies * rows
 
 
 class EarlyAggregation(StreamGraphOptimizationStrategy):
-    """Decides for each aggregate over grouping sets whether it aggregates before or after rows are copied."""
+    """Decides for each aggregate over grouping sets whether to aggregate before rows are copied."""
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
-        """Decide for aggregates whose number of groups is bounded by now."""
+        """Decide for aggregates whose number of groups now has a bound."""
         del finished
         changed = False
         for node in context.stream_graph:
@@ -62,11 +54,11 @@ class EarlyAggregation(StreamGraphOptimizationStrategy):
         if sets is None or context.is_frozen(sets.node_id):
             return False
         if [edge.source_id for edge in graph.in_edges(node.id)] != [sets.node_id]:
-            return False  # several operators read the copies
-        groups, read = _most_groups(sets, context), _input(sets.node_id, context)
-        if groups is None or read is None:
+            return False  # other operators read the copies too
+        groups, vertex_input = _max_groups(sets, context), _input(sets.node_id, context)
+        if groups is None or vertex_input is None:
             return False
-        rows, size = read
+        rows, size = vertex_input
         tasks = max(1, ceil(size / context.resources.volume_per_task))
         if not is_worth_it(rows // tasks, groups, sets.copies):
             return False
@@ -76,32 +68,34 @@ class EarlyAggregation(StreamGraphOptimizationStrategy):
             f"and {sets.copies} grouping sets would copy every row {sets.copies} times"
         )
         chosen = "before rows are copied for each grouping set"
-        told = Told(f"{context.called(node)}: aggregated before rows are copied for each grouping set, as {reason}")
-        return context.change([request], DecisionKind.EARLY_AGGREGATION, node, chosen, reason, told, groups=groups)
+        explanation = Explanation(f"{context.display_name(node)}: aggregated {chosen}, as {reason}")
+        return context.change(
+            [request], DecisionKind.EARLY_AGGREGATION, node, chosen, reason, explanation, groups=groups
+        )
 
 
-def _most_groups(sets: GroupingSets, context: StrategyContext) -> int | None:
-    """Return the largest possible number of groups, or None if it is not known."""
+def _max_groups(sets: GroupingSets, context: StrategyContext) -> int | None:
+    """Return an upper bound of the number of groups, or None if there is none."""
     bounds: dict[int, int] = {}
     for inputs in sets.origins:
-        known = [
+        measured = [
             (result.rows, edge.source_id)
-            for one in inputs
-            if (join := equi_join(context.stream_graph, one.join_id)) is not None
-            and (result := context.result((edge := join.edges[one.side]).source_id)) is not None
+            for join_input in inputs
+            if (join := equi_join(context.stream_graph, join_input.join_id)) is not None
+            and (result := context.result((edge := join.edges[join_input.side]).source_id)) is not None
             and result.rows is not None
         ]
-        if not known:
+        if not measured:
             return None
-        rows, source = min(known)
+        rows, source = min(measured)
         bounds[source] = rows
     return prod(bounds.values())
 
 
 def _input(node_id: int, context: StrategyContext) -> tuple[int, int] | None:
-    """Return the rows and bytes that a node's vertex reads, or None if they are not known.
+    """Return the rows and bytes that the vertex of a node reads, or None if they are unknown.
 
-    Joins may keep few of the rows; then either order is fast.
+    Joins may drop most of the rows, which is ignored because both orders are fast then.
     """
     graph = context.stream_graph
     node = graph.node(node_id)

@@ -1,31 +1,23 @@
-"""What the first tasks of a step say of all of them."""
+"""Extrapolates the output of a step from its first tasks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 MARGIN = 2
-"""What is foreseen must be so many times a bound: the tasks that ended first may be larger than the others, and those
-that run have written a part of what is counted."""
-_PART = 0.25
-"""So many of the tasks must have ended before anything is foreseen."""
-_TASKS = 4
-"""So many at least."""
+"""An estimate must exceed a bound by this factor.
+
+The first tasks may have written more than the others, and running tasks contribute a part of the measured output.
+"""
+_MIN_FRACTION = 0.25
+"""The fraction of the tasks that must have ended before the output is estimated."""
+_MIN_TASKS = 4
+"""The number of tasks that must have ended before the output is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartialResult:
-    """What a step has written so far.
-
-    Parameters
-    ----------
-    done, tasks
-        How many of its tasks have ended, and how many there are.
-    size
-        The bytes written, compressed.
-    rows
-        The rows written, None where they are not counted.
-    """
+    """The output of a running step so far: ended tasks, all tasks, compressed bytes, and rows (None if not counted)."""
 
     done: int
     tasks: int
@@ -33,23 +25,23 @@ class PartialResult:
     rows: int | None
 
     @property
-    def foreseen_size(self) -> int | None:
-        """The bytes of the whole result, None if too few tasks have ended."""
-        return self._foreseen(self.size)
+    def estimated_size(self) -> int | None:
+        """The estimated bytes of the complete output, or None if too few tasks have ended."""
+        return self._extrapolate(self.size)
 
     def exceeds(self, size: int) -> bool:
-        """Whether the whole result will have more bytes: it has them now, or far more are foreseen."""
+        """Whether the complete output will exceed a size: it already does, or the estimate is far above it."""
         return self._exceeds(self.size, size)
 
     def exceeds_rows(self, rows: int) -> bool:
-        """Whether the whole result will have more rows: it has them now, or far more are foreseen."""
+        """Whether the complete output will exceed a row count: it already does, or the estimate is far above it."""
         return self.rows is not None and self._exceeds(self.rows, rows)
 
-    def _exceeds(self, now: int, bound: int) -> bool:
-        foreseen = self._foreseen(now)
-        return now > bound or (foreseen is not None and foreseen > MARGIN * bound)
+    def _exceeds(self, current: int, bound: int) -> bool:
+        estimate = self._extrapolate(current)
+        return current > bound or (estimate is not None and estimate > MARGIN * bound)
 
-    def _foreseen(self, now: int) -> int | None:
-        if self.done < max(_TASKS, _PART * self.tasks):
+    def _extrapolate(self, current: int) -> int | None:
+        if self.done < max(_MIN_TASKS, _MIN_FRACTION * self.tasks):
             return None
-        return round(now * self.tasks / self.done)
+        return round(current * self.tasks / self.done)

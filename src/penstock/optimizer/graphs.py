@@ -1,4 +1,4 @@
-"""Functions on a stream graph that several strategies use."""
+"""Queries on stream graphs that several strategies share."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.graph import JoinOperator, JoinType, Side, StreamEdgeUpdateRequest
+from penstock.graph.labels import has_user_name, join_name, side_name, tables_of
 from penstock.graph.partitioner import (
     BroadcastPartitioner,
     ForwardForConsecutiveHashPartitioner,
     HashPartitioner,
 )
-from penstock.graph.wording import called, is_named, join_name, tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,15 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EquiJoin:
-    """An equi-join in its graph.
-
-    Parameters
-    ----------
-    node, operator
-        Its node, and the node's operator.
-    left, right
-        The edges that lead to it.
-    """
+    """An equi-join in a stream graph, with its input edges."""
 
     node: StreamNode
     operator: JoinOperator
@@ -39,52 +31,52 @@ class EquiJoin:
 
     @property
     def id(self) -> int:
-        """Its node's id."""
+        """The id of the node."""
         return self.node.id
 
     @property
     def type(self) -> JoinType:
-        """Its type."""
+        """The join type."""
         return self.operator.type
 
     @property
     def edges(self) -> dict[Side, StreamEdge]:
-        """The edges that lead to it, by side."""
+        """The input edges, by side."""
         return {Side.LEFT: self.left, Side.RIGHT: self.right}
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables that its rows come from."""
+        """The tables that the rows come from."""
         return tables_of(self.operator)
 
     def name(self, first: Side = Side.LEFT) -> str:
-        """Return what people call it, one side first."""
-        return self.node.name if is_named(self.node) else join_name(self.operator, first)
+        """Return the name of the join in explanations, starting with a side."""
+        return self.node.name if has_user_name(self.node) else join_name(self.operator, first)
 
-    def called(self, side: Side) -> str:
-        """Return what people call a side of it."""
-        return called(self.operator, side)
+    def side_name(self, side: Side) -> str:
+        """Return the name of a side in explanations."""
+        return side_name(self.operator, side)
 
-    def sides(self, side: Side) -> tuple[str, str]:
-        """Return what people call a side of it, and the other one; two that are called alike are told apart."""
-        one, other = self.called(side), self.called(side.other)
-        return ("one side", "the other side") if one == other else (one, other)
+    def side_names(self, side: Side) -> tuple[str, str]:
+        """Return distinct names in explanations for a side and the opposite side."""
+        name, opposite = self.side_name(side), self.side_name(side.other)
+        return ("one side", "the other side") if name == opposite else (name, opposite)
 
     @property
     def is_shuffled(self) -> bool:
-        """Whether both sides are hash partitioned, by an exchange for this join or by an earlier one."""
+        """Whether both sides are hash partitioned, by an exchange for this join or by an earlier exchange."""
         kinds = (HashPartitioner, ForwardForConsecutiveHashPartitioner)
         return all(isinstance(edge.partitioner, kinds) for edge in (self.left, self.right))
 
     @property
     def broadcast_side(self) -> Side | None:
-        """The one side that is broadcast, or None."""
-        found = [side for side, edge in self.edges.items() if is_broadcast(edge)]
-        return found[0] if len(found) == 1 else None
+        """The side that is broadcast, or None if neither or both are."""
+        sides = [side for side, edge in self.edges.items() if is_broadcast(edge)]
+        return sides[0] if len(sides) == 1 else None
 
 
 def equi_join(graph: StreamGraph, node_id: int) -> EquiJoin | None:
-    """Return a node as an equi-join, or None if it is not one."""
+    """Return a node as an equi-join, or None if it has another operator."""
     node = graph.node(node_id)
     if not isinstance(node.operator, JoinOperator):
         return None
@@ -98,13 +90,13 @@ def equi_joins(graph: StreamGraph) -> Iterator[EquiJoin]:
 
 
 def joins_behind(graph: StreamGraph, node_ids: tuple[int, ...]) -> Iterator[EquiJoin]:
-    """Return the equi-joins that read what some nodes wrote."""
+    """Return the equi-joins that read the outputs of some nodes."""
     targets = dict.fromkeys(edge.target_id for node_id in node_ids for edge in graph.out_edges(node_id))
     return (join for target in targets if (join := equi_join(graph, target)) is not None)
 
 
 def is_hashed(edge: StreamEdge) -> bool:
-    """Whether an edge is a hash exchange of its own."""
+    """Whether an edge is a hash exchange."""
     return isinstance(edge.partitioner, HashPartitioner)
 
 
@@ -114,7 +106,7 @@ def is_broadcast(edge: StreamEdge) -> bool:
 
 
 def broadcast_to(graph: StreamGraph, node_id: int) -> list[int]:
-    """Return the nodes that a node's vertex broadcasts its rows to; none if others read them too."""
+    """Return the nodes that the vertex of a node broadcasts its rows to; empty if it also writes other edges."""
     while len(outgoing := graph.out_edges(node_id)) == 1 and outgoing[0].is_forward:
         node_id = outgoing[0].target_id
     return [edge.target_id for edge in outgoing] if all(map(is_broadcast, outgoing)) else []
@@ -123,7 +115,7 @@ def broadcast_to(graph: StreamGraph, node_id: int) -> list[int]:
 def hash_exchanges_of(
     finished: OperatorsFinished, context: StrategyContext
 ) -> Iterator[tuple[StreamEdge, StreamNode, ResultInfo]]:
-    """Yield the hash exchanges that finished results may still be read through, each with its reader and its result."""
+    """Yield the hash exchanges of finished results that no vertex reads yet, with the reading node and the result."""
     for node_id, result in finished.results.items():
         for edge in context.stream_graph.out_edges(node_id):
             if is_hashed(edge) and not context.is_frozen(edge.target_id):
@@ -131,18 +123,18 @@ def hash_exchanges_of(
 
 
 def relying_edges(graph: StreamGraph, node_id: int) -> list[StreamEdge]:
-    """Return the chained edges after a node that need its rows hash partitioned."""
-    found, todo = [], [node_id]
+    """Return the chained edges downstream of a node that rely on the hash partitioning of its rows."""
+    relying, todo = [], [node_id]
     while todo:
         for edge in graph.out_edges(todo.pop()):
             if edge.is_forward:
                 todo.append(edge.target_id)
             if isinstance(edge.partitioner, ForwardForConsecutiveHashPartitioner):
-                found.append(edge)
-    return found
+                relying.append(edge)
+    return relying
 
 
-def hashed_again(edges: list[StreamEdge]) -> list[StreamEdgeUpdateRequest]:
+def restore_hash_requests(edges: list[StreamEdge]) -> list[StreamEdgeUpdateRequest]:
     """Return requests that turn chained edges back into hash exchanges."""
     return [
         StreamEdgeUpdateRequest(edge.id, edge.partitioner.hash)
@@ -152,12 +144,9 @@ def hashed_again(edges: list[StreamEdge]) -> list[StreamEdgeUpdateRequest]:
 
 
 def crosses_exchange(graph: StreamGraph, node_id: int, target_id: int, *, unless_reached: bool = False) -> bool:
-    """Whether rows go through an exchange between a node and a node after it.
+    """Whether rows pass an exchange on the path from a node to a downstream node.
 
-    Parameters
-    ----------
-    unless_reached
-        What to return if the path ends before the other node, without an exchange.
+    If the path branches or ends before the downstream node without an exchange, return `unless_reached`.
     """
     current, crossed = node_id, False
     while current != target_id:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind, Told
+from penstock.decisions import DecisionKind, Explanation
 from penstock.graph import JoinType, OperatorKind, ShuffledJoin, Side, StreamNodeUpdateRequest
 from penstock.optimizer.broadcast_join import table_memory
 from penstock.optimizer.graphs import joins_behind
@@ -39,15 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HashTable:
-    """The hash tables that the tasks of a join would build.
-
-    Parameters
-    ----------
-    side
-        The build side.
-    memory
-        The bytes of the largest table.
-    """
+    """The hash tables that the tasks of a join would build from a side, and the bytes of the largest."""
 
     side: Side
     memory: int
@@ -56,28 +48,21 @@ class HashTable:
 def largest_table(result: ResultInfo, all_bytes: int, volume: int) -> int | None:
     """Return the memory of the largest hash table that a task would build from a result, or None if unknown.
 
-    Parameters
-    ----------
-    result
-        The measured side.
-    all_bytes
-        The bytes of both sides as written.
-    volume
-        The bytes of both sides that a task reads.
+    `all_bytes` are the bytes of both sides as written, of which a task should read `volume`.
     """
     memory = table_memory(result)
     if memory is None or not result.total:
         return memory
-    packed = min(volume * result.total // max(all_bytes, 1), result.total)  # a task may read all of it, and no more
+    packed = min(volume * result.total // max(all_bytes, 1), result.total)  # a task reads at most the whole side
     return memory * max(packed, int(result.subpartitions.max())) // result.total
 
 
 def smallest_table(
     join_type: JoinType, results: Mapping[Side, ResultInfo], volume: int, limit: int
 ) -> HashTable | None:
-    """Return the hash tables of the smaller side that the join type allows and that fits, or None.
+    """Return the hash tables of the smaller build side that the join type allows and that fits, or None.
 
-    If both sides have the same bytes, it is the right one.
+    If both sides have the same size, the right side is preferred.
     """
     total = sum(result.total for result in results.values())
     fitting = [
@@ -91,9 +76,9 @@ def smallest_table(
 
 
 def may_merge_tasks(graph: StreamGraph, node_id: int) -> bool:
-    """Whether an operator chained after a node may run several of its tasks as one (a coalesce).
+    """Whether an operator chained after a node may coalesce several of its tasks.
 
-    Such a task keeps the hash tables of all of them until it ends.
+    A coalesced task holds the hash tables of all of them until it ends.
     """
     todo = [node_id]
     while todo:
@@ -109,7 +94,7 @@ class JoinAlgorithm(StreamGraphOptimizationStrategy):
     """Chooses the algorithm of each pending join once both sides are measured."""
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
-        """Choose the algorithm of joins that read what has finished."""
+        """Choose the algorithm of the joins that read finished outputs."""
         changed = False
         for join in joins_behind(context.stream_graph, finished.ids):
             if not context.is_frozen(join.id) and join.operator.strategy.algorithm is None:
@@ -117,7 +102,9 @@ class JoinAlgorithm(StreamGraphOptimizationStrategy):
         return changed
 
     def _choose(self, join: EquiJoin, context: StrategyContext) -> bool:
-        results = {side: found for side, e in join.edges.items() if (found := context.result(e.source_id)) is not None}
+        results = {
+            side: result for side, edge in join.edges.items() if (result := context.result(edge.source_id)) is not None
+        }
         if not join.is_shuffled or len(results) < len(Side) or join.operator.is_hinted:
             return False
         if may_merge_tasks(context.stream_graph, join.id):
@@ -132,9 +119,9 @@ class JoinAlgorithm(StreamGraphOptimizationStrategy):
         limit = show_bytes(limits.task_memory)
         reason = f"the largest hash table of a task takes {show_bytes(table.memory)}; Penstock allows {limit}"
         chosen = f"shuffled hash join, build side {table.side}"
-        told = Told(
+        explanation = Explanation(
             f"{join.name(table.side.other)}: hash join instead of sort-merge join, as each task's part of "
-            f"{join.called(table.side)} takes at most {show_bytes(table.memory)} in memory (limit {limit})",
+            f"{join.side_name(table.side)} takes at most {show_bytes(table.memory)} in memory (limit {limit})",
             tables=join.tables,
         )
-        return context.change([request], DecisionKind.JOIN_ALGORITHM, join.node, chosen, reason, told)
+        return context.change([request], DecisionKind.JOIN_ALGORITHM, join.node, chosen, reason, explanation)

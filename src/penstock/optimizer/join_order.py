@@ -8,10 +8,10 @@ After::
 
     sales ─▶ join days ─▶ join stores ─▶ join items
 
-Only inner joins with nothing but dropped columns between them change places, and a join runs after those whose columns
-its condition needs. A join whose condition may fail keeps its place, because another join may remove the rows for which
-it fails. The fraction that a join keeps is known once its small side is measured. A chain that grows by another join is
-ordered again.
+Only inner joins are reordered, and only if the operators between them just drop columns. A join runs after the joins
+whose columns its condition needs. A join whose condition may fail is not moved, because another join may remove the
+rows for which it fails. The fraction of rows that a join keeps is available once its small side is measured. A chain
+that grows by another join is ordered again.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind, Told
+from penstock.decisions import DecisionKind, Explanation
 from penstock.graph import CalcOperator, JoinSequence, JoinType, StreamNodeUpdateRequest
-from penstock.graph.wording import listed
-from penstock.optimizer.dynamic_filtering import left_by
+from penstock.graph.labels import listed
+from penstock.optimizer.dynamic_filtering import join_selectivity
 from penstock.optimizer.graphs import equi_join, joins_behind
 from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
 
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     from penstock.optimizer.graphs import EquiJoin
 
 
-def best_order(joins: Sequence[int], left: Mapping[int, float], needs: Mapping[int, set[int]]) -> tuple[int, ...]:
-    """Return joins by the fraction of rows they keep, each after those it needs; ties keep their order."""
+def best_order(joins: Sequence[int], fractions: Mapping[int, float], needs: Mapping[int, set[int]]) -> tuple[int, ...]:
+    """Return joins ordered by the fraction of rows they keep, each after those it needs; the sort is stable."""
     todo: list[int] = list(joins)
     done: list[int] = []
     while todo:
         ready = [join for join in todo if needs[join] <= set(done)]
-        done.append(min(ready, key=lambda join: (left[join], joins.index(join))))
+        done.append(min(ready, key=lambda join: (fractions[join], joins.index(join))))
         todo.remove(done[-1])
     return tuple(done)
 
 
 class JoinOrder(StreamGraphOptimizationStrategy):
-    """Orders a chain of joins once all of its small sides have been measured."""
+    """Orders a chain of joins once all of its broadcast sides are measured."""
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
-        """Order chains whose small sides are all measured."""
+        """Order chains whose broadcast sides are all measured."""
         changed = False
         for join in joins_behind(context.stream_graph, finished.ids):
             if not context.is_frozen(join.id) and _can_move(join, context.stream_graph):
@@ -58,53 +58,63 @@ class JoinOrder(StreamGraphOptimizationStrategy):
     def _order(self, join: EquiJoin, context: StrategyContext) -> bool:
         graph = context.stream_graph
         chain = _chain(join, graph)
-        joins = [found for node_id in chain if (found := equi_join(graph, node_id)) is not None]
-        left = {one.id: part for one in joins if (part := _left_by(one, context)) is not None}
-        if len(joins) < 2 or len(left) < len(joins):
+        joins = {node_id: member for node_id in chain if (member := equi_join(graph, node_id)) is not None}
+        fractions = {
+            node_id: fraction
+            for node_id, member in joins.items()
+            if (fraction := _selectivity(member, context)) is not None
+        }
+        if len(joins) < 2 or len(fractions) < len(joins):
             return False
         needs = {
-            one.id: {
-                before.id
-                for before in joins
-                if before is not one and one.operator.condition_columns & _build_columns(before)
+            node_id: {
+                other_id
+                for other_id, other in joins.items()
+                if other_id != node_id and member.operator.condition_columns & _build_columns(other)
             }
-            for one in joins
+            for node_id, member in joins.items()
         }
-        last = joins[-1]
-        order = best_order([one.id for one in joins], left, needs)
+        *_, last = joins.values()
+        order = best_order(list(joins), fractions, needs)
         sequence = JoinSequence(tuple(chain[: chain.index(last.id) + 1]), order)
         # The chain may have been ordered before, when it was shorter.
-        known = {one.id: decided for one in joins if (decided := one.operator.strategy.sequence) is not None}
-        if known == {last.id: sequence} or (not known and order == tuple(one.id for one in joins)):
+        previous = {
+            node_id: member.operator.strategy.sequence
+            for node_id, member in joins.items()
+            if member.operator.strategy.sequence is not None
+        }
+        if previous == {last.id: sequence} or (not previous and order == tuple(joins)):
             return False
-        wanted: dict[int, JoinSequence | None] = {**dict.fromkeys(known), last.id: sequence}
+        sequences: dict[int, JoinSequence | None] = {**dict.fromkeys(previous), last.id: sequence}
         requests = [
             StreamNodeUpdateRequest(
-                one.id,
-                operator=one.operator.with_strategy(replace(one.operator.strategy, sequence=wanted[one.id])),
+                node_id,
+                operator=member.operator.with_strategy(replace(member.operator.strategy, sequence=sequences[node_id])),
             )
-            for one in joins
-            if one.id in wanted
+            for node_id, member in joins.items()
+            if node_id in sequences
         ]
-        chosen = ", ".join(f"{node_id} (keeps {left[node_id]:.1%})" for node_id in order)
+        chosen = ", ".join(f"{node_id} (keeps {fractions[node_id]:.1%})" for node_id in order)
         reason = "the join that keeps the fewest rows runs first"
-        told = _told([one for node_id in order for one in joins if one.id == node_id], left)
-        return context.change(requests, DecisionKind.JOIN_ORDER, last.node, chosen, reason, told)
+        explanation = _explanation([joins[node_id] for node_id in order], fractions)
+        return context.change(requests, DecisionKind.JOIN_ORDER, last.node, chosen, reason, explanation)
 
 
-def _told(joins: Sequence[EquiJoin], left: Mapping[int, float]) -> Told:
-    """Return how people are told of the order of joins."""
+def _explanation(joins: Sequence[EquiJoin], fractions: Mapping[int, float]) -> Explanation:
     sides = [(join, join.broadcast_side) for join in joins]
-    first, *others = (f"{join.called(side)} (keeps {left[join.id]:.1%})" for join, side in sides if side is not None)
-    sentence = f"rows are joined with {first} first, then with {listed(others, 'tables')}, as few rows are left then"
-    return Told(sentence, tables=tuple(dict.fromkeys(table for join in joins for table in join.tables)))
+    names = [f"{join.side_name(side)} (keeps {fractions[join.id]:.1%})" for join, side in sides if side is not None]
+    sentence = (
+        f"rows are joined with {names[0]} first, then with {listed(names[1:], 'tables')}, "
+        "as the join that keeps the fewest rows runs first"
+    )
+    return Explanation(sentence, tables=tuple(dict.fromkeys(table for join in joins for table in join.tables)))
 
 
-def _left_by(join: EquiJoin, context: StrategyContext) -> float | None:
-    """Return about which fraction of its probe side's rows a broadcast join keeps, or None before it is measured."""
+def _selectivity(join: EquiJoin, context: StrategyContext) -> float | None:
+    """Estimate the fraction of probe rows that a broadcast join keeps; None before its build side is measured."""
     build = join.broadcast_side
     result = None if build is None else context.result(join.edges[build].source_id)
-    return None if build is None or result is None else left_by(join, build, result.rows, context)
+    return None if build is None or result is None else join_selectivity(join, build, result.rows, context)
 
 
 def _build_columns(join: EquiJoin) -> frozenset[str]:
@@ -124,7 +134,7 @@ def _can_move(join: EquiJoin, graph: StreamGraph) -> bool:
 
 
 def _chain(join: EquiJoin, graph: StreamGraph) -> list[int]:
-    """Return the nodes of the chain a join is in, from the first join to the last node."""
+    """Return the nodes of the chain that contains a join, from its first join to its last node."""
     chain = [join.id]
     while (before := _before(graph, chain[0])) is not None:
         chain.insert(0, before)

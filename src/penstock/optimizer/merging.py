@@ -1,8 +1,8 @@
-"""Merging the partial results of a hot group in pieces, as plain arithmetic.
+"""Arithmetic of merging the partial results of a hot group in chunks.
 
-The partial results of `n` tasks before an exchange are merged in `p` pieces, side by side, and then these pieces in one
-task. Where they have all values in common, that task merges `p` partial results in place of `n`, and each piece has
-`n / p` of them. Where they have none in common, a piece is as large as what it was merged of, and nothing is won.
+The partial results that `n` tasks wrote before an exchange are merged in `p` chunks in parallel. Then a task merges
+the `p` results. If all partial results hold the same values, that task merges `p` of them instead of `n`, and each
+chunk merges `n / p`. If they hold disjoint values, a merged chunk is as large as its input, and nothing is saved.
 """
 
 from __future__ import annotations
@@ -16,93 +16,93 @@ if TYPE_CHECKING:
 
     from penstock.optimizer.skew import Range
 
-WORTH_IT = 1.5
-"""Merging must take so many times as long in one task, as what is merged in pieces is exchanged once more."""
+MIN_SPEEDUP = 1.5
+"""The minimum speedup that pays for the additional exchange of the merged chunks."""
 
-_TRIED = 8
-"""One of so many partial results is merged to find out what they have in common."""
+_SAMPLE_RATE = 8
+"""The ratio of all partial results to those that are merged to measure how many values they share."""
 
-_STEPS = 30
+_BISECTION_STEPS = 30
 
 
-def piece_count(tasks: int, cores: int) -> int:
-    """Return in how many pieces the partial results of some tasks are merged best, if they have all in common."""
+def chunk_count(tasks: int, cores: int) -> int:
+    """Return the best number of chunks for the partial results of some tasks, if all hold the same values."""
     return max(1, min(isqrt(tasks), cores))
 
 
-def cut(sizes: Sequence[int], pieces: int) -> list[Range]:
-    """Return ranges of tasks with about equal parts of some bytes, at most so many; none of them is empty.
+def split_evenly(sizes: Sequence[int], chunks: int) -> list[Range]:
+    """Return at most `chunks` ranges of tasks with about equal bytes; no range is empty.
 
     Examples
     --------
-    >>> cut([10, 10, 0, 10, 10], 2)
+    >>> split_evenly([10, 10, 0, 10, 10], 2)
     [(0, 2), (2, 5)]
     """
     total, ends = sum(sizes), [0]
     for task, (size, so_far) in enumerate(zip(sizes, accumulate(sizes), strict=True)):
-        if size and so_far * pieces >= total * len(ends):
+        if size and so_far * chunks >= total * len(ends):
             ends.append(task + 1)
     ends[-1] = len(sizes)
     return list(pairwise(ends))
 
 
-def times_faster(pieces: int, kept: float) -> float:
-    """Return how many times as long the partial results take in one task as in pieces.
+def speedup(chunks: int, remaining: float) -> float:
+    """Return the time to merge in a single task divided by the time to merge in chunks.
 
     Parameters
     ----------
-    pieces
-        The number of pieces, each in a task of its own.
-    kept
-        The part of the bytes that is left of a piece.
+    chunks
+        The number of chunks; a task merges each.
+    remaining
+        The size of a merged chunk as a fraction of its input.
 
     Examples
     --------
-    >>> times_faster(4, 0.25)
+    >>> speedup(4, 0.25)
     2.0
     """
-    return 1 / (1 / pieces + kept)
+    return 1 / (1 / chunks + remaining)
 
 
-def most_times_faster(tasks: int, cores: int) -> float:
-    """Return how many times as long they take in one task if they have all values in common."""
-    pieces = piece_count(tasks, cores)
-    return times_faster(pieces, pieces / tasks)
+def max_speedup(tasks: int, cores: int) -> float:
+    """Return the speedup if all partial results hold the same values."""
+    chunks = chunk_count(tasks, cores)
+    return speedup(chunks, chunks / tasks)
 
 
-def tried(tasks: int) -> int:
-    """Return how many partial results are merged to find out what they have in common."""
-    return max(2, tasks // _TRIED)
+def sample_count(tasks: int) -> int:
+    """Return how many partial results are merged to measure how many values they share."""
+    return max(2, tasks // _SAMPLE_RATE)
 
 
-def kept_of_more(kept: float, few: int, many: int) -> float:
-    """Return the part that is left of many partial results, from the part that was left of a few.
+def extrapolate_fraction(measured: float, sample: int, total: int) -> float:
+    """Return the size of all partial results once merged as a fraction of their input, estimated from a sample.
 
-    Each is taken to hold as many of the group's values, chosen at random.
+    Assumes that each partial result holds an equally large random subset of the values of the group.
 
     Parameters
     ----------
-    kept
-        The part of the bytes that was left of a few.
-    few, many
-        How many partial results.
+    measured
+        The size of the merged sample as a fraction of its input.
+    sample, total
+        The number of partial results in the sample and in total.
 
     Examples
     --------
-    >>> kept_of_more(0.5, 2, 10)  # those two had all values in common
+    >>> extrapolate_fraction(0.5, 2, 10)  # both held the same values
     0.1
-    >>> kept_of_more(1.0, 2, 10)  # and those none
+    >>> extrapolate_fraction(1.0, 2, 10)  # they held disjoint values
     1.0
     """
-    if kept >= 1:
+    if measured >= 1:
         return 1.0
-    low, high = 0.0, 1.0  # the part of all values that one of them holds
-    for _ in range(_STEPS):
+    low, high = 0.0, 1.0  # bounds of the fraction of all values that a partial result holds
+    for _ in range(_BISECTION_STEPS):
         middle = (low + high) / 2
-        low, high = (middle, high) if _kept(middle, few) > kept else (low, middle)
-    return _kept(high, many)
+        low, high = (middle, high) if _merged_fraction(middle, sample) > measured else (low, middle)
+    return _merged_fraction(high, total)
 
 
-def _kept(part: float, number: int) -> float:
-    """Return what is left of some partial results if each holds a part of all values."""
-    return (1 - (1 - part) ** number) / (number * part)
+def _merged_fraction(coverage: float, count: int) -> float:
+    """Return the merged size of partial results, each with a fraction of all values, relative to their input."""
+    return (1 - (1 - coverage) ** count) / (count * coverage)

@@ -1,4 +1,4 @@
-"""Calls the strategies of a job, and keeps the job safe from them (FLIP-469)."""
+"""Calls the strategies of a job, and protects the job from their errors (FLIP-469)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from penstock.optimizer.build_side_first import BuildSideFirst
 from penstock.optimizer.collapse_exchanges import CollapseExchanges
 from penstock.optimizer.dynamic_filtering import DynamicFiltering
 from penstock.optimizer.early_aggregation import EarlyAggregation
-from penstock.optimizer.given import as_strategy, is_strategy
 from penstock.optimizer.join_algorithm import JoinAlgorithm
 from penstock.optimizer.join_order import JoinOrder
 from penstock.optimizer.skewed_aggregation import AdaptiveSkewedAggregation
 from penstock.optimizer.skewed_join import AdaptiveSkewedJoin
 from penstock.optimizer.skewed_window import AdaptiveSkewedWindow
 from penstock.optimizer.strategy import StrategyContext, StreamGraphOptimizationStrategy
+from penstock.optimizer.user_strategies import as_strategy, is_strategy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.decisions import DecisionLog
     from penstock.graph.context import PendingGraph
-    from penstock.optimizer.given import GivenStrategy
     from penstock.optimizer.strategy import OperatorsFinished, OperatorsRunning, Resources
+    from penstock.optimizer.user_strategies import UserStrategy
 
 log = logging.getLogger("penstock.optimizer")
 
@@ -44,22 +44,14 @@ DEFAULT_STRATEGIES: tuple[type[StreamGraphOptimizationStrategy], ...] = (
     JoinAlgorithm,
     CollapseExchanges,
 )
-"""In the order in which they are called; the user's own come after them."""
+"""The strategies of every job, in call order. User-defined strategies are called after them."""
 
 _ROUNDS = 100
-"""How often strategies may change the graph because of one finished vertex."""
+"""The maximum number of rounds of changes after a vertex has finished."""
 
 
 class StreamGraphOptimizer:
-    """Calls strategies in turn until none of them changes the graph any more.
-
-    Parameters
-    ----------
-    strategies
-        The strategies, in order.
-    config, resources, decisions
-        Passed to them, see `StrategyContext`.
-    """
+    """Calls strategies in turn until none of them changes the graph."""
 
     def __init__(
         self,
@@ -74,19 +66,19 @@ class StreamGraphOptimizer:
         self._decisions = decisions
 
     def initialize(self, owner: PendingGraph) -> None:
-        """Show the strategies the graph before anything runs."""
+        """Initialize the strategies with the graph before the job starts."""
         self._context = StrategyContext(owner, self._config, self._resources, self._decisions)
         for strategy in list(self._strategies):
             self._context.begin(strategy.name)
             try:
                 strategy.initialize(self._context)
-            except Exception as error:  # noqa: BLE001 - whatever a strategy does, the job goes on
+            except Exception as error:  # noqa: BLE001 - the job continues without the strategy
                 self._skip(strategy, error)
 
     def on_operators_finished(self, finished: OperatorsFinished) -> bool:
-        """Let the strategies change the pending graph; return whether they did.
+        """Let the strategies change the pending graph; return whether it changed.
 
-        If a strategy raises, that is recorded, its changes in that call are undone, and it is not called again.
+        If a strategy raises, the error is recorded, its changes in that call are undone, and it is not called again.
 
         Raises
         ------
@@ -103,19 +95,19 @@ class StreamGraphOptimizer:
         raise OptimizerError.unsettled([strategy.name for strategy in changed_by], _ROUNDS)
 
     def on_operators_running(self, running: OperatorsRunning) -> None:
-        """Let the strategies look at what running operators have written; one that raises is not called again."""
+        """Show the strategies the partial output of running operators. A strategy that raises is not called again."""
         for strategy in list(self._strategies):
             self._context.begin(strategy.name)
             try:
                 strategy.on_operators_running(running, self._context)
-            except Exception as error:  # noqa: BLE001 - whatever a strategy does, the job goes on
+            except Exception as error:  # noqa: BLE001 - the job continues without the strategy
                 self._skip(strategy, error)
 
     def _call(self, strategy: StreamGraphOptimizationStrategy, finished: OperatorsFinished) -> bool:
         self._context.begin(strategy.name)
         try:
             return strategy.on_operators_finished(finished, self._context)
-        except Exception as error:  # noqa: BLE001 - whatever a strategy does, the job goes on
+        except Exception as error:  # noqa: BLE001 - the job continues without the strategy
             self._skip(strategy, error)
             return False
 
@@ -125,28 +117,30 @@ class StreamGraphOptimizer:
         self._context.undo(strategy.name, f"it raised {type(error).__name__}: {first_line(error)}")
 
 
-def strategies_of(config: Configuration, given: Sequence[GivenStrategy]) -> list[StreamGraphOptimizationStrategy]:
-    """Return new strategies for a job: the default ones, those of the options, and those that were given.
+def strategies_of(
+    config: Configuration, user_strategies: Sequence[UserStrategy]
+) -> list[StreamGraphOptimizationStrategy]:
+    """Return the strategies of a new job: the default ones, those in the options, and those passed by the user.
 
     Raises
     ------
     ConfigError
-        If an import path of the option does not name a strategy.
+        If an import path in the option is not a strategy.
     """
-    named = config.get(OPTIMIZATION_STRATEGIES) or ()
-    assert isinstance(named, tuple)
-    return [as_strategy(one) for one in (*DEFAULT_STRATEGIES, *map(_imported, named), *given)]
+    paths = config.get(OPTIMIZATION_STRATEGIES) or ()
+    assert isinstance(paths, tuple)
+    return [as_strategy(strategy) for strategy in (*DEFAULT_STRATEGIES, *map(_import, paths), *user_strategies)]
 
 
-def _imported(path: str) -> GivenStrategy:
+def _import(path: str) -> UserStrategy:
     module, _, name = path.rpartition(".")
     key = OPTIMIZATION_STRATEGIES.key
     try:
-        found = getattr(import_module(module), name)
+        strategy = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f"the strategy {path!r} cannot be imported", cause=str(error), hint=f"give module.Class in {key}"
+            f"the strategy {path!r} cannot be imported", cause=str(error), hint=f"set {key} to module.Class"
         ) from error
-    if not is_strategy(found):
+    if not is_strategy(strategy):
         raise ConfigError(f"{path!r} in {key} is not a strategy", hint="derive it from StreamGraphOptimizationStrategy")
-    return cast("GivenStrategy", found)
+    return cast("UserStrategy", strategy)

@@ -1,9 +1,11 @@
-"""Splits skewed subpartitions of a join into slices by upstream task; every slice reads the other side's subpartition.
+"""Splits skewed subpartitions of a join into slices by upstream task.
+
+Every slice reads the whole subpartition of the other side.
 
 Before::
 
     clicks ──HASH──┐
-                   ├─▶ join            one task reads 5 GiB of clicks of one user, the others 40 MiB
+                   ├─▶ join            a task reads 5 GiB of clicks of a user, the others 40 MiB
     users  ──HASH──┘
 
 After::
@@ -12,9 +14,9 @@ After::
                                                ├─▶ join      20 tasks read 250 MiB each, and that user's row
     users  ──HASH──────────────────────────────┘
 
-What counts as skewed and which sides may be split follows Flink's adaptive skewed join. Unlike there, an aggregate
-after the join that needs all rows of a key in one task does not forbid the split if its functions can be merged: its
-partial results are then exchanged once more (`FORCED` does that with every operator).
+The skew threshold and the sides that may be split follow the adaptive skewed join of Flink. In contrast to Flink, an
+aggregate after the join that needs all rows of a key in the same task does not prevent the split if its functions can
+be merged: its partial results are exchanged once more (`FORCED` does that with every operator).
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.config.options import SKEWED_FACTOR, SKEWED_JOIN_STRATEGY, SKEWED_THRESHOLD
-from penstock.decisions import DecisionKind, Told
+from penstock.decisions import DecisionKind, Explanation
 from penstock.graph import AggregateOperator, Side, StreamEdgeUpdateRequest
-from penstock.optimizer.graphs import hashed_again, is_hashed, joins_behind, relying_edges
+from penstock.optimizer.graphs import is_hashed, joins_behind, relying_edges, restore_hash_requests
 from penstock.optimizer.skew import LARGEST, median_size, skew_threshold
 from penstock.optimizer.strategy import (
     OperatorsFinished,
@@ -48,19 +50,14 @@ def skewed_subpartitions(result: ResultInfo, config: Configuration) -> list[int]
     return [int(i) for i in (result.subpartitions > limit).nonzero()[0]]
 
 
-def obstacle(graph: StreamGraph, relying: list[StreamEdge], called: str | None = None) -> str | None:
-    """Return why operators that need all rows of a key in one task forbid a split, or None.
+def split_obstacle(graph: StreamGraph, relying: list[StreamEdge], subject: str | None = None) -> str | None:
+    """Return why operators after `relying` edges, which need all rows of a key in the same task, prevent a split.
 
-    Parameters
-    ----------
-    graph, relying
-        The graph, and the edges that lead to them.
-    called
-        What the reason calls the operator, if not by its name.
+    `subject` replaces the name of the operator in the reason. None means that a split is possible.
     """
     for edge in relying:
         node = graph.node(edge.target_id)
-        name = called or f"{node.name} after it"
+        name = subject or f"{node.name} after it"
         if not isinstance(node.operator, AggregateOperator):
             return f"{name} needs all rows of a key in one task"
         if node.operator.not_mergeable is not None:
@@ -75,61 +72,65 @@ class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
         self._seen: set[int] = set()
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
-        """Let skewed sides be split."""
+        """Split skewed sides."""
         if context.config.get(SKEWED_JOIN_STRATEGY) == "NONE":
             return False
         changed = False
         for join in joins_behind(context.stream_graph, finished.ids):
             if not context.is_frozen(join.id) and join.id not in self._seen:
-                changed |= self._look_at(join, context)
+                changed |= self._split(join, context)
         return changed
 
-    def _look_at(self, join: EquiJoin, context: StrategyContext) -> bool:
+    def _split(self, join: EquiJoin, context: StrategyContext) -> bool:
         graph, edges = context.stream_graph, join.edges
-        results = {side: found for side, e in edges.items() if (found := context.result(e.source_id)) is not None}
+        results = {
+            side: result for side, edge in edges.items() if (result := context.result(edge.source_id)) is not None
+        }
         if not all(map(is_hashed, edges.values())) or len(results) < len(Side):
             return False
         self._seen.add(join.id)
         skewed = {side: skewed_subpartitions(result, context.config) for side, result in results.items()}
-        split = [side for side in Side if skewed[side] and join.operator.can_split(side)]
+        splittable = [side for side in Side if skewed[side] and join.operator.can_split(side)]
         for side in Side:
-            if skewed[side] and side not in split:
-                chosen, why = f"{side} side not split", _why_not(join, side)
-                context.decide(DecisionKind.SKEW, join.node, chosen, why, _not_split(join, side, why))
-        if not split:
+            if skewed[side] and side not in splittable:
+                chosen, reason = f"{side} side not split", _refusal(join, side)
+                context.decide(DecisionKind.SKEW, join.node, chosen, reason, _refusal_explanation(join, side, reason))
+        if not splittable:
             return False
         relying = relying_edges(graph, join.id)
-        why_not = None if context.config.get(SKEWED_JOIN_STRATEGY) == "FORCED" else obstacle(graph, relying)
-        if why_not is not None:
-            context.decide(DecisionKind.SKEW, join.node, "not split", why_not, _not_split(join, split[0], why_not))
+        obstacle = None if context.config.get(SKEWED_JOIN_STRATEGY) == "FORCED" else split_obstacle(graph, relying)
+        if obstacle is not None:
+            explanation = _refusal_explanation(join, splittable[0], obstacle)
+            context.decide(DecisionKind.SKEW, join.node, "not split", obstacle, explanation)
             return False
-        again = hashed_again(relying)
+        restore = restore_hash_requests(relying)
         changed = False
-        for side in split:
+        for side in splittable:
             sizes = results[side].subpartitions.tolist()
             largest, median = max(sizes), median_size(sizes)
-            reason = f"its largest partition has {show_bytes(largest)}, the median {show_bytes(median)}"
+            reason = f"its largest partition has {show_bytes(largest)} and the median is {show_bytes(median)}"
             chosen = f"{side} side, {len(skewed[side])} of {len(sizes)} partitions split"
-            requests = [StreamEdgeUpdateRequest(edges[side].id, intra_input_correlated=False), *again]
+            requests = [StreamEdgeUpdateRequest(edges[side].id, intra_input_correlated=False), *restore]
             figures = {LARGEST: largest, "median": median}
-            told = Told(
-                f"{join.name(side)}: {len(skewed[side])} of {len(sizes)} partitions of {join.called(side)} are split "
-                f"among several tasks, as the largest has {show_bytes(largest)}, the median {show_bytes(median)}",
+            explanation = Explanation(
+                f"{join.name(side)}: {len(skewed[side])} of {len(sizes)} partitions of {join.side_name(side)} are "
+                f"split among several tasks, as the largest has {show_bytes(largest)} and the median is "
+                f"{show_bytes(median)}",
                 SKEWED_THRESHOLD.key,
                 tables=join.tables,
             )
-            if context.change(requests, DecisionKind.SKEW, join.node, chosen, reason, told, **figures):
-                again, changed = [], True
+            if context.change(requests, DecisionKind.SKEW, join.node, chosen, reason, explanation, **figures):
+                restore, changed = [], True
         return changed
 
 
-def _not_split(join: EquiJoin, side: Side, why: str) -> Told:
-    sentence = f"{join.name(side)}: the large partitions of {join.called(side)} are not split, as {why}"
-    return Told(sentence, SKEWED_JOIN_STRATEGY.key, tables=join.tables)
+def _refusal_explanation(join: EquiJoin, side: Side, reason: str) -> Explanation:
+    sentence = f"{join.name(side)}: the large partitions of {join.side_name(side)} are not split, as {reason}"
+    return Explanation(sentence, SKEWED_JOIN_STRATEGY.key, tables=join.tables)
 
 
-def _why_not(join: EquiJoin, side: Side) -> str:
+def _refusal(join: EquiJoin, side: Side) -> str:
     if not join.type.can_split(side):
-        return f"a {join.type.words} join needs all rows of a key from this side in one task"
+        return f"a {join.type.display_name} join needs all rows of a key from this side in one task"
     hints = " and ".join(filter(None, (join.operator.left.hint, join.operator.right.hint)))
     return f"with the hint {hints} Spark may read the whole side in every task, so slices would repeat rows"

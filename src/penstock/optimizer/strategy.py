@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.config.options import BROADCAST_THRESHOLD
-from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef, NodeRef, Told
+from penstock.decisions import Choice, DecisionKind, DecisionLog, Explanation, NameRef, NodeRef
 from penstock.graph import GraphChange, JoinOperator, RefusedChange, Side, StreamGraphContext, StreamNode
-from penstock.graph.naming import column_names
-from penstock.graph.wording import called, node_name
+from penstock.graph.column_names import column_names
+from penstock.graph.labels import node_name, side_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,12 +36,12 @@ class ResultInfo:
     rows
         The number of rows, or None if they were not counted.
     memory
-        Bytes of the rows in memory, or None.
+        Bytes of the rows in memory, or None if they were not measured.
     mappers
-        Returns the bytes that each upstream task wrote for some subpartitions, shape (tasks, len(indices)). Read from
-        Spark on demand, because there are many.
+        Returns the bytes that each upstream task wrote for some subpartitions, shape (tasks, len(indices)). None if
+        unknown. Read from Spark on demand, because there are many values.
     scanned
-        Rows that were read from each source in the vertex, by node id.
+        The number of rows read from each source in the vertex, by node id.
     """
 
     subpartitions: np.ndarray
@@ -52,7 +52,7 @@ class ResultInfo:
 
     @property
     def total(self) -> int:
-        """All bytes as written."""
+        """The bytes of all subpartitions as written."""
         return int(self.subpartitions.sum())
 
 
@@ -63,7 +63,7 @@ class OperatorsFinished:
     Parameters
     ----------
     ids
-        Their node ids.
+        The node ids.
     results
         The outputs, by the id of the node that wrote them.
     """
@@ -74,14 +74,14 @@ class OperatorsFinished:
 
 @dataclass(frozen=True, slots=True)
 class OperatorsRunning:
-    """Operators that run and have written a part of their output, which others wait for.
+    """Running operators that have written a part of their output and that other operators wait for.
 
     Parameters
     ----------
     ids
-        Their node ids.
+        The node ids.
     results
-        What is written so far, by the id of the node that writes it.
+        The output so far, by the id of the node that writes it.
     """
 
     ids: tuple[int, ...]
@@ -95,13 +95,13 @@ class Resources:
     Parameters
     ----------
     broadcast_threshold
-        A join side below this size may be broadcast; -1 means never.
+        A join side with fewer bytes may be broadcast; -1 disables broadcasts.
     broadcast_memory
-        The most memory that a broadcast table may take.
+        The maximum memory of a broadcast hash table.
     task_memory
-        The most memory that a hash table of one task may take.
+        The maximum memory of the hash table of a task.
     volume_per_task
-        The bytes a task should read.
+        The bytes that a task should read.
     cores
         The number of tasks that run at the same time.
     broadcast_option
@@ -122,13 +122,13 @@ class StrategyContext(StreamGraphContext):
     Parameters
     ----------
     owner
-        Owns the graph.
+        The object that owns the graph.
     config
         The job's options.
     resources
         The resources of the cluster and the session.
     decisions
-        Records the decisions.
+        The log that records the decisions.
     """
 
     def __init__(
@@ -138,11 +138,11 @@ class StrategyContext(StreamGraphContext):
         self.config = config
         self.resources = resources
         self._decisions = decisions
-        self._begun = owner.graph
-        self._changed_by: list[Decision] = []
-        self._asking = ""
-        self._refused_in = owner.graph
-        self._refused: list[tuple[str, tuple[UpdateRequest, ...], str]] = []
+        self._graph_before_call = owner.graph
+        self._decisions_of_call: list[Decision] = []
+        self._strategy = ""
+        self._refusals_graph = owner.graph
+        self._refusals: list[tuple[str, tuple[UpdateRequest, ...], str]] = []
         self._results: dict[int, ResultInfo] = {}
         self._scanned: dict[int, int] = {}
         self._columns: Mapping[str, str] | None = None
@@ -158,11 +158,11 @@ class StrategyContext(StreamGraphContext):
         return self._results.get(node_id)
 
     def rows_scanned(self, source_id: int) -> int | None:
-        """Return the number of rows read from a source, or None if it has not been measured yet."""
+        """Return the number of rows read from a source, or None before they are measured."""
         return self._scanned.get(source_id)
 
-    def called(self, node: StreamNode) -> str:
-        """Return what people call an operator: by its tables and keys, if it has such."""
+    def display_name(self, node: StreamNode) -> str:
+        """Return the name of an operator in explanations, with its tables and keys if it has any."""
         if self._columns is None:
             self._columns = column_names(self.stream_graph)
         return node_name(self.stream_graph, node, self._columns) or node.name
@@ -173,15 +173,15 @@ class StrategyContext(StreamGraphContext):
         about: StreamNode | str,
         chosen: int | str,
         reason: str,
-        told: Told | None = None,
+        explanation: Explanation | None = None,
         **figures: Any,
     ) -> None:
-        """Record a decision that changes nothing: what about, what was chosen, why, and from which figures.
+        """Record a decision that does not change the graph.
 
-        One about a node is shown with its vertex, and gets what came of that; so does one about a name that only one
-        node has. `told` is how people are told of it, if `chosen` and `reason` do not say it well enough.
+        A decision about a node, or about a name that only a single node has, is shown with the vertex of the node and
+        gets the outcome of the vertex. An explanation of None is derived from `chosen` and `reason`.
         """
-        self._decisions.record(self._choice(kind, about, chosen, reason, told, figures))
+        self._decisions.record(self._choice(kind, about, chosen, reason, explanation, figures))
 
     def change(
         self,
@@ -190,65 +190,63 @@ class StrategyContext(StreamGraphContext):
         about: StreamNode | str,
         chosen: int | str,
         reason: str,
-        told: Told | None = None,
+        explanation: Explanation | None = None,
         **figures: Any,
     ) -> bool:
-        """Change edges and nodes, and record the decision to do so: all of it, or none.
+        """Change edges and nodes atomically, and record the decision.
 
         Parameters
         ----------
         requests
-            What is asked for, see `modify_stream_edge` and `modify_stream_node`.
-        kind, about, chosen, reason, told, figures
+            The changes, see `modify_stream_edge` and `modify_stream_node`.
+        kind, about, chosen, reason, explanation, figures
             The decision, see `decide`.
 
         Returns
         -------
         bool
-            Whether all of it was done; False, and nothing is recorded, if nothing would change by it.
+            Whether the graph changed. If the requests change nothing, no decision is recorded.
         """
-        choice = self._choice(kind, about, chosen, reason, told, figures)
+        choice = self._choice(kind, about, chosen, reason, explanation, figures)
         planned = self._planned(requests)
         if isinstance(planned, RefusedChange):
             return self._carry_out(replace(planned, choice=choice))
         if planned.is_empty:
             return False
         decision = self._decisions.record(choice)
-        self._changed_by.append(decision)
+        self._decisions_of_call.append(decision)
         return self._carry_out(replace(planned, decision=decision))
 
     def begin(self, strategy: str) -> None:
-        """Note who asks from now on, and where `undo` goes back to; for the optimizer, before it calls a strategy."""
-        self._asking = strategy
-        self._begun, self._changed_by = self.stream_graph, []
+        """Set the strategy of the next requests, and the graph that `undo` restores. Called by the optimizer."""
+        self._strategy = strategy
+        self._graph_before_call, self._decisions_of_call = self.stream_graph, []
 
     def _carry_out(self, planned: GraphChange | RefusedChange) -> bool:
-        """Tell of a refusal once: strategies are called until none changes anything, and ask again each time."""
+        """Apply a change, and report each refusal once per graph.
+
+        Strategies are called until none changes anything, and repeat their requests each time.
+        """
         if isinstance(planned, RefusedChange):
-            if self._refused_in is not self.stream_graph:
-                self._refused_in, self._refused = self.stream_graph, []
-            refused = self._asking, planned.asked, planned.because
-            if refused in self._refused:
+            if self._refusals_graph is not self.stream_graph:
+                self._refusals_graph, self._refusals = self.stream_graph, []
+            refusal = self._strategy, planned.requests, planned.reason
+            if refusal in self._refusals:
                 return False
-            self._refused.append(refused)
+            self._refusals.append(refusal)
         return super()._carry_out(planned)
 
-    def undo(self, strategy: str, because: str) -> None:
-        """Take back what was changed since `begin`, and say so of the decisions that changed it; for the optimizer.
-
-        Parameters
-        ----------
-        strategy, because
-            The name of the strategy that is not called again, and why not.
-        """
-        choice = self._choice(DecisionKind.STRATEGY, strategy, "skipped", because, None, {})
+    def undo(self, strategy: str, reason: str) -> None:
+        """Roll back the changes since `begin`, and mark their decisions as undone. Called by the optimizer."""
+        choice = self._choice(DecisionKind.STRATEGY, strategy, "skipped", reason, None, {})
         skipped = self._decisions.record(choice)
-        for decision in self._changed_by:
-            self._decisions.settle(decision.id, instead="undone", because=f"{strategy} was skipped: {because}")
-        now = self.stream_graph
-        if now is not self._begun:
-            nodes, edges = [node.id for node in now], [edge.id for edge in now.edges]
-            self._carry_out(replace(GraphChange.between(now, self._begun, nodes, edges), decision=skipped))
+        for decision in self._decisions_of_call:
+            self._decisions.settle(decision.id, instead="undone", because=f"{strategy} was skipped: {reason}")
+        changed = self.stream_graph
+        if changed is not self._graph_before_call:
+            nodes, edges = [node.id for node in changed], [edge.id for edge in changed.edges]
+            rollback = GraphChange.between(changed, self._graph_before_call, nodes, edges)
+            self._carry_out(replace(rollback, decision=skipped))
 
     def _choice(
         self,
@@ -256,53 +254,54 @@ class StrategyContext(StreamGraphContext):
         about: StreamNode | str,
         chosen: int | str,
         reason: str,
-        told: Told | None,
+        explanation: Explanation | None,
         figures: Mapping[str, Any],
     ) -> Choice:
-        named = {name.replace("_", " "): value for name, value in figures.items()}
-        if told is None and isinstance(about, StreamNode):
-            what = _in_words(about.operator, kind, chosen)
-            told = Told(f"{self.called(about)}: {what}, as {reason}")
-        return Choice(kind, self._subject(about), chosen, reason, named, told)
+        spaced = {name.replace("_", " "): value for name, value in figures.items()}
+        if explanation is None and isinstance(about, StreamNode):
+            outcome = _describe_choice(about.operator, kind, chosen)
+            explanation = Explanation(f"{self.display_name(about)}: {outcome}, as {reason}")
+        return Choice(kind, self._subject(about), chosen, reason, spaced, explanation)
 
     def _subject(self, about: StreamNode | str) -> Subject:
         if isinstance(about, StreamNode):
             return NodeRef(about.id, about.name)
-        called_so = [node.id for node in self.stream_graph if node.name == about]
-        return NameRef(about, tuple(called_so) if len(called_so) == 1 else ())
+        namesakes = [node.id for node in self.stream_graph if node.name == about]
+        return NameRef(about, tuple(namesakes) if len(namesakes) == 1 else ())
 
 
-def _in_words(operator: Operator, kind: DecisionKind, chosen: int | str) -> int | str:
-    """Return what was chosen, a side of a join by its tables."""
+def _describe_choice(operator: Operator, kind: DecisionKind, chosen: int | str) -> int | str:
+    """Return the choice, with the tables of a join side instead of left or right."""
     if not isinstance(operator, JoinOperator) or not isinstance(chosen, Side):
         return chosen
-    side = called(operator, chosen)
+    side = side_name(operator, chosen)
     return f"{side} is broadcast" if kind is DecisionKind.BROADCAST else side
 
 
 class StreamGraphOptimizationStrategy(ABC):
-    """Changes the pending part of a running job, from the measured outputs of the finished part.
+    """Changes the pending part of a running job, based on the measured outputs of the finished part.
 
-    A class that is given is made anew for each job; an object serves all jobs. A job calls it from one thread.
+    A strategy passed as a class is instantiated for each job; an object is shared by all jobs. A job calls it from
+    a single thread.
     """
 
     @property
     def name(self) -> str:
-        """The name that decisions show."""
+        """The name shown in decisions."""
         return type(self).__name__
 
     def initialize(self, context: StrategyContext) -> None:  # noqa: B027 - most need nothing
-        """Prepare once before anything runs; `context.defer` lets one part of the job wait for another."""
+        """Prepare once before the job starts; `context.defer` lets a part of the job wait for another part."""
 
     def on_operators_running(self, running: OperatorsRunning, context: StrategyContext) -> None:  # noqa: B027
-        """Look at what running operators have written so far; `context.release` lets others wait for them no longer.
+        """Inspect the partial output of running operators; `context.release` starts operators that wait for them.
 
-        Called about once in a second while operators run that others wait for.
+        Called about once per second while other operators wait for running ones.
         """
 
     @abstractmethod
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
-        """Change the pending graph through the context; return whether anything was changed.
+        """Change the pending graph through the context; return whether it changed.
 
-        Called again until no strategy changes anything more.
+        Called again until no strategy changes the graph.
         """

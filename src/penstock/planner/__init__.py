@@ -1,1 +1,1 @@
-"""From DataFrames to a stream graph."""
+"""Plans jobs: from DataFrames to a stream graph."""

@@ -1,6 +1,6 @@
-"""What must be true of a query before its parts may be moved, split, shared or cut in another way than Spark's.
+"""Conditions under which parts of a query may be moved, split, shared or partitioned differently than by Spark.
 
-Every list names what is known to be safe. A query with anything else in a place that matters is run by Spark as it is.
+Every list names what is safe. Spark runs a query unchanged if anything else occurs where it matters.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ PARTITION_DEPENDENT = frozenset(
         "AttachDistributedSequence",
     }
 )
-"""What gives each row a value by the task and the position it is at: the same each time for the same tasks."""
+"""Expressions and operators whose values depend only on the task and the position of a row."""
 
 CALL_DEPENDENT = frozenset({"PythonUDF", "ScalaUDF", "CallMethodViaReflection", "RaiseError"})
-"""What may give another value each time it is called, wherever the row is."""
+"""Expressions that may return another value on each call, independently of the task of the row."""
 
 PRESERVES_PARTITIONS = frozenset(
     {
@@ -55,7 +55,7 @@ PRESERVES_PARTITIONS = frozenset(
         "TypedFilter",
     }
 )
-"""Operators that give each task's rows to the same task, in the same order."""
+"""Operators that preserve the task and the order of rows."""
 
 ORDER_INDEPENDENT = frozenset(
     {
@@ -74,13 +74,12 @@ ORDER_INDEPENDENT = frozenset(
         "RebalancePartitions",
     }
 )
-"""Operators that give the same rows in whatever order they find them; an aggregate if its functions do."""
+"""Operators that return the same rows for any order of their input; aggregates only if their functions do."""
 
 ORDER_INDEPENDENT_FUNCTIONS = MERGEABLE | {"Percentile", "PercentileCont", "PercentileDisc", "Median"}
-"""Aggregate functions that give the same in whatever order they find the rows of a group."""
+"""Aggregate functions that return the same value for any order of the rows of a group."""
 
-
-MADE_AGAIN_ALIKE = frozenset(
+REPEATABLE_LEAVES = frozenset(
     {
         "LogicalRelation",
         "HiveTableRelation",
@@ -90,51 +89,51 @@ MADE_AGAIN_ALIKE = frozenset(
         "OneRowRelation",
     }
 )
-"""Leaves that give the same rows, in the same order, to a task that runs again."""
+"""Leaves that return the same rows in the same order to a repeated task."""
 
-IN_THEIR_ORDER = PRESERVES_PARTITIONS | {"MapInArrow", "MapInPandas", "MapPartitions", "Sort"}
-"""Operators whose functions may look at the order of a task's rows: the same each time above nothing but a leaf."""
+ORDER_SENSITIVE_WITHIN_TASKS = PRESERVES_PARTITIONS | {"MapInArrow", "MapInPandas", "MapPartitions", "Sort"}
+"""Operators that may depend on the order of rows within a task, which is repeatable if there are only leaves below."""
 
 
-def why_otherwise_again(plan: LogicalNode) -> str | None:
-    """Return why a plan may give other rows when parts of it run again, as lost files make Spark do; None if not."""
+def unrepeatable_reason(plan: LogicalNode) -> str | None:
+    """Return why a plan may return other rows if Spark recomputes lost files, or None if it cannot."""
     for node in plan.walk():
         unstable = sorted(node.unstable)
         depends = node.functions - ORDER_INDEPENDENT_FUNCTIONS if node.name == "Aggregate" else ()
-        is_free = node.name in (ORDER_INDEPENDENT if node.children else MADE_AGAIN_ALIKE) and not depends
-        if unstable or not (is_free or _is_in_order_of_leaf(node)):
-            what = next(iter([*unstable, *sorted(depends)]), node.name)
-            return f"{what} may give other rows if lost files of a shuffle are made again"
+        is_order_independent = node.name in (ORDER_INDEPENDENT if node.children else REPEATABLE_LEAVES) and not depends
+        if unstable or not (is_order_independent or _has_repeatable_order(node)):
+            cause = next(iter([*unstable, *sorted(depends)]), node.name)
+            return f"{cause} may return other rows if Spark recomputes lost shuffle files"
     return None
 
 
-def _is_in_order_of_leaf(node: LogicalNode) -> bool:
-    """Whether a task finds the same rows in the same order each time it runs."""
+def _has_repeatable_order(node: LogicalNode) -> bool:
+    """Whether a repeated task reads the same rows in the same order."""
     if not node.children:
-        return node.name in MADE_AGAIN_ALIKE
-    is_within_task = node.name in IN_THEIR_ORDER and not (node.sort is not None and node.sort.is_global)
-    return is_within_task and all(map(_is_in_order_of_leaf, node.children))
+        return node.name in REPEATABLE_LEAVES
+    is_within_task = node.name in ORDER_SENSITIVE_WITHIN_TASKS and not (node.sort is not None and node.sort.is_global)
+    return is_within_task and all(map(_has_repeatable_order, node.children))
 
 
-def why_run_by_spark(plan: LogicalNode) -> str:
-    """Return why Spark has to run an optimised plan as it is, or an empty text if it need not."""
-    nodes = _users_nodes(plan)
+def spark_only_reason(plan: LogicalNode) -> str:
+    """Return why Spark must run an optimised plan unchanged, or an empty string if it need not."""
+    nodes = _user_nodes(plan)
     reasons = (
-        *(_unknown(node) for node in nodes),
-        *(_counts_places(node) for node in nodes),
-        *(_is_called_again(node) for node in nodes),
-        *(_is_barrier(node) for node in nodes),
+        *(_unstable_reason(node) for node in nodes),
+        *(_position_reason(node) for node in nodes),
+        *(_repeated_call_reason(node) for node in nodes),
+        *(_barrier_reason(node) for node in nodes),
         _observed_order(plan)[1],
     )
-    found = next(filter(None, reasons), "")
-    if not found and catalyst.mixes_listings(plan):
-        found = "it reads a path before and after the files there changed, which only Spark's own plan keeps apart"
-    return found
+    reason = next(filter(None, reasons), "")
+    if not reason and catalyst.mixes_listings(plan):
+        reason = "it reads a path before and after its files changed, which only Spark's own plan distinguishes"
+    return reason
 
 
-def leaves_cut_by_spark(plan: LogicalNode) -> Iterator[LogicalNode]:
-    """Return the leaves whose tasks have to be Spark's, as their rows or a value above them depend on these."""
-    for node in _users_nodes(plan):
+def leaves_split_by_spark(plan: LogicalNode) -> Iterator[LogicalNode]:
+    """Return the leaves that Spark must split into tasks, because rows or values of the plan depend on the tasks."""
+    for node in _user_nodes(plan):
         if node.files is not None and node.files.skips_corrupt:
             yield node
         if node.unstable & PARTITION_DEPENDENT:
@@ -142,59 +141,61 @@ def leaves_cut_by_spark(plan: LogicalNode) -> Iterator[LogicalNode]:
                 yield from child.leaves()
 
 
-def _users_nodes(plan: LogicalNode) -> list[LogicalNode]:
-    """Return the nodes of a plan, less those that number the tasks of an adaptive exchange for its boundary."""
+def _user_nodes(plan: LogicalNode) -> list[LogicalNode]:
+    """Return the nodes of a plan without those that number the tasks of an adaptive exchange for its boundary."""
     nodes = list(plan.walk())
     boundaries = [node for node in nodes if node.name == "RepartitionByExpression" and is_boundary(node)]
     return [node for node in nodes if not any(node in boundary.children for boundary in boundaries)]
 
 
-def _unknown(node: LogicalNode) -> str:
-    unknown = sorted(node.unstable - PARTITION_DEPENDENT - CALL_DEPENDENT)
-    return f"{unknown[0]} may return other rows each time it runs" if unknown else ""
+def _unstable_reason(node: LogicalNode) -> str:
+    unstable = sorted(node.unstable - PARTITION_DEPENDENT - CALL_DEPENDENT)
+    return f"{unstable[0]} may return other rows each time it runs" if unstable else ""
 
 
-def _counts_places(node: LogicalNode) -> str:
-    """Return what depends on the tasks that rows are in, where these are not just those of a scan.
+def _position_reason(node: LogicalNode) -> str:
+    """Return why a value depends on the tasks of rows that are not simply the tasks of a scan; empty if none does.
 
-    An aggregate, for instance, computes its results where its groups are, not where the rows below it are.
+    An aggregate, for instance, evaluates its result expressions in the tasks of its groups, not of its input rows.
     """
-    counting = sorted(node.unstable & PARTITION_DEPENDENT)
-    if not counting or (node.name in PRESERVES_PARTITIONS and _has_tasks_of_leaf(node)):
+    dependent = sorted(node.unstable & PARTITION_DEPENDENT)
+    if not dependent or (node.name in PRESERVES_PARTITIONS and _has_tasks_of_leaf(node)):
         return ""
-    return f"{counting[0]} depends on which task each row is in, and only Spark's own plan has Spark's tasks"
+    return f"{dependent[0]} depends on which task each row is in, and only Spark's own plan has Spark's tasks"
 
 
 def _has_tasks_of_leaf(node: LogicalNode) -> bool:
     return not node.children or (node.name in PRESERVES_PARTITIONS and all(map(_has_tasks_of_leaf, node.children)))
 
 
-def _is_called_again(node: LogicalNode) -> str:
-    """Return which function could be called again where several inputs meet, as one of these may be read twice."""
+def _repeated_call_reason(node: LogicalNode) -> str:
+    """Return which function may be called again because an operator with several inputs may read an input twice."""
     if len(node.children) < 2:
         return ""
-    called = sorted(name for child in node.children for part in child.walk() for name in part.unstable & CALL_DEPENDENT)
-    why = "is not deterministic, and only Spark's own plan calls it as often as Spark does"
-    return f"{called[0]} {why}" if called else ""
+    functions = sorted(
+        name for child in node.children for part in child.walk() for name in part.unstable & CALL_DEPENDENT
+    )
+    reason = "is not deterministic, and only Spark's own plan calls it as often as Spark does"
+    return f"{functions[0]} {reason}" if functions else ""
 
 
-def _is_barrier(node: LogicalNode) -> str:
-    """Return which function of the user's, not of an adaptive exchange, runs in tasks that all start together."""
+def _barrier_reason(node: LogicalNode) -> str:
+    """Return which user function runs in a barrier stage that does not belong to an adaptive exchange."""
     if not node.is_barrier or stage_of(function_id(node)) is not None:
         return ""
     return f"{node.name} is a barrier stage, and only Spark's own plan has Spark's number of tasks"
 
 
 def _observed_order(node: LogicalNode) -> tuple[bool, str]:
-    """Return whether rows come in an order that the user made within tasks, and what depends on it."""
+    """Return whether rows have an order within tasks requested by the user, and why a node depends on it."""
     below = [_observed_order(child) for child in node.children]
-    reason = next((why for _, why in below if why), "")
+    reason = next((reason for _, reason in below if reason), "")
     ordered = any(is_ordered for is_ordered, _ in below)
     if node.sort is not None:
         return not node.sort.is_global, reason
-    free = node.name in ORDER_INDEPENDENT and not (
+    is_order_independent = node.name in ORDER_INDEPENDENT and not (
         node.name == "Aggregate" and node.functions - ORDER_INDEPENDENT_FUNCTIONS
     )
-    if ordered and not free and not reason:
+    if ordered and not is_order_independent and not reason:
         reason = f"{node.name} depends on the order of rows within tasks, which only Spark's own plan keeps"
     return ordered and node.name != "Aggregate", reason

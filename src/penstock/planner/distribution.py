@@ -1,8 +1,8 @@
-"""Where rows lie after an operator: by which keys they are hashed, and whether that is enough for the next one.
+"""The hash partitioning of rows after an operator, and whether it satisfies the next operator.
 
-Keys are texts that are equal where the expressions are; see `Expression.key`. All of this is
-about where to cut: where it says "not known", rows are exchanged once more, and where it says too much, Spark puts the
-exchange into the vertex. How rows really lie is Spark's word alone, see `penstock.spark.layouts.layout`.
+Keys are strings that are equal if the expressions are, see `Expression.key`. The distribution only decides where to
+add exchanges. If it is too pessimistic, rows are exchanged once more. If it is too optimistic, Spark adds the exchange
+inside the vertex. Spark alone decides the actual layout, see `penstock.spark.layouts.layout`.
 """
 
 from __future__ import annotations
@@ -18,65 +18,50 @@ if TYPE_CHECKING:
     from penstock.graph import JoinType
 
 Keys = tuple[str, ...]
-_MOST_EQUATED = 3
-"""Of more keys, Spark does not tell all ways to name them by either side: eight ways at most
-(``spark.sql.execution.broadcastHashJoin.outputPartitioningExpandLimit``)."""
+_MAX_EQUATED_KEYS = 3
+"""Spark enumerates at most eight combinations of equal keys of both sides, which three keys have.
+
+See ``spark.sql.execution.broadcastHashJoin.outputPartitioningExpandLimit``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How an operator's rows lie.
-
-    Parameters
-    ----------
-    hashed_by
-        Tuples of keys; the rows are hashed by each of them (the two sides of an inner join have equal keys).
-    group
-        The exchange group that hashed them, or None.
-    """
+    """The hash partitioning of rows by each key tuple in `hashed_by`, made by an exchange group."""
 
     hashed_by: tuple[Keys, ...] = ()
     group: int | None = None
 
-    def together(self, keys: Sequence[str]) -> bool:
-        """Whether rows with equal keys lie in one task already."""
-        return any(set(known) <= set(keys) for known in self.hashed_by)
+    def colocates(self, keys: Sequence[str]) -> bool:
+        """Whether rows with equal keys are already in the same task."""
+        return any(set(hashed) <= set(keys) for hashed in self.hashed_by)
 
-    def order_like(self, keys: Sequence[str]) -> list[int] | None:
-        """Return the order of `keys` in which rows are hashed by exactly these, None if they are not."""
-        for known in self.hashed_by:
-            if len(known) == len(keys) and set(known) == set(keys) and len(set(keys)) == len(keys):
-                return [list(keys).index(key) for key in known]
+    def hash_order(self, keys: Sequence[str]) -> list[int] | None:
+        """Return the positions of `keys` in the order in which rows are hashed by exactly these keys, or None."""
+        for hashed in self.hashed_by:
+            if len(hashed) == len(keys) and set(hashed) == set(keys) and len(set(keys)) == len(keys):
+                return [list(keys).index(key) for key in hashed]
         return None
 
-    def equated(self, equal: Mapping[str, str]) -> Distribution:
-        """Return the distribution after an inner join whose keys are equal to these of the other side."""
-        if any(len(known) > _MOST_EQUATED for known in self.hashed_by):
+    def with_equal_keys(self, equal: Mapping[str, str]) -> Distribution:
+        """Return the distribution after an inner join that equates keys with keys of the other side."""
+        if any(len(hashed) > _MAX_EQUATED_KEYS for hashed in self.hashed_by):
             return self
-        more = [tuple(equal.get(key, key) for key in known) for known in self.hashed_by]
-        new = tuple(known for known in more if known not in self.hashed_by)
+        equated = [tuple(equal.get(key, key) for key in hashed) for hashed in self.hashed_by]
+        new = tuple(keys for keys in equated if keys not in self.hashed_by)
         return Distribution((*self.hashed_by, *new), self.group) if new else self
 
-    def after(self, renamed: Mapping[str, str], output: Sequence[str]) -> Distribution:
-        """Return the distribution after a projection.
-
-        Parameters
-        ----------
-        renamed
-            The new key by the key of what it stands for.
-        output
-            The keys that are still there.
-        """
-        there = set(output)
-        kept = []
-        for known in self.hashed_by:
-            new = tuple(key if key in there else renamed.get(key, "") for key in known)
-            if all(new):
-                kept.append(new)
-        return Distribution(tuple(kept), self.group) if kept else NOT_KNOWN
+    def after_projection(self, renamed: Mapping[str, str], output: Sequence[str]) -> Distribution:
+        """Return the distribution after a projection that preserves keys (`output`) and renames keys (new by old)."""
+        preserved = set(output)
+        projected = [
+            tuple(key if key in preserved else renamed.get(key, "") for key in hashed) for hashed in self.hashed_by
+        ]
+        hashed_by = tuple(keys for keys in projected if all(keys))
+        return Distribution(hashed_by, self.group) if hashed_by else UNKNOWN_DISTRIBUTION
 
 
-NOT_KNOWN = Distribution()
+UNKNOWN_DISTRIBUTION = Distribution()
 
 
 def static_build_side(
@@ -84,8 +69,8 @@ def static_build_side(
 ) -> Side | None:
     """Return the side that Spark would broadcast when planning, or None.
 
-    A broadcast hint wins (of two, on the smaller side); a hint for another kind of join forbids; else a side of at
-    most `threshold` bytes, the smaller one.
+    A side with a broadcast hint takes precedence (the smaller side if both have it). A hint for another join algorithm
+    prevents a broadcast. Otherwise the smaller side is broadcast if it has at most `threshold` bytes.
     """
     allowed = [side for side in Side if join_type.can_build(side)]
     order = sorted(allowed, key=lambda side: (size[side], side is Side.LEFT))

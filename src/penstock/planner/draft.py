@@ -1,4 +1,4 @@
-"""A job's graph in the making: what translation collects, and the draft that the passes complete."""
+"""The draft of a job graph: built by the translation, and completed by the passes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from penstock.decisions import DecisionKind
 from penstock.graph import OperatorKind, StreamEdge, StreamNode
 from penstock.graph.partitioner import FORWARD, BroadcastPartitioner, GlobalPartitioner, Partitioner
-from penstock.planner.distribution import NOT_KNOWN, Distribution
+from penstock.planner.distribution import UNKNOWN_DISTRIBUTION, Distribution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from penstock.connectors.base import Sink, SinkStage
-    from penstock.decisions import Told
+    from penstock.decisions import Explanation
     from penstock.graph import Operator, StreamGraph
     from penstock.location import SourceLine
     from penstock.plan_hints import Stage
@@ -26,16 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What the planner decided.
+    """A decision of the planner about a node or a name; other fields as in `Choice`.
 
-    Parameters
-    ----------
-    about
-        The node, or a name where there is no single node.
-    chosen, reason, kind, figures
-        As in `Choice`.
-    told
-        Returns how people are told of it, of the graph with all names and sizes, and the names of its columns.
+    `explanation` gets the graph with all names and sizes, and the names of its columns.
     """
 
     about: int | str
@@ -43,20 +36,20 @@ class Note:
     reason: str
     kind: DecisionKind = DecisionKind.SHARING
     figures: Mapping[str, int] = field(default_factory=dict)
-    told: Callable[[StreamGraph, Mapping[str, str]], Told] | None = field(default=None, compare=False)
+    explanation: Callable[[StreamGraph, Mapping[str, str]], Explanation] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class TranslatedNode:
-    """What a translated part of a plan gives: the node, and how its rows lie."""
+    """The node that returns the rows of a translated part of a plan, and their distribution."""
 
     node_id: int
-    distribution: Distribution = NOT_KNOWN
+    distribution: Distribution = UNKNOWN_DISTRIBUTION
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A translated job, to which each pass of the planner adds what it knows.
+    """A translated job, which each pass of the planner refines.
 
     Parameters
     ----------
@@ -65,11 +58,11 @@ class Draft:
     groups
         The exchange group of each edge that is not FORWARD, by edge id.
     joins
-        For the nodes of equi-joins, the join in Spark's terms.
+        The operator and facts of each equi-join, by node id.
     node_of
-        The node that gives the rows of an operator.
+        The node that returns the rows of an operator.
     same_leaf
-        For leaves of a part that occurs again, those of its first occurrence, which is in the graph.
+        The leaf of the first occurrence of a repeated part, which is in the graph, by the leaves of all occurrences.
     """
 
     nodes: Mapping[int, StreamNode]
@@ -91,30 +84,30 @@ class Draft:
         return [edge for edge in self.edges if edge.source_id == node_id]
 
     def chained(self, node_id: int) -> set[int]:
-        """Return the nodes at or before a node that would share its vertex."""
+        """Return a node and the upstream nodes that would share its vertex."""
         return chained(self.edges, node_id)
 
     def with_operators(self, operators: Mapping[int, Operator]) -> Draft:
-        """Return the draft with other operators at some nodes."""
-        changed = {node_id: replace(self.nodes[node_id], operator=one) for node_id, one in operators.items()}
+        """Return the draft with some operators replaced, by node id."""
+        changed = {node_id: replace(self.nodes[node_id], operator=operator) for node_id, operator in operators.items()}
         return replace(self, nodes={**self.nodes, **changed})
 
 
 def chained(edges: Iterable[StreamEdge], node_id: int) -> set[int]:
-    """Return the nodes at or before a node that would share its vertex."""
-    found, todo = {node_id}, [node_id]
+    """Return a node and the upstream nodes that would share its vertex."""
+    members, todo = {node_id}, [node_id]
     while todo:
         current = todo.pop()
         for edge in edges:
-            if edge.target_id == current and edge.is_forward and edge.source_id not in found:
-                found.add(edge.source_id)
+            if edge.target_id == current and edge.is_forward and edge.source_id not in members:
+                members.add(edge.source_id)
                 todo.append(edge.source_id)
-    return found
+    return members
 
 
 @dataclass
 class DraftBuilder:
-    """Collects nodes and edges while plans are translated."""
+    """Builder that collects nodes and edges while plans are translated."""
 
     nodes: dict[int, StreamNode] = field(default_factory=dict)
     edges: list[StreamEdge] = field(default_factory=list)
@@ -133,7 +126,7 @@ class DraftBuilder:
 
     @classmethod
     def of(cls, draft: Draft) -> DraftBuilder:
-        """Return a builder that goes on where a draft ends."""
+        """Return a builder with the contents of a draft."""
         return cls(
             dict(draft.nodes),
             list(draft.edges),
@@ -152,7 +145,7 @@ class DraftBuilder:
         )
 
     def draft(self) -> Draft:
-        """Return what was collected."""
+        """Return the draft with the collected nodes and edges."""
         return Draft(
             MappingProxyType(dict(self.nodes)),
             tuple(self.edges),
@@ -179,7 +172,7 @@ class DraftBuilder:
         parallelism: int | None = None,
         location: SourceLine | None = None,
     ) -> int:
-        """Add a node; return its id."""
+        """Add a node and return its id."""
         node_id = len(self.nodes) + 1
         self.nodes[node_id] = StreamNode(node_id, operator, name, description or name, parallelism, location=location)
         self.node_plans[node_id] = plan
@@ -195,13 +188,13 @@ class DraftBuilder:
         number: int = 1,
         group: int | None = None,
     ) -> str:
-        """Add an edge; return its id. An edge that is not FORWARD belongs to an exchange group."""
+        """Add an edge and return its id. An edge that is not FORWARD belongs to an exchange group."""
         edge_id = f"{source}_{target}_{number}"
         while edge_id in self.edge_plans:
             edge_id += "'"
         self.edges.append(StreamEdge(edge_id, source, target, partitioner, number))
         self.edge_plans[edge_id] = plan
-        if partitioner != FORWARD:  # also where it is chained, as it may become an exchange
+        if partitioner != FORWARD:  # even if it is chained, because it may become an exchange
             self.groups[edge_id] = self.new_group() if group is None else group
         return edge_id
 
@@ -214,31 +207,33 @@ class DraftBuilder:
         self._group_count += 1
         return self._group_count
 
-    def merge_groups(self, kept: int, gone: int) -> None:
-        """Make two exchange groups one."""
+    def merge_groups(self, target: int, source: int) -> None:
+        """Merge an exchange group into another."""
         for edge_id, group in self.groups.items():
-            if group == gone:
-                self.groups[edge_id] = kept
+            if group == source:
+                self.groups[edge_id] = target
 
     def chained(self, node_id: int) -> set[int]:
-        """Return the nodes at or before a node that would share its vertex."""
+        """Return a node and the upstream nodes that would share its vertex."""
         return chained(self.edges, node_id)
 
-    def can_be_given(self, node_id: int, parallelism: int) -> bool:
-        """Whether the vertex that ends with a node can be told its number of tasks.
+    def accepts_parallelism(self, node_id: int, parallelism: int) -> bool:
+        """Whether the vertex that ends with a node can run with a number of tasks.
 
-        It can if all of them come from one set of exchanges, or from one scan of files.
+        It can if its input comes from a single exchange group, or from a single scan of files.
         """
         chain = self.chained(node_id)
-        return all(self.nodes[n].parallelism in {None, parallelism} for n in chain) and self._decides_tasks(chain)
+        return all(self.nodes[n].parallelism in {None, parallelism} for n in chain) and self._has_free_parallelism(
+            chain
+        )
 
-    def can_be_bounded(self, node_id: int, most: int) -> bool:
-        """Whether the vertex that ends with a node can be told the most tasks it may have; see `can_be_given`."""
+    def accepts_max_parallelism(self, node_id: int, maximum: int) -> bool:
+        """Whether the vertex that ends with a node can limit its number of tasks, see `accepts_parallelism`."""
         chain = self.chained(node_id)
-        return all((self.nodes[n].parallelism or 0) <= most for n in chain) and self._decides_tasks(chain)
+        return all((self.nodes[n].parallelism or 0) <= maximum for n in chain) and self._has_free_parallelism(chain)
 
-    def _decides_tasks(self, chain: Collection[int]) -> bool:
-        """Whether the number of tasks of chained nodes can be decided as one likes."""
+    def _has_free_parallelism(self, chain: Collection[int]) -> bool:
+        """Whether Penstock can choose the number of tasks of chained nodes freely."""
         if any(self.nodes[n].kind in {OperatorKind.UNION, OperatorKind.OPAQUE} for n in chain):
             return False
         blocking = [e for e in self.edges if e.target_id in chain and not e.is_forward]
@@ -247,9 +242,9 @@ class DraftBuilder:
         groups = {self.groups[e.id] for e in blocking if not isinstance(e.partitioner, BroadcastPartitioner)}
         scans = [self.sources[n] for n in chain if n in self.sources]
         if scans:
-            return len(scans) == 1 and scans[0].scan.takes_any_number and not groups
+            return len(scans) == 1 and scans[0].scan.allows_any_parallelism and not groups
         return len(groups) == 1
 
-    def give(self, node_id: int, **changes: Any) -> None:
-        """Change a node."""
+    def update_node(self, node_id: int, **changes: Any) -> None:
+        """Change fields of a node."""
         self.nodes[node_id] = replace(self.nodes[node_id], **changes)

@@ -1,4 +1,4 @@
-"""Sums up rows before a join where that makes them far fewer.
+"""Pre-aggregates rows before a join if that leaves far fewer rows.
 
 Before::
 
@@ -12,7 +12,7 @@ After::
                                                                         ├─▶ join ─▶ Aggregate(c_name, sum of sums)
     customer ──HASH(c_custkey)──────────────────────────────────────────┘
 
-Fewer rows are shuffled and joined. Known as eager aggregation: W. P. Yan and P.-A. Larson, VLDB 1995.
+Fewer rows are shuffled and joined. This is eager aggregation: W. P. Yan and P.-A. Larson, VLDB 1995.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from penstock.config.options import EARLY_SUMS
-from penstock.decisions import DecisionKind, Told
-from penstock.graph.wording import listed, table_name
+from penstock.decisions import DecisionKind, Explanation
+from penstock.graph.labels import listed, table_name
 from penstock.planner.draft import Note
-from penstock.spark.early_sums import later_joins
+from penstock.spark.early_sums import find_later_joins
 from penstock.spark.fragment import rebuild
 from penstock.spark.plans import read_plan
 from penstock.units import show_count
@@ -36,60 +36,56 @@ if TYPE_CHECKING:
     from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
 
-_FEWER = 4.0
-"""Rows must become so many times fewer, as both figures are estimates and summing up twice has its price.
+_MIN_REDUCTION = 4.0
+"""The minimum reduction factor of the rows, because it is an estimate and aggregating twice has a cost.
 
-TPC-H Q13, where they become ten times fewer, takes half as long; where they become twice as few, nothing is gained.
+TPC-H Q13 has a factor of 10 and takes half the time. A factor of 2 gains nothing.
 """
-_LEFT = {"IsNotNull": 1.0, "Not": 0.9, "EqualTo": 0.1, "In": 0.2, "InSet": 0.2}
-"""The part of the rows that a condition is taken to leave, as in System R (P. G. Selinger and others, SIGMOD 1979)."""
-_LEFT_BY_OTHERS = 1 / 3
+_SELECTIVITY = {"IsNotNull": 1.0, "Not": 0.9, "EqualTo": 0.1, "In": 0.2, "InSet": 0.2}
+"""The assumed selectivity of conditions, as in System R (P. G. Selinger and others, SIGMOD 1979)."""
+_DEFAULT_SELECTIVITY = 1 / 3
 
 
-def times_fewer(rows: float, bounds: Iterable[int], read: Iterable[RowsRead]) -> float:
-    """Return how many times fewer rows become, as far as that can be told from sizes.
+def reduction_factor(rows: float, bounds: Iterable[int], read: Iterable[RowsRead]) -> float:
+    """Estimate the factor by which a pre-aggregation reduces rows, from the sizes of tables.
 
     Parameters
     ----------
     rows
-        The rows of the table that is joined later: the other rows have at most so many of its keys.
+        The rows of the table that is joined later, an upper bound of the number of distinct keys.
     bounds
-        How many values the other columns have that rows are summed up by.
+        The numbers of distinct values of the other grouping columns.
     read
-        The tables that the rows come from; the largest one tells how many there are.
+        The tables that the rows come from; the largest provides the number of rows.
 
     Examples
     --------
     >>> from penstock.spark.early_sums import Condition, RowsRead
-    >>> times_fewer(100, [], [RowsRead(10_000, (Condition("EqualTo", ("7",)),))])
+    >>> reduction_factor(100, [], [RowsRead(10_000, (Condition("EqualTo", ("7",)),))])
     10.0
     """
     tables = list(read)
-    left: dict[tuple[str, ...], float] = {}
-    for condition in (one for table in tables for one in table.conditions):
-        part = _LEFT.get(condition.kind, _LEFT_BY_OTHERS)
-        left[condition.columns] = min(part, left.get(condition.columns, 1.0))  # several of one column say much the same
-    return prod(left.values()) * max(table.rows for table in tables) / max(rows * prod(bounds), 1.0)
+    selectivities: dict[tuple[str, ...], float] = {}
+    for condition in (condition for table in tables for condition in table.conditions):
+        selectivity = _SELECTIVITY.get(condition.kind, _DEFAULT_SELECTIVITY)
+        # Conditions on the same columns are correlated, so only the strictest counts.
+        selectivities[condition.columns] = min(selectivity, selectivities.get(condition.columns, 1.0))
+    return prod(selectivities.values()) * max(table.rows for table in tables) / max(rows * prod(bounds), 1.0)
 
 
 def with_early_sums(plan: LogicalNode, broadcast_threshold: int) -> tuple[LogicalNode, list[Note]]:
-    """Return a plan whose aggregates sum up rows before joins where that makes them far fewer, and what was decided.
+    """Return a plan that pre-aggregates rows before joins if that leaves far fewer rows, and the decisions.
 
-    Parameters
-    ----------
-    plan
-        An optimised plan.
-    broadcast_threshold
-        The bytes up to which a table is broadcast, so that the rows it is joined with are not shuffled; -1 for never.
+    Tables of up to `broadcast_threshold` bytes are broadcast, so their join partners are not shuffled.
     """
     replacements: dict[LogicalNode, LogicalPlan] = {}
     notes = []
     for node in plan.walk():
         if node.name != "Aggregate" or not _is_over_join(node):
             continue
-        found = [one for one in later_joins(node) if one.bytes > broadcast_threshold]
-        best = max(found, key=_times_fewer, default=None)
-        if best is not None and _times_fewer(best) >= _FEWER:
+        candidates = [join for join in find_later_joins(node) if join.bytes > broadcast_threshold]
+        best = max(candidates, key=_reduction, default=None)
+        if best is not None and _reduction(best) >= _MIN_REDUCTION:
             replacements[node] = best.plan
             notes.append(_note(best))
     return (read_plan(rebuild(plan, replacements)) if replacements else plan), notes
@@ -102,20 +98,20 @@ def _is_over_join(aggregate: LogicalNode) -> bool:
     return below.name == "Join"
 
 
-def _times_fewer(join: LaterJoin) -> float:
-    return times_fewer(join.rows, join.bounds, join.read)
+def _reduction(join: LaterJoin) -> float:
+    return reduction_factor(join.rows, join.bounds, join.read)
 
 
 def _note(join: LaterJoin) -> Note:
     table, others, keys = _name(join.table), _name(join.largest), listed(join.keys, "columns")
-    fewer = round(_times_fewer(join))
-    reason = f"that makes its rows about {fewer:,} times fewer, by the sizes of both tables"
-    sentence = f"{others} is summed up by {keys} before it is joined with {table}, as {reason}"
-    told = Told(sentence, EARLY_SUMS.key, tables=(others, table))
-    rows = round(max(one.rows for one in join.read))
-    figures = {"rows": rows, f"rows of {table}": round(join.rows), "times fewer": fewer}
+    factor = round(_reduction(join))
+    reason = f"this reduces its rows by a factor of about {factor:,}, estimated from the sizes of both tables"
+    sentence = f"{others} is pre-aggregated by {keys} before the join with {table}, as {reason}"
+    explanation = Explanation(sentence, EARLY_SUMS.key, tables=(others, table))
+    rows = round(max(source.rows for source in join.read))
+    figures = {"rows": rows, f"rows of {table}": round(join.rows), "times fewer": factor}
     chosen = f"by {keys}, before the join with {table} of about {show_count(round(join.rows), 'row')}"
-    return Note(others, chosen, reason, DecisionKind.EARLY_AGGREGATION, figures, lambda *_: told)
+    return Note(others, chosen, reason, DecisionKind.EARLY_AGGREGATION, figures, lambda *_: explanation)
 
 
 def _name(table: LogicalNode) -> str:

@@ -1,4 +1,4 @@
-"""A query that DuckDB computes, all or most of it, in one task, as a source of a job."""
+"""A query that DuckDB computes completely or mostly in a single task, as a source of a job."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.config.options import NATIVE, NATIVE_MEMORY, VERIFY, WHOLE_QUERY_THRESHOLD
-from penstock.decisions import DecisionKind, Told
+from penstock.decisions import DecisionKind, Explanation
 from penstock.native.memory import machine_memory
 from penstock.planner.draft import Note
-from penstock.planner.run_wishes import compares_small_queries, options_say_how, plan_says_how
 from penstock.planner.spark_query import SparkQuery
-from penstock.sizing.one_task import FEWEST_EXCHANGES, largest_for_one_task
+from penstock.planner.user_settings import compares_small_queries, has_job_options, has_user_hints
+from penstock.sizing.single_task import MIN_EXCHANGES, largest_single_task_input
 from penstock.spark import catalyst, jobs
 from penstock.spark.logical_plan import LARGE
-from penstock.spark.native_failures import is_installed, missing
+from penstock.spark.native_failures import is_installed, unavailable_reason
 from penstock.spark.native_query import NativePlan, exchange_count, native_plan
 from penstock.units import show_bytes
 
@@ -25,30 +25,20 @@ if TYPE_CHECKING:
     from penstock.spark.logical_plan import LogicalPlan
 
 
-IN_ONE_TASK = "DuckDB, in one task"
-"""What is chosen for a query that DuckDB computes."""
-_SMALL = "it is small, and its joins, groups and sorts cost Spark more than a task of DuckDB does"
-_CHECKED = (
+SINGLE_DUCKDB_TASK = "DuckDB, in one task"
+"""The choice recorded for a query that DuckDB computes."""
+_SMALL = "it is small, and its joins, aggregates and sorts cost Spark more than a task of DuckDB"
+_VERIFY_NOTE = (
     ". execution.verify checks that each row of its result is read once and where the plan says; it does not check "
     "what DuckDB computes, which execution.shadow compares with plain Spark"
 )
-_OF_MACHINE = 4
-"""The part of a machine's memory that DuckDB may use: Spark's heap has a part, and the system's cache of files."""
+_MEMORY_DIVISOR = 4
+"""DuckDB may use a quarter of the memory of the machine, besides the heap of Spark and the page cache."""
 
 
 @dataclass(frozen=True, slots=True)
-class OneTask:
-    """What the one task of a query may use.
-
-    Parameters
-    ----------
-    memory
-        Bytes that DuckDB may use before it spills.
-    threads
-        The cores of its executor.
-    is_checked
-        Whether each row that DuckDB gives is checked to be read once, and where the plan says (``execution.verify``).
-    """
+class TaskResources:
+    """The resources of a query's task: bytes before it spills, cores of its executor, and ``execution.verify``."""
 
     memory: int
     threads: int
@@ -56,143 +46,145 @@ class OneTask:
 
 
 class NativeQuery(SparkQuery):
-    """What a query gives when DuckDB computes it; Spark does if DuckDB fails.
+    """The rows of a query that DuckDB computes, with Spark as the fallback."""
 
-    Parameters
-    ----------
-    plan
-        What DuckDB computes of it.
-    task
-        What its task may use.
-    reason
-        Why DuckDB computes it.
-    """
-
-    def __init__(self, plan: NativePlan, task: OneTask, reason: str) -> None:
+    def __init__(self, plan: NativePlan, task: TaskResources, reason: str) -> None:
         super().__init__(plan.plan, "DuckDB computes it in one task")
         self._native = plan
-        self._why = reason
+        self._native_reason = reason
         self._task = task
         self._failure = ""
 
     @property
     def name(self) -> str:
-        """The tables that it reads."""
+        """The tables that the query reads."""
         return ", ".join(self._native.tables)
 
     @property
-    def came_otherwise(self) -> str:
-        """Why Spark has computed it, empty if it has not."""
+    def fallback_reason(self) -> str:
+        """Why Spark computed the query instead; empty if it did not."""
         return self._failure
 
     @property
     def last_stage_may_fail(self) -> bool:
-        """Whether what Spark computes of DuckDB's rows may raise an error; it is one stage, as one task has them."""
+        """Whether the operators that Spark runs on the rows of DuckDB may raise an error; they are a single stage."""
         return self._native.rest_may_fail and not self._failure
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:
-        """Run the query but for its last stage; return that as a leaf."""
-        found = self._native.rows(self._task.memory, self._task.threads, is_checked=self._task.is_checked)
-        if not isinstance(found, str):
-            return found
-        self._failure = found
+        """Run all stages of the query but the last; return the last stage as a leaf."""
+        rows = self._native.rows(self._task.memory, self._task.threads, is_checked=self._task.is_checked)
+        if not isinstance(rows, str):
+            return rows
+        self._failure = rows
         return super().leaf(session)
 
     def note(self) -> Note:
-        """Return what is recorded of the choice."""
+        """Return the decision that DuckDB computes the query."""
         size = self._native.size_in_bytes
-        above = f"; Spark does the rest ({', '.join(self._native.why)})" if self._native.why else ""
-        told = Told(f"one task of DuckDB computes {self.name}{above}{_CHECKED * self._task.is_checked}", NATIVE.key)
-        return Note(self.name, IN_ONE_TASK, self._why, DecisionKind.NATIVE, {"bytes in": size}, lambda *_: told)
+        rest = (
+            f"; Spark computes the rest ({', '.join(self._native.rest_reasons)})" if self._native.rest_reasons else ""
+        )
+        explanation = Explanation(
+            f"one task of DuckDB computes {self.name}{rest}{_VERIFY_NOTE * self._task.is_checked}", NATIVE.key
+        )
+        return Note(
+            self.name,
+            SINGLE_DUCKDB_TASK,
+            self._native_reason,
+            DecisionKind.NATIVE,
+            {"bytes in": size},
+            lambda *_: explanation,
+        )
 
 
 def native_query(bridge: Bridge, config: Configuration, plan: LogicalPlan) -> NativeQuery | Note | None:
-    """Return a query as DuckDB computes it, what is recorded of why it should not, or None if nobody wants it to.
+    """Return a query that DuckDB should compute, a note why it should not, or None if it is not allowed.
 
-    It does where nothing was said of how the query is to run, most of it is known to give what Spark gives, its files
-    are few enough for the cores of one executor, and it is too large for Spark to run it sooner.
+    DuckDB computes a query if no option or hint controls how it runs, most of it has the same result as on Spark, its
+    files are few enough for the cores of a single executor, and it is too large for Spark to be faster.
     """
-    if not _is_wanted(bridge, config) or options_say_how(config):
+    if not _is_enabled(bridge, config) or has_job_options(config):
         return None
     threshold = config.integer(WHOLE_QUERY_THRESHOLD)
-    if threshold <= 0 or catalyst.leaf_bytes(plan) < threshold or plan_says_how(plan):
+    if threshold <= 0 or catalyst.leaf_bytes(plan) < threshold or has_user_hints(plan):
         return None
-    lacking = missing(bridge)
-    if lacking is not None:
-        return None if config.get(NATIVE) is None and not is_installed() else _declined(lacking)
-    found = native_plan(plan)
-    if isinstance(found, str):
-        return _declined(found)
-    cores, task = jobs.cluster_cores(bridge), _one_task(bridge, config)
-    why = _too_large(found, threshold, largest_for_one_task(task.threads, cores))
-    reason = f"its {show_bytes(found.size_in_bytes)} are computed sooner with the {task.threads} cores of one executor"
-    return _declined(why) if why else NativeQuery(found, task, reason)
+    unavailable = unavailable_reason(bridge)
+    if unavailable is not None:
+        return None if config.get(NATIVE) is None and not is_installed() else _declined(unavailable)
+    native = native_plan(plan)
+    if isinstance(native, str):
+        return _declined(native)
+    cores, task = jobs.cluster_cores(bridge), _task_resources(bridge, config)
+    refusal = _too_large(native, threshold, largest_single_task_input(task.threads, cores))
+    size = show_bytes(native.size_in_bytes)
+    reason = f"DuckDB computes its {size} faster with the {task.threads} cores of one executor"
+    return _declined(refusal) if refusal else NativeQuery(native, task, reason)
 
 
 def small_native_query(bridge: Bridge, config: Configuration, plan: LogicalPlan) -> NativeQuery | str:
-    """Return a query that is small enough to be handed to Spark whole as DuckDB computes it, or why it does not.
+    """Return a small query that DuckDB should compute completely, or the reason why it should not.
 
-    Each part of DuckDB's costs about as much as a small query of Spark's, so there must be one. The caller knows that
-    nothing was said of how it is to run.
+    Each part that DuckDB computes costs about as much as a small Spark query, so there must be exactly one part. The
+    caller ensures that no option or hint controls how the query runs.
     """
-    if not _is_wanted(bridge, config):
-        return "nobody wants it to"
-    if exchange_count(plan) < FEWEST_EXCHANGES:
-        return "Spark exchanges few rows for it"
-    found = missing(bridge) or native_plan(plan)
-    if isinstance(found, str):
-        return found
-    if len(found.parts) > 1 or found.rest_in_bytes:
-        return f"Spark would have to do more besides ({', '.join(found.why)})"
-    return NativeQuery(found, _one_task(bridge, config), _SMALL)
+    if not _is_enabled(bridge, config):
+        return f"{NATIVE.key} is off"
+    if exchange_count(plan) < MIN_EXCHANGES:
+        return "it needs few exchanges"
+    native = unavailable_reason(bridge) or native_plan(plan)
+    if isinstance(native, str):
+        return native
+    if len(native.parts) > 1 or native.rest_in_bytes:
+        return f"Spark would have to compute other parts ({', '.join(native.rest_reasons)})"
+    return NativeQuery(native, _task_resources(bridge, config), _SMALL)
 
 
-def query_of_session(bridge: Bridge, config: Configuration, plan: LogicalPlan) -> SparkQuery | Note | None:
-    """Return a query that an enabled session has given up as DuckDB or Spark compute it whole; see `native_query`.
+def session_query(bridge: Bridge, config: Configuration, plan: LogicalPlan) -> SparkQuery | Note | None:
+    """Return a query that an enabled session has delegated and that DuckDB or Spark computes, see `native_query`.
 
-    A small one was given up for DuckDB's sake. It is Spark's all the same if DuckDB does not take it for its files.
+    A small query was delegated for DuckDB. Spark computes it if DuckDB does not support its files.
     """
     is_small = catalyst.leaf_bytes(plan) < config.integer(WHOLE_QUERY_THRESHOLD)
-    if is_small and not options_say_how(config) and not plan_says_how(plan):
-        found = small_native_query(bridge, config, plan)
-        if isinstance(found, NativeQuery):
-            return found
+    if is_small and not has_job_options(config) and not has_user_hints(plan):
+        native = small_native_query(bridge, config, plan)
+        if isinstance(native, NativeQuery):
+            return native
         if not compares_small_queries(config):
-            return SparkQuery(plan, f"it is small, and not for DuckDB: {found}")
+            return SparkQuery(plan, f"it is small, and DuckDB does not compute it: {native}")
     return native_query(bridge, config, plan)
 
 
 def computes_small_queries(bridge: Bridge, config: Configuration) -> bool:
-    """Whether DuckDB computes small queries, as far as options and packages let it."""
-    return _is_wanted(bridge, config) and missing(bridge) is None
+    """Whether options and installed packages allow DuckDB to compute small queries."""
+    return _is_enabled(bridge, config) and unavailable_reason(bridge) is None
 
 
-def _is_wanted(bridge: Bridge, config: Configuration) -> bool:
+def _is_enabled(bridge: Bridge, config: Configuration) -> bool:
     return jobs.is_local(bridge) if config.get(NATIVE) is None else config.flag(NATIVE)
 
 
-def _one_task(bridge: Bridge, config: Configuration) -> OneTask:
-    """Return what the task of a query may use."""
+def _task_resources(bridge: Bridge, config: Configuration) -> TaskResources:
     threads = max(jobs.cluster_cores(bridge) // jobs.executor_count(bridge), 1)
     memory = threads * config.integer(NATIVE_MEMORY)
     if config.origin(NATIVE_MEMORY) == "default" and jobs.is_local(bridge):
-        memory = max(memory, machine_memory() // _OF_MACHINE)
-    return OneTask(memory, threads, config.flag(VERIFY))
+        memory = max(memory, machine_memory() // _MEMORY_DIVISOR)
+    return TaskResources(memory, threads, config.flag(VERIFY))
 
 
-def _too_large(plan: NativePlan, threshold: int, most: int | None) -> str:
-    """Return why what a query reads is too much, empty if it is not."""
+def _too_large(plan: NativePlan, threshold: int, limit: int | None) -> str:
+    """Return why the input of a query is too large for DuckDB, or an empty string if it is not."""
     if plan.rest_in_bytes > threshold:
         size = show_bytes(plan.rest_in_bytes) if plan.rest_in_bytes < LARGE else "a table of unknown size"
-        rest = f"Spark would have {size} to read besides"
-        return f"{rest} ({', '.join(plan.why)})" if plan.why else rest
-    if most is not None and plan.size_in_bytes > most:
+        rest = f"Spark would also have to read {size}"
+        return f"{rest} ({', '.join(plan.rest_reasons)})" if plan.rest_reasons else rest
+    if limit is not None and plan.size_in_bytes > limit:
         size = show_bytes(plan.size_in_bytes)
-        return f"its {size} are more than {show_bytes(most)}, which the cores of one executor compute sooner"
+        return f"its {size} exceed {show_bytes(limit)}, up to which the cores of one executor are faster"
     return ""
 
 
-def _declined(why: str) -> Note:
-    """Return what is recorded of a query that is not computed in one task."""
-    explanation = Told(f"the query is not computed by one task of DuckDB: {why}")
-    return Note("the query", "not in one task of DuckDB", why, DecisionKind.NATIVE, told=lambda *_: explanation)
+def _declined(reason: str) -> Note:
+    explanation = Explanation(f"the query is not computed by one task of DuckDB: {reason}")
+    return Note(
+        "the query", "not in one task of DuckDB", reason, DecisionKind.NATIVE, explanation=lambda *_: explanation
+    )

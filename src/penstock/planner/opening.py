@@ -1,4 +1,4 @@
-"""Sinks before a job is planned: whether they get in each other's way, and whether each can be written."""
+"""Opens the sinks of a job before it is planned, and checks for conflicts and unwritable targets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from penstock.commit import place_of
+from penstock.commit import location_of
 from penstock.errors import PenstockError, SinkError, first_line
 
 if TYPE_CHECKING:
@@ -22,51 +22,51 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.commit")
 
 
-def check_places(outputs: Sequence[Output]) -> None:
-    """Refuse two sinks of which one would replace rows of the other.
+def check_locations(outputs: Sequence[Output]) -> None:
+    """Check that no sink replaces rows of another.
 
     Raises
     ------
     SinkError
-        If they write to one table or folder, or one into a folder of the other, and not both only add rows.
+        If two sinks write to the same location, or one inside the other, and not both of them only add rows.
     """
-    for one, other in combinations(outputs, 2):
-        mine, others = one.sink.place, other.sink.place
-        if mine is None or others is None or (one.sink.adds and other.sink.adds):
+    for first, second in combinations(outputs, 2):
+        location, other = first.sink.location, second.sink.location
+        if location is None or other is None or (first.sink.adds and second.sink.adds):
             continue
-        if _overlap(mine, others):
-            raise _same_place(one, other, max(mine, others, key=len))
+        if _overlap(location, other):
+            raise _same_location(first, second, max(location, other, key=len))
 
 
 def recover_sinks(access: Access, outputs: Sequence[Output]) -> None:
-    """Complete or undo interrupted commits of dead drivers at the targets.
+    """Complete or roll back the interrupted commits of dead drivers at the targets.
 
     Raises
     ------
     PenstockError
-        If a target cannot be reached, or cannot be one; it names the user's line.
+        If a target cannot be reached or is invalid; the error has the source line of the user.
     """
     for output in outputs:
-        with _asked_for_by(output):
+        with _with_source_line(output):
             output.sink.recover(access)
 
 
 def open_sinks(spark: SparkSession, outputs: Sequence[Output]) -> list[SinkJob]:
-    """Open all sinks, and let each look at the columns of its rows; nothing has run then.
+    """Open all sinks, and let each check the schema of its rows. Nothing has run yet.
 
     Raises
     ------
     SinkError
-        If a target cannot be written; it names the user's line.
+        If a target cannot be written; the error has the source line of the user.
     """
     opened: list[SinkJob] = []
     try:
         for output in outputs:
-            with _asked_for_by(output):
+            with _with_source_line(output):
                 opened.append(output.sink.open(spark))
         _check_folders(outputs, opened)
         for output, sink in zip(outputs, opened, strict=True):
-            with _asked_for_by(output):
+            with _with_source_line(output):
                 sink.check(output.df.schema)
     except BaseException:
         abort_sinks(opened)
@@ -75,41 +75,42 @@ def open_sinks(spark: SparkSession, outputs: Sequence[Output]) -> list[SinkJob]:
 
 
 def abort_sinks(opened: Sequence[SinkJob]) -> None:
-    """Abort sinks whose job does not start; what one of them raises is logged."""
+    """Abort the sinks of a job that does not start; their errors are logged."""
     for sink in opened:
         try:
             sink.abort()
-        except Exception as error:  # noqa: BLE001 - sinks of users raise errors of their own
+        except Exception as error:  # noqa: BLE001 - user-defined sinks may raise any error
             log.warning("a sink of a job that did not start could not be aborted: %s", first_line(error))
 
 
 def _check_folders(outputs: Sequence[Output], opened: Sequence[SinkJob]) -> None:
-    """Refuse what `check_places` cannot see: folders under other names, and two sinks that would make one folder."""
-    found = [
-        (output, job, place_of(job.target_folder))
+    """Check for conflicts that only opened sinks reveal: equal resolved folders, or a folder that both create."""
+    targets = [
+        (output, job, location_of(job.target_folder))
         for output, job in zip(outputs, opened, strict=True)
         if job.target_folder is not None and job.nothing_to_write is None
     ]
-    for (one, mine, place), (other, others, second) in combinations(found, 2):
-        only_add = one.sink.adds and other.sink.adds and not (mine.makes_target or others.makes_target)
-        if not only_add and _overlap(place, second):
-            raise _same_place(one, other, max(place, second, key=len))
+    for (first, first_job, location), (second, second_job, other) in combinations(targets, 2):
+        creates_target = first_job.creates_target or second_job.creates_target
+        only_add = first.sink.adds and second.sink.adds and not creates_target
+        if not only_add and _overlap(location, other):
+            raise _same_location(first, second, max(location, other, key=len))
 
 
-def _overlap(one: str, other: str) -> bool:
-    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+def _overlap(first: str, second: str) -> bool:
+    return f"{first}/".startswith(f"{second}/") or f"{second}/".startswith(f"{first}/")
 
 
-def _same_place(one: Output, other: Output, place: str) -> SinkError:
-    error = SinkError.same_place(one.sink.name, other.sink.name, place)
-    error.tell_line(other.location)
+def _same_location(first: Output, second: Output, location: str) -> SinkError:
+    error = SinkError.same_location(first.sink.name, second.sink.name, location)
+    error.set_line(second.location)
     return error
 
 
 @contextmanager
-def _asked_for_by(output: Output) -> Iterator[None]:
+def _with_source_line(output: Output) -> Iterator[None]:
     try:
         yield
     except PenstockError as error:
-        error.tell_line(output.location)
+        error.set_line(output.location)
         raise

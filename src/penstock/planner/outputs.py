@@ -1,4 +1,4 @@
-"""The outputs of a job: DataFrames, where their rows go, and one present time for all of them."""
+"""The outputs of a job: DataFrames with their sinks, and a common current time for all of them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A DataFrame and where its rows go.
-
-    Parameters
-    ----------
-    df, sink
-        The two.
-    parallelism
-        The sink's number of tasks, or None.
-    location
-        The user's line that asked for it.
-    """
+    """A DataFrame, the sink of its rows with its number of tasks, and the source line of the user."""
 
     df: DataFrame
     sink: Sink
@@ -42,17 +32,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class PlannedOutput:
-    """A query that Spark has optimised already, and where its rows go.
-
-    Parameters
-    ----------
-    plan
-        The optimised plan, with cached data in place.
-    sink
-        Where the rows go.
-    parallelism, location
-        As of an `Output`.
-    """
+    """A query that Spark has already optimised, with cached data substituted, and its sink as in `Output`."""
 
     plan: LogicalPlan
     sink: Sink
@@ -61,12 +41,12 @@ class PlannedOutput:
 
 
 def check_output(bridge: Bridge, output: Output) -> None:
-    """Refuse a DataFrame that no job can run.
+    """Check that a job can run a DataFrame.
 
     Raises
     ------
     PenstockError
-        If it is a stream, or belongs to another session.
+        If the DataFrame is a stream, or belongs to another session.
     """
     df = output.df
     if not bridge.owns(df):
@@ -77,14 +57,14 @@ def check_output(bridge: Bridge, output: Output) -> None:
         )
 
 
-def at_one_time(bridge: Bridge, outputs: Sequence[Output]) -> Sequence[Output]:
-    """Return outputs that have one value for the present time in all of them."""
-    if len(outputs) == 1:  # Spark gives one value to all of a query
+def fix_current_time(bridge: Bridge, outputs: Sequence[Output]) -> Sequence[Output]:
+    """Return outputs that all have the same current time."""
+    if len(outputs) == 1:  # Spark uses a single current time within a query
         return outputs
     for output in outputs:
         check_output(bridge, output)
-    # With cached data in place: it has the time at which it was made, and would not be found under another one.
-    plans = catalyst.at_one_time(bridge, [catalyst.cached_plan(bridge, output.df) for output in outputs])
+    # Substitute cached data first. It holds the time of its computation, and would not match a plan with another time.
+    plans = catalyst.fix_current_time(bridge, [catalyst.cached_plan(bridge, output.df) for output in outputs])
     if plans is None:
         return outputs
     frames = [dataframe(bridge.session, plan) for plan in plans]

@@ -1,4 +1,4 @@
-"""What the planner hands to the scheduler: a stream graph, and for each node and edge its part of Spark's plan."""
+"""The plan of a job: a stream graph, and the part of Spark's plan for each node and edge."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ if TYPE_CHECKING:
 
 
 class WriteKind(StrEnum):
-    """What a vertex writes for a consumer."""
+    """The output that a vertex writes for a consumer."""
 
     SIDE = "side"
-    """Its rows, hashed by keys."""
+    """The rows, hash partitioned by keys."""
     OPERATOR = "operator"
     """The consumer's first operator, up to its exchange: partial aggregates, for instance."""
     ROWS = "rows"
-    """Its rows, distributed in turn."""
+    """The rows, distributed round-robin."""
     BROADCAST = "broadcast"
-    """Its rows as a relation, hashed for the consumer's join, that every executor can fetch."""
+    """The rows as a broadcast relation, hashed for the join of the consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class EdgePlan:
-    """An edge in Spark's terms.
+    """The part of Spark's plan for an edge.
 
     Parameters
     ----------
     child
-        The place in the consumer's plan where the producer's result belongs.
+        The operator of the consumer's plan that the result of the producer replaces.
     write
-        What is written; None on a FORWARD edge.
+        The kind of output; None for a FORWARD edge.
     operator
         For `WriteKind.OPERATOR`, the operator; for `WriteKind.BROADCAST`, the join.
     keys
         For `WriteKind.SIDE`, the key expressions.
     signature
-        Edges from one node with equal signatures can read the same written result.
+        Edges from the same node with equal signatures can read the same written result.
     output
-        The attributes under which the consumer knows the result, if not those of `child`.
+        The attributes by which the consumer refers to the result, if not those of `child`.
     spread_by
-        For `WriteKind.SIDE` before files of a wanted size, the columns whose hash deals out rows with equal keys.
+        For `WriteKind.SIDE` before files of a target size, the columns whose hash distributes rows with equal keys.
     consumer
-        The function of the consumer whose tasks take the rows piece by piece, if the edge leads to one.
+        The function whose tasks pull the rows in chunks, or None.
     """
 
     child: LogicalNode
@@ -71,27 +71,17 @@ class EdgePlan:
 
     @property
     def attributes(self) -> Attributes:
-        """The attributes under which the consumer knows the result."""
+        """The attributes by which the consumer refers to the result."""
         return self.child.output if self.output is None else self.output
 
 
 Ids = tuple[str, ...]
-"""Expression ids of the columns that the keys are computed from, or are."""
+"""Expression ids of key columns, or of the columns that keys are computed from."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterTarget:
-    """An operator of Spark's plan behind which a filter can stand.
-
-    Parameters
-    ----------
-    node_id
-        The node of the graph.
-    operator
-        The operator.
-    ids
-        The columns of the keys in its output.
-    """
+    """An operator of Spark's plan above which a filter can be placed, with the key columns in its output."""
 
     node_id: int
     operator: LogicalNode
@@ -100,16 +90,9 @@ class FilterTarget:
 
 @dataclass(frozen=True, slots=True)
 class SparkFilterPath:
-    """A `FilterPath` in Spark's terms.
+    """The part of Spark's plan for a `FilterPath`: its targets, lowest first, and the keys on both sides.
 
-    Parameters
-    ----------
-    targets
-        Where the filter can stand, the lowest first.
-    source_keys
-        The keys in terms of the filter source.
-    keys, ids
-        The keys of the filtered side in terms of the join's input, and the columns they are computed from.
+    `ids` are the columns that `keys` are computed from.
     """
 
     targets: tuple[FilterTarget, ...]
@@ -118,22 +101,22 @@ class SparkFilterPath:
     ids: Ids
 
     def __post_init__(self) -> None:
-        # Keys are looked up by one hash of them all: of more or fewer columns, none would be found.
-        assert len(self.source_keys) == len(self.keys), "a filter looks up the keys that were collected"
+        # All keys are hashed together for the lookup, so both sides need the same number.
+        assert len(self.source_keys) == len(self.keys), "the collected keys and the looked-up keys must correspond"
 
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """A node in Spark's terms.
+    """The part of Spark's plan for a node.
 
     Parameters
     ----------
     top
-        Its last operator; None of a sink, or of a node that only passes rows on.
+        The topmost operator; None for a sink, or for a node that only forwards rows.
     join_keys
-        Of an equi-join, the key expressions of each side.
+        For an equi-join, the key expressions of each side.
     filter_paths
-        Of a join, its paths for filters in Spark's terms, in the order of `JoinOperator.filters`.
+        For a join, its filter paths, in the order of `JoinOperator.filters`.
     """
 
     top: LogicalNode | None
@@ -143,22 +126,16 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """A source in Spark's terms.
+    """The part of Spark's plan for a source.
 
     Parameters
     ----------
-    leaf
-        The relation.
-    coordinator
-        Asks for its parallelism.
-    options
-        What the user said about it.
     static
-        What the connector fixed, or None.
+        The parallelism set by the connector, or None.
     filtered
-        The relation with the filters right above it.
+        The relation with the filters directly above it.
     scan
-        How it is cut and read.
+        How the source is split and read.
     """
 
     leaf: LogicalNode
@@ -169,40 +146,36 @@ class SourcePlan:
     scan: Scan
 
     def with_filters(self, plan: LogicalPlan) -> SourcePlan:
-        """Return the source as it is once its rows are filtered further.
-
-        Parameters
-        ----------
-        plan
-            Its relation with all filters above it.
-        """
-        scan, asked = self.scan.with_filters(plan), self.coordinator.source
-        coordinator = SourceCoordinator(self.coordinator.name, scan.asked(None if asked is self.scan else asked))
+        """Return the source with additional filters; `plan` is its relation with all filters above it."""
+        scan, inferring = self.scan.with_filters(plan), self.coordinator.source
+        user_source = None if inferring is self.scan else inferring
+        coordinator = SourceCoordinator(self.coordinator.name, scan.parallelism_source(user_source))
         return replace(self, scan=scan, coordinator=coordinator)
 
 
 @dataclass(frozen=True)
 class JobPlan:
-    """A job before it runs.
+    """The plan of a job.
 
     Parameters
     ----------
     graph
         The stream graph.
     nodes, edges, sources, sinks
-        The parts of each, by node or edge id. A source is exchanged while the job runs once it is filtered further.
+        The part of Spark's plan for each, by node or edge id. A source is replaced while the job runs if it is filtered
+        further.
     groups
-        The exchange group of an edge; edges of a group are cut alike.
+        The exchange group of an edge; edges of the same group have the same partitioning.
     widths
-        The number of subpartitions of a group where the user fixed it.
+        The number of subpartitions of a group, if the user set it.
     width_groups
-        For groups of which one node writes for several: the one that stands for all. They have as many subpartitions.
+        The representative of groups that a node writes together and that have the same number of subpartitions.
     stages
-        By node: the sink it belongs to, and what is done there once the sink's rows are written.
+        The sink and the stage that runs after the rows of the sink are written, by node.
     exchanges
-        By node: what consumes the rows of an adaptive exchange.
+        The consumer stage of an adaptive exchange, by node.
     choices
-        What the planner decided.
+        The decisions of the planner.
     """
 
     graph: StreamGraph
@@ -218,21 +191,21 @@ class JobPlan:
     choices: tuple[Choice, ...] = ()
 
     def operators(self, node_id: int) -> Iterator[LogicalNode]:
-        """Iterate over the operators of the user's plan that a node runs; none of a node that has none of its own."""
+        """Iterate over the operators of the user's plan that a node runs, from the top down."""
         node = self.nodes.get(node_id)
         edges = (self.edges.get(edge.id) for edge in self.graph.in_edges(node_id))
         below = {id(edge.child) for edge in edges if edge is not None}
         todo = [] if node is None or node.top is None else [node.top]
         while todo:
-            part = todo.pop()
-            if id(part) not in below:
-                yield part
-                todo += part.children
+            operator = todo.pop()
+            if id(operator) not in below:
+                yield operator
+                todo += operator.children
 
     def width(self, group: int) -> int | None:
-        """Return the fixed number of subpartitions of a group, or None."""
+        """Return the number of subpartitions of a group that the user set, or None."""
         return self.widths.get(group)
 
     def family(self, group: int) -> int:
-        """Return the group that stands for all that have as many subpartitions as one."""
+        """Return the representative of the groups with the same number of subpartitions."""
         return self.width_groups.get(group, group)

@@ -1,4 +1,4 @@
-"""What a job has to do, as Spark has optimised it: the plan of every output, and the parts that several share."""
+"""The optimised queries of a job: the plan of every output, and the parts that several outputs share."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED, EARLY_SUMS
 from penstock.plan_hints import has_exchanges
-from penstock.planner.conditions import why_run_by_spark
+from penstock.planner.conditions import spark_only_reason
 from penstock.planner.early_sums import with_early_sums
 from penstock.planner.late_values import with_late_values
-from penstock.planner.native_query import NativeQuery, native_query, query_of_session
-from penstock.planner.run_wishes import plan_says_how
-from penstock.planner.shared_parts import without_shared
+from penstock.planner.native_query import NativeQuery, native_query, session_query
+from penstock.planner.shared_parts import extract_shared_parts
 from penstock.planner.sharing import with_equal_aggregates
 from penstock.planner.spark_query import WHOLE_QUERY, SparkQuery
-from penstock.rebalance.adapted import with_adaptive_exchanges
+from penstock.planner.user_settings import has_user_hints
+from penstock.rebalance.adaptive_exchanges import with_adaptive_exchanges
 from penstock.spark import catalyst
 from penstock.spark.plans import read_plan
 
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """The plans of a job.
+    """The optimised plans of a job.
 
     Parameters
     ----------
     plans
-        The optimised plan of each output; one that is not cut is a leaf.
+        The optimised plan of each output; a leaf for a query that is not divided into steps.
     whole
-        How some of them are run that are not cut, by the leaf.
+        The queries that are not divided into steps, by leaf.
     shared
-        The parts that others share, each after those it reads.
+        The shared parts, each after the parts it reads.
     parts
         The equal parts of all plans.
     notes
-        What was decided about them.
+        The decisions about the plans.
     """
 
     plans: Sequence[LogicalNode]
@@ -66,18 +66,14 @@ def read_queries(
     *,
     may_be_native: bool = True,
 ) -> Queries:
-    """Return what a job has to do, as Spark has optimised it; aggregates that compute alike are made equal.
+    """Return the optimised queries of a job; aggregates that compute the same functions are made equal.
 
     Parameters
     ----------
-    bridge, config
-        The session, and the options.
-    outputs
-        What is wanted.
     broadcast_threshold
-        The bytes up to which a table is broadcast when planning; -1 for never.
+        The bytes up to which a table is broadcast when planning; -1 disables broadcasts.
     native
-        The only query, if it is known that DuckDB computes it.
+        The only query, if it is already decided that DuckDB computes it.
     may_be_native
         Whether DuckDB may compute the only query.
     """
@@ -91,62 +87,64 @@ def read_queries(
     notes: list[Note] = []
     whole = _run_by_spark(optimized)
     if may_be_native and not whole and len(outputs) == 1:
-        # Spark's optimiser drops some hints.
-        says_how = native is None and plan_says_how(catalyst.cached_plan(bridge, outputs[0].df))
-        whole, notes = _run_whole(None if says_how else native or native_query(bridge, config, optimized[0]))
-    cut, shared, refused = without_shared(bridge, {i: output for i, output in enumerate(outputs) if i not in whole})
-    plans = [cut.get(i, plan) for i, plan in enumerate(optimized)]
-    return _queries(config, plans, whole, shared, broadcast_threshold, [*notes, *refused])
+        # The optimiser of Spark drops some hints.
+        has_hints = native is None and has_user_hints(catalyst.cached_plan(bridge, outputs[0].df))
+        whole, notes = _run_whole(None if has_hints else native or native_query(bridge, config, optimized[0]))
+    remaining, shared, refusals = extract_shared_parts(
+        bridge, {i: output for i, output in enumerate(outputs) if i not in whole}
+    )
+    plans = [remaining.get(i, plan) for i, plan in enumerate(optimized)]
+    return _queries(config, plans, whole, shared, broadcast_threshold, [*notes, *refusals])
 
 
 def read_planned_query(
     bridge: Bridge, config: Configuration, plan: LogicalPlan, broadcast_threshold: int, *, may_be_native: bool = True
 ) -> Queries:
-    """Return what a job has to do whose one query Spark has optimised already; see `read_queries`."""
-    read = read_plan(plan)
+    """Return the query of a job that Spark has already optimised; see `read_queries`."""
+    query = read_plan(plan)
     notes: list[Note] = []
-    whole = _run_by_spark([read])
+    whole = _run_by_spark([query])
     if may_be_native and not whole:
-        whole, notes = _run_whole(query_of_session(bridge, config, read))
-    return _queries(config, [read], whole, [], broadcast_threshold, notes)
+        whole, notes = _run_whole(session_query(bridge, config, query))
+    return _queries(config, [query], whole, [], broadcast_threshold, notes)
 
 
 def _run_by_spark(plans: Sequence[LogicalNode]) -> dict[int, SparkQuery]:
-    """Return those of some plans that Spark has to run as they are, by their places."""
-    reasons = map(why_run_by_spark, plans)
-    return {place: SparkQuery(plans[place], why) for place, why in enumerate(reasons) if why}
+    """Return the plans that Spark must run unchanged, by index."""
+    reasons = map(spark_only_reason, plans)
+    return {index: SparkQuery(plans[index], reason) for index, reason in enumerate(reasons) if reason}
 
 
-def _run_whole(found: SparkQuery | Note | None) -> tuple[dict[int, SparkQuery], list[Note]]:
-    """Return the only query of a job if it is not cut, and what is recorded of that."""
-    if isinstance(found, SparkQuery):
-        return {0: found}, [found.note()] if isinstance(found, NativeQuery) else []
-    return {}, [] if found is None else [found]
+def _run_whole(query: SparkQuery | Note | None) -> tuple[dict[int, SparkQuery], list[Note]]:
+    """Return the only query of a job by its index if it is not divided into steps, and the decisions about it."""
+    if isinstance(query, SparkQuery):
+        return {0: query}, [query.note()] if isinstance(query, NativeQuery) else []
+    return {}, [] if query is None else [query]
 
 
 def _queries(
     config: Configuration,
-    given: Sequence[LogicalNode],
+    optimized: Sequence[LogicalNode],
     whole: Mapping[int, SparkQuery],
     shared: Sequence[SharedPart],
     broadcast_threshold: int,
     notes: Sequence[Note],
 ) -> Queries:
     plans = [
-        replace(plan, name=WHOLE_QUERY, children=()) if place in whole else plan for place, plan in enumerate(given)
+        replace(plan, name=WHOLE_QUERY, children=()) if index in whole else plan for index, plan in enumerate(optimized)
     ]
-    every = [with_late_values(plan) for plan in (*plans, *(part.plan for part in shared))]
+    all_plans = [with_late_values(plan) for plan in (*plans, *(part.plan for part in shared))]
     notes = list(notes)
     if config.flag(EARLY_SUMS):
-        for place, plan in enumerate(every):
-            every[place], made = with_early_sums(plan, broadcast_threshold)
-            notes += made
-    changed, parts = with_equal_aggregates(every)
+        for index, plan in enumerate(all_plans):
+            all_plans[index], decisions = with_early_sums(plan, broadcast_threshold)
+            notes += decisions
+    changed, parts = with_equal_aggregates(all_plans)
     plans, rest = changed[: len(plans)], changed[len(plans) :]
     return Queries(
         plans,
-        {plans[place]: query for place, query in whole.items()},
-        [replace(one, plan=plan) for one, plan in zip(shared, rest, strict=True)],
+        {plans[index]: query for index, query in whole.items()},
+        [replace(part, plan=plan) for part, plan in zip(shared, rest, strict=True)],
         parts,
         notes,
     )

@@ -1,4 +1,4 @@
-"""Sinks that were registered and wait to be run."""
+"""Registered outputs that wait for execution."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from penstock.planner.outputs import Output
 
 
-class Registered:
-    """What the threads of a program have registered; each takes its own, or all if it has none."""
+class RegisteredOutputs:
+    """Outputs registered by the threads of a program. A thread takes its own outputs, or all if it has none."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,19 +23,19 @@ class Registered:
         with self._lock:
             self._outputs += [(threading.current_thread(), output) for output in outputs]
 
-    def look(self) -> list[Output]:
-        """Return what the calling thread would take."""
+    def peek(self) -> list[Output]:
+        """Return the outputs that the calling thread would take."""
         with self._lock:
             return [output for _, output in self._chosen()]
 
     def take(self) -> list[Output]:
-        """Return what the calling thread has registered, or all if it has registered nothing; they wait no more."""
+        """Remove and return the outputs of the calling thread, or all if it has none."""
         with self._lock:
             chosen = self._chosen()
-            taken = set(map(id, chosen))
-            self._outputs = [one for one in self._outputs if id(one) not in taken]
+            ids = set(map(id, chosen))
+            self._outputs = [entry for entry in self._outputs if id(entry) not in ids]
             return [output for _, output in chosen]
 
     def _chosen(self) -> list[tuple[threading.Thread, Output]]:
-        own = [one for one in self._outputs if one[0] is threading.current_thread()]
+        own = [entry for entry in self._outputs if entry[0] is threading.current_thread()]
         return own or list(self._outputs)

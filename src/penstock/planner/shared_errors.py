@@ -1,8 +1,8 @@
-"""Whether queries raise the same errors if a part that they share is run once; pure.
+"""Checks whether queries raise the same errors if a part that they share runs once. Does not use Spark.
 
-Spark moves the filters of a query down, also into the part that it shares with others. Run once for all, that part has
-none of them. It computes rows that each query would have left out, and may fail on them. A filter that may fail itself
-sees fewer rows above the part than below it.
+Spark pushes the filters of a query down, also into a part that the query shares with others. A part that runs once has
+none of these filters. So it computes rows that a query alone would remove, and may fail on them. A filter that may
+fail is evaluated on fewer rows above the part than inside it.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ class Reading:
     Parameters
     ----------
     reader, part
-        Which query, None for another part; and which part.
+        The number of the query, or None for another part; and the number of the part.
     part_can_fail
         Whether the part may raise an error on some row.
     condition_can_fail
-        Whether the query has a condition that may raise an error and that Spark may move into the part; or an input
-        beside it that may, and that conditions of the part would narrow.
-    leaves_out_rows
-        Whether the query alone might not compute all rows of the part, with all columns: it has a condition that Spark
-        may move into it, a limit, or expressions that Spark may put columns of the part into.
+        Whether the query has a condition that may raise an error and that Spark may push into the part, or joins the
+        part with an input that may raise an error and that conditions of the part could filter.
+    may_skip_rows
+        Whether the query alone might not compute all rows and columns of the part: it has a condition that Spark may
+        push into the part, a limit, or expressions that Spark may merge with columns of the part.
     reads_all
-        Whether the query alone surely computes all rows of the part, with all columns that any query uses.
+        Whether the query alone certainly computes all rows of the part, with all columns that any query uses.
     """
 
     reader: int | None
     part: int
     part_can_fail: bool
     condition_can_fail: bool = False
-    leaves_out_rows: bool = False
+    may_skip_rows: bool = False
     reads_all: bool = False
 
 
-def with_other_errors(readings: Collection[Reading]) -> list[Reading]:
-    """Return the readings for which a job might raise other errors than its queries do one by one.
+def unsafe_readings(readings: Collection[Reading]) -> list[Reading]:
+    """Return the readings for which a job might raise other errors than its queries on their own.
 
-    A part that one of the queries computes as a whole fails in that query, too. So the others may leave out rows.
+    If a query computes the whole part, it also fails on its own, so the other queries may remove rows.
 
     Examples
     --------
-    >>> some = Reading(0, 7, part_can_fail=True, leaves_out_rows=True)
+    >>> partial = Reading(0, 7, part_can_fail=True, may_skip_rows=True)
     >>> whole = Reading(1, 7, part_can_fail=True, reads_all=True)
-    >>> with_other_errors([some]) == [some], with_other_errors([some, whole])
+    >>> unsafe_readings([partial]) == [partial], unsafe_readings([partial, whole])
     (True, [])
     """
-    whole = {one.part for one in readings if one.reads_all}
+    whole = {reading.part for reading in readings if reading.reads_all}
     return [
-        one
-        for one in readings
-        if one.condition_can_fail or (one.part_can_fail and one.leaves_out_rows and one.part not in whole)
+        reading
+        for reading in readings
+        if reading.condition_can_fail or (reading.part_can_fail and reading.may_skip_rows and reading.part not in whole)
     ]

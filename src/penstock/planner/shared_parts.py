@@ -1,16 +1,16 @@
-"""The expensive parts that several outputs of a job share: cut out of their analysed plans, and optimised once."""
+"""Extracts the expensive parts that several outputs share from their analysed plans, and optimises them once."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.decisions import Told
-from penstock.graph.wording import listed, table_name
+from penstock.decisions import Explanation
+from penstock.graph.labels import listed, table_name
 from penstock.planner.draft import Note
-from penstock.planner.shared_errors import with_other_errors
+from penstock.planner.shared_errors import unsafe_readings
 from penstock.planner.shared_readings import SharedPart, placeholders, readings, used_columns
-from penstock.planner.sharing import EqualParts, cut_common
+from penstock.planner.sharing import EqualParts, extract_common_parts
 from penstock.spark import catalyst
 from penstock.spark.plans import read_plan
 
@@ -19,51 +19,51 @@ if TYPE_CHECKING:
 
     from penstock.planner.outputs import Output
     from penstock.planner.shared_errors import Reading
-    from penstock.planner.sharing import Common, Refused
+    from penstock.planner.sharing import CommonPart, Exclusion
     from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
 
-_ROUNDS = 8
-"""So often a smaller part is tried, as each time all plans are optimised again."""
+_MAX_ROUNDS = 8
+"""The maximum number of attempts with smaller parts, because each optimises all plans again."""
 
 
-def without_shared(
+def extract_shared_parts(
     bridge: Bridge, outputs: Mapping[int, Output]
 ) -> tuple[dict[int, LogicalNode], list[SharedPart], list[Note]]:
-    """Return the optimised plans of outputs less the parts that several share, these parts, and what is recorded.
+    """Return the optimised plans of outputs without the parts that several share, these parts, and the decisions.
 
-    An output does not share a part if the job could then raise other errors than its outputs do one by one. It may
-    share smaller parts. Nothing is shared where files may be corrupt: what is read of them depends on the columns.
+    An output does not share a part if the job could then raise other errors than its outputs on their own. It may share
+    smaller parts. Nothing is shared if corrupt files are skipped, because the rows read then depend on the columns.
     """
     if len(outputs) < 2:
         return {}, [], []
     analyzed = [read_plan(catalyst.cached_plan(bridge, output.df)) for output in outputs.values()]
     if any(leaf.files is not None and leaf.files.skips_corrupt for plan in analyzed for leaf in plan.leaves()):
         return {}, [], []
-    equal, places = EqualParts(analyzed), list(outputs)
-    refused: set[Refused] = set()
+    equal, numbers = EqualParts(analyzed), list(outputs)
+    excluded: set[Exclusion] = set()
     notes: dict[tuple[str, str], Note] = {}
-    for _ in range(_ROUNDS):
-        cut, commons = cut_common(bridge, analyzed, equal, refused)
-        plans = [read_plan(catalyst.optimize(plan)) for plan in cut] if commons else []
+    for _ in range(_MAX_ROUNDS):
+        remaining, commons = extract_common_parts(bridge, analyzed, equal, excluded)
+        plans = [read_plan(catalyst.optimize(plan)) for plan in remaining] if commons else []
         shared = _optimized(commons, plans)
-        unlike = with_other_errors(readings(dict(enumerate(plans)), shared))
-        if not unlike:
-            return dict(zip(places, plans, strict=False)), shared, list(notes.values())
+        unsafe = unsafe_readings(readings(dict(enumerate(plans)), shared))
+        if not unsafe:
+            return dict(zip(numbers, plans, strict=False)), shared, list(notes.values())
         parts = {part.number: part for part in shared}
-        for reading in unlike:
-            refused |= {(reading.reader, number) for number in parts[reading.part].equal_parts}
+        for reading in unsafe:
+            excluded |= {(reading.reader, number) for number in parts[reading.part].equal_parts}
             note = _note(reading, parts[reading.part])
             notes.setdefault((str(note.about), note.reason), note)
     return {}, [], list(notes.values())
 
 
-def _optimized(commons: Sequence[Common], plans: Sequence[LogicalNode]) -> list[SharedPart]:
+def _optimized(commons: Sequence[CommonPart], plans: Sequence[LogicalNode]) -> list[SharedPart]:
     shared: list[SharedPart] = []
     for common in commons:
-        readers = [*plans, *(one.plan for one in shared)]
+        readers = [*plans, *(part.plan for part in shared)]
         paths = [path for plan in readers for number, path in placeholders(plan) if number == common.number]
-        columns = sorted({place for path in paths for place in used_columns(path)})
+        columns = sorted({position for path in paths for position in used_columns(path)})
         output = common.plan.output
         plan = common.plan if len(columns) == len(output) else common.plan.projected(output.take(columns))
         optimized = read_plan(catalyst.optimize(plan))
@@ -72,23 +72,23 @@ def _optimized(commons: Sequence[Common], plans: Sequence[LogicalNode]) -> list[
 
 
 def _narrowed(part: SharedPart, paths: Sequence[Sequence[LogicalNode]]) -> SharedPart:
-    """Return a part with the filter that stands above all of its placeholders, which each output alone has in it."""
+    """Return a part with the filter that is above all of its placeholders, which Spark would push into it."""
     filters = [path[-2] for path in paths if len(path) > 1 and path[-2].name == "Filter" and part.is_of(path[-1])]
-    conditions = [catalyst.filter_condition(one) for one in filters]
-    if len(conditions) < len(paths) or len({one.key for one in conditions}) != 1:
+    conditions = list(map(catalyst.filter_condition, filters))
+    if len(conditions) < len(paths) or len({condition.key for condition in conditions}) != 1:
         return part
     plan = part.analyzed.filtered_by(conditions[:1])
     return replace(part, analyzed=plan, plan=read_plan(catalyst.optimize(plan)), condition=conditions[0].key)
 
 
 def _note(reading: Reading, part: SharedPart) -> Note:
-    """Return what is recorded of results that do not share a part."""
+    """Return the decision that some results do not share a part."""
     tables = dict.fromkeys(table_name(leaf.files.name) for leaf in part.plan.leaves() if leaf.files is not None)
     name = f"a part of {listed(list(tables), 'tables')}" if tables else "a part"
-    why = (
-        "a condition of theirs may fail, on fewer rows above it than below it"
+    reason = (
+        "a condition of these results may fail, and sharing changes the rows that it is evaluated on"
         if reading.condition_can_fail
-        else "it may fail on rows that they leave out"
+        else "it may fail on rows that the filters of these results remove"
     )
-    told = Told(f"not all results that read {name} share it, as {why}", tables=tuple(tables))
-    return Note(name, "not shared by all results", why, told=lambda *_: told)
+    explanation = Explanation(f"not all results that read {name} share it, as {reason}", tables=tuple(tables))
+    return Note(name, "not shared by all results", reason, explanation=lambda *_: explanation)

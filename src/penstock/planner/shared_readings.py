@@ -1,4 +1,4 @@
-"""How plans read the parts that they share: what Spark might have moved into a part, had it not been cut out."""
+"""Analyses how plans read shared parts: what Spark might have pushed into a part if it had not been extracted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.graph import JoinType
 from penstock.planner.shared_errors import Reading
 from penstock.spark import catalyst
-from penstock.spark.aggregates import functions_of, split
+from penstock.spark.aggregates import aggregate_functions, split
 from penstock.spark.joins import join_type_of
 from penstock.spark.plans import read_plan
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
 
-_KNOWN = frozenset(
+_SAFE_OPERATORS = frozenset(
     {
         "Project",
         "Filter",
@@ -47,14 +47,14 @@ _KNOWN = frozenset(
         "Range",
     }
 )
-"""Operators that raise no error but by their expressions."""
-_PASSES_ALL_ON = frozenset({"Project", "Union", "Expand", "Generate", "Repartition", "RepartitionByExpression"})
+"""Operators that raise errors only in their expressions."""
+_FORWARDS_ALL = frozenset({"Project", "Union", "Expand", "Generate", "Repartition", "RepartitionByExpression"})
 _READS_ALL = frozenset({"Aggregate", "Sort", "Window"})
 _LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset"})
 _CALLS_PYTHON = frozenset({"BatchEvalPython", "ArrowEvalPython"})
-"""Operators that Spark makes of functions in the conditions and projections above them."""
-_MADE_ONE = frozenset({("Project", "Project"), ("Project", "Aggregate"), ("Aggregate", "Project")})
-"""Operators of a reader that Spark makes one with the top of a part."""
+"""Operators into which Spark extracts the Python functions of conditions and projections above them."""
+_MERGED = frozenset({("Project", "Project"), ("Project", "Aggregate"), ("Aggregate", "Project")})
+"""Operators of a reader that Spark merges with the topmost operator of a part."""
 _KEEPS_ALL = frozenset(
     {
         (JoinType.INNER, True),
@@ -65,7 +65,7 @@ _KEEPS_ALL = frozenset(
         (JoinType.FULL_OUTER, False),
     }
 )
-"""Types of joins, and whether the part is the left input: Spark neither moves these down nor drops the part."""
+"""Join types, and whether the part is the left input: Spark does not push these joins down or remove the part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +75,17 @@ class SharedPart:
     Parameters
     ----------
     number
-        What tells its placeholders from other leaves.
+        Identifies its placeholders among the leaves.
     equal_parts
-        Its class among the equal parts, and those of what is below it, down to its first expensive operator.
+        Its class among the equal parts, and the classes below it, down to the first expensive operator.
     analyzed
-        The part as it was written, with the columns that are used.
+        The analysed part, with the columns that are used.
     plan
-        The same, optimised.
+        The optimised part.
     columns
-        Which of a placeholder's columns these are.
+        The positions of these columns in a placeholder.
     condition
-        The filter that stands above each of its placeholders, as `Expression.key`; the part has it, too.
+        The filter above each of its placeholders, as `Expression.key`; the part contains it, too.
     """
 
     number: int
@@ -96,19 +96,14 @@ class SharedPart:
     condition: str = ""
 
     def is_of(self, leaf: LogicalNode) -> bool:
-        """Whether the columns of a placeholder have the ids of its own."""
-        return tuple(leaf.ids[place] for place in self.columns) == self.plan.ids
+        """Whether a placeholder has the same column ids as the part."""
+        return tuple(leaf.ids[position] for position in self.columns) == self.plan.ids
 
 
 def readings(plans: Mapping[int, LogicalNode], shared: Sequence[SharedPart]) -> list[Reading]:
-    """Return how outputs and parts read parts.
+    """Return how outputs and shared parts read shared parts.
 
-    Parameters
-    ----------
-    plans
-        The optimised plan of each output, with placeholders of the parts. Spark has moved conditions down to these.
-    shared
-        The parts, which may have placeholders, too; as readers they are None.
+    Spark has pushed the conditions of the optimised plans down to the placeholders of the parts.
     """
     parts = {part.number: part for part in shared}
     readers: list[tuple[int | None, LogicalNode]] = [*plans.items(), *((None, part.plan) for part in shared)]
@@ -121,7 +116,7 @@ def readings(plans: Mapping[int, LogicalNode], shared: Sequence[SharedPart]) -> 
 
 
 def placeholders(plan: LogicalNode) -> Iterator[tuple[int, list[LogicalNode]]]:
-    """Iterate over the leaves that may stand for parts: with their numbers, and with the way to each."""
+    """Iterate over the leaves that may be placeholders: their numbers, and the path from the root to each."""
 
     def visit(node: LogicalNode, above: list[LogicalNode]) -> Iterator[tuple[int, list[LogicalNode]]]:
         if node.name == "LogicalRDD":
@@ -133,7 +128,7 @@ def placeholders(plan: LogicalNode) -> Iterator[tuple[int, list[LogicalNode]]]:
 
 
 def used_columns(path: Sequence[LogicalNode]) -> set[int]:
-    """Return the positions of the columns of a placeholder that the plan on the way to it refers to."""
+    """Return the positions of the placeholder columns that the plan on its path refers to."""
     *above, leaf = path
     readers: list[LogicalNode] = []
     for reader in reversed(above):
@@ -142,8 +137,8 @@ def used_columns(path: Sequence[LogicalNode]) -> set[int]:
             break
     if not readers or readers[-1].name != "Project":
         return set(range(len(leaf.ids)))
-    references = {one for reader in readers for one in reader.references}
-    return {place for place, one in enumerate(leaf.ids) if one in references}
+    references = {column for reader in readers for column in reader.references}
+    return {position for position, column in enumerate(leaf.ids) if column in references}
 
 
 def _reading(
@@ -155,22 +150,23 @@ def _reading(
     if len(movable) == 1 and movable[0] is above[-1] and _stays(movable[0], leaf, part):
         movable = []
     upward = list(reversed(above))
-    below_all = upward[: next((place for place, node in enumerate(upward) if node.name in _READS_ALL), len(upward))]
-    is_lazy = _may_take_in(path, part.plan)
+    first_reading_all = next((i for i, node in enumerate(upward) if node.name in _READS_ALL), len(upward))
+    below_all = upward[:first_reading_all]
+    is_lazy = _may_inline(path, part.plan)
     return Reading(
         reader,
         part.number,
         part_can_fail,
-        condition_can_fail=any(not node.cannot_fail for node in movable) or _helps_another(path, part, parts),
-        leaves_out_rows=bool(movable) or is_lazy or any(node.name in _LIMITS for node in below_all),
+        condition_can_fail=any(not node.cannot_fail for node in movable) or _protects_join_partner(path, part, parts),
+        may_skip_rows=bool(movable) or is_lazy or any(node.name in _LIMITS for node in below_all),
         reads_all=not is_lazy
-        and all(node.name in _PASSES_ALL_ON for node in below_all)
+        and all(node.name in _FORWARDS_ALL for node in below_all)
         and used_columns(path) == set(part.columns),
     )
 
 
 def _movable(path: Sequence[LogicalNode]) -> Iterator[LogicalNode]:
-    """Iterate over the conditions right above a placeholder: Spark has moved there what it can move down."""
+    """Iterate over the conditions directly above a placeholder, where Spark has pushed all that it can push down."""
     calls: list[LogicalNode] = []
     child = path[-1]
     for node in reversed(path[:-1]):
@@ -185,45 +181,46 @@ def _movable(path: Sequence[LogicalNode]) -> Iterator[LogicalNode]:
         child = node
 
 
-def _may_take_in(path: Sequence[LogicalNode], top: LogicalNode) -> bool:
-    """Whether Spark may compute columns of the part where they are used, such as in a branch that few rows take.
+def _may_inline(path: Sequence[LogicalNode], top: LogicalNode) -> bool:
+    """Whether Spark may inline columns of the part where they are used, such as in a branch that few rows take.
 
-    It makes one of two projections, and of a projection and an aggregate.
+    It merges two projections, or a projection and an aggregate.
     """
     *above, leaf = path
-    node = next((one for one in reversed(above) if one.name != "Filter"), None)
-    if node is None or (node.name, top.name) not in _MADE_ONE:
+    node = next((operator for operator in reversed(above) if operator.name != "Filter"), None)
+    if node is None or (node.name, top.name) not in _MERGED:
         return False
-    is_plain = node.name == "Project" and all(one in leaf.ids or one in node.moved for one in node.ids)
+    is_plain = node.name == "Project" and all(column in leaf.ids or column in node.moved for column in node.ids)
     return not is_plain and _values_can_fail(top)
 
 
 def _values_can_fail(top: LogicalNode) -> bool:
-    """Whether a projection may fail, or what an aggregate makes of the values of its functions."""
-    functions = functions_of(top) if top.name == "Aggregate" else None
+    """Whether a projection may fail, or the expressions of an aggregate on the results of its functions."""
+    functions = aggregate_functions(top) if top.name == "Aggregate" else None
     return not (read_plan(split(top, functions)) if functions else top).cannot_fail
 
 
-def _helps_another(path: Sequence[LogicalNode], part: SharedPart, parts: Mapping[int, SharedPart]) -> bool:
-    """Whether conditions of the part might keep from failing what it is joined with."""
+def _protects_join_partner(path: Sequence[LogicalNode], part: SharedPart, parts: Mapping[int, SharedPart]) -> bool:
+    """Whether conditions of the part might prevent an error of an input that it is joined with."""
     if not any(node.name == "Filter" and not node.only_not_null for node in part.plan.walk()):
         return False
     joins = ((node, below) for node, below in pairwise(path) if node.name == "Join")
-    return any(_plan_can_fail(one, parts) for join, below in joins for one in join.children if one is not below)
+    return any(_plan_can_fail(child, parts) for join, below in joins for child in join.children if child is not below)
 
 
 def _plan_can_fail(plan: LogicalNode, parts: Mapping[int, SharedPart]) -> bool:
-    """Whether a plan may raise an error, or a part that it reads."""
-    if any(node.name not in _KNOWN or not node.cannot_fail for node in plan.walk()):
+    """Whether a plan, or a part that it reads, may raise an error."""
+    if any(node.name not in _SAFE_OPERATORS or not node.cannot_fail for node in plan.walk()):
         return True
     return any(_plan_can_fail(parts[number].plan, parts) for number, _ in placeholders(plan) if number in parts)
 
 
 def _stays(condition: LogicalNode, leaf: LogicalNode, part: SharedPart) -> bool:
-    """Whether a filter leaves nothing out of a part: Spark leaves it above, as one of sums, or the part has it, too."""
+    """Whether a filter does not reduce a part: Spark cannot push it down (as on sums), or the part contains it."""
     if condition.name != "Filter" or not part.is_of(leaf):
         return False
     if part.condition and catalyst.filter_condition(condition).key == part.condition:
         return True
-    wanted = [catalyst.filter_condition(condition)]
-    return catalyst.same_result(catalyst.optimize(part.analyzed.filtered_by(wanted)), part.plan.filtered_by(wanted))
+    conditions = [catalyst.filter_condition(condition)]
+    pushed_down = catalyst.optimize(part.analyzed.filtered_by(conditions))
+    return catalyst.same_result(pushed_down, part.plan.filtered_by(conditions))

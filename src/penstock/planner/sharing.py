@@ -1,8 +1,8 @@
-"""Finding equal parts of plans, so that they run once.
+"""Detects equal parts of plans, so that they run once.
 
-Inside one query Spark has optimised each part for its place, and only parts that are still equal can be shared.
-Across the sinks of a job, what users wrote as one DataFrame is equal in the *analysed* plans, before each sink's own
-filters and columns have changed it; there the common part is cut out first and optimised for all.
+Within a query, Spark has optimised each part in its context, and only parts that are still equal can be shared. Across
+the sinks of a job, a DataFrame used several times is equal in the *analysed* plans, before the filters and columns of
+each sink change it. So the common part is extracted first and optimised for all sinks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark import catalyst
-from penstock.spark.aggregates import functions_of, grouping, split
+from penstock.spark.aggregates import aggregate_functions, grouping, split
 from penstock.spark.fragment import no_rows, rdd_leaf, rebuild
 from penstock.spark.plans import read_plan
 
@@ -44,17 +44,17 @@ EXPENSIVE = frozenset(
         "Except",
     }
 )
-"""Operators worth more than writing and reading their result once."""
+"""Operators that cost more than writing and reading their result once."""
 
 _LEVELS = 3
-"""How many levels of aggregates over aggregates are made equal."""
+"""The number of levels of nested aggregates that are made equal."""
 
 
 class EqualParts:
-    """Classes of equal subtrees among some plans. Subtrees that are not deterministic are never equal.
+    """Classes of equal subtrees of some plans. Nondeterministic subtrees are never equal.
 
-    Subtrees of different plans are equal only if they also read the same files: users may have read one path before
-    and after it grew.
+    Subtrees of different plans are equal only if they also read the same files, because users may have read a path
+    before and after files were added.
     """
 
     def __init__(self, plans: Sequence[LogicalNode]) -> None:
@@ -65,26 +65,26 @@ class EqualParts:
         for plan in plans:
             self._shape(plan, by_shape)
         members: list[LogicalNode] = []
-        for alike in by_shape.values():
-            if len(alike) < 2:
+        for same_shape in by_shape.values():
+            if len(same_shape) < 2:
                 continue
             by_hash: dict[int, list[tuple[int, LogicalNode]]] = defaultdict(list)
-            for node in alike:
+            for node in same_shape:
                 if not node.is_deterministic:
                     continue
-                known = by_hash[catalyst.semantic_hash(node)]
-                found = next((c for c, other in known if self._are_equal(node, other)), None)
-                if found is None:
-                    found = len(members)
+                classes = by_hash[catalyst.semantic_hash(node)]
+                number = next((number for number, other in classes if self._are_equal(node, other)), None)
+                if number is None:
+                    number = len(members)
                     members.append(node)
-                    known.append((found, node))
-                self._class[node] = found
-                self._count[found] += 1
+                    classes.append((number, node))
+                self._class[node] = number
+                self._count[number] += 1
 
     def _are_equal(self, node: LogicalNode, other: LogicalNode) -> bool:
         if not catalyst.same_result(node, other):
             return False
-        return self._owner[node] == self._owner[other] or catalyst.reads_same(node, other)
+        return self._owner[node] == self._owner[other] or catalyst.lists_same_files(node, other)
 
     def _shape(self, node: LogicalNode, by_shape: dict[Any, list[LogicalNode]]) -> Any:
         shape = (node.name, tuple(self._shape(child, by_shape) for child in node.children))
@@ -92,35 +92,36 @@ class EqualParts:
         return shape
 
     def class_of(self, node: LogicalNode) -> int | None:
-        """Return the class of a subtree that occurs more than once, else None."""
+        """Return the class of a subtree that occurs more than once, or None."""
         number = self._class.get(node)
         return number if number is not None and self._count[number] > 1 else None
 
 
 def is_expensive(node: LogicalNode) -> bool:
-    """Whether a subtree does more than reading and narrow operators."""
+    """Whether a subtree contains expensive operators, such as joins and aggregates."""
     return any(part.name in EXPENSIVE for part in node.walk())
 
 
-def is_worth_keeping(node: LogicalNode) -> bool:
-    """Whether running a subtree once and keeping its result is likely to be cheaper than running it again.
+def is_worth_sharing(node: LogicalNode) -> bool:
+    """Whether running a subtree once and writing its result is likely to be cheaper than running it again.
 
-    Its highest expensive operators decide. A join's rows are not kept: they may be many times what it reads, which lies
-    written for several readers anyway, and what follows a join often leaves few of them in the same task. Nor are
-    values that may fail: each reader computes them of the rows that it does not leave out (`late_values`).
+    Its topmost expensive operators decide. The rows of a join are not written: they may be far more than its inputs,
+    which are written for several readers anyway, and later operators in the same task often remove most of them.
+    Values that may fail are not written either, because each reader computes them only for the rows that it retains
+    (`late_values`).
     """
     if node.name == "Project" and not node.cannot_fail:
         return False
     if node.name in EXPENSIVE:
         return node.name != "Join"
-    return any(map(is_worth_keeping, node.children))
+    return any(map(is_worth_sharing, node.children))
 
 
 def with_equal_aggregates(plans: Sequence[LogicalNode]) -> tuple[list[LogicalNode], EqualParts]:
-    """Make aggregates equal that compute the same of the same rows and differ in what they make of it.
+    """Make aggregates equal that compute the same functions of the same rows, but different expressions on the results.
 
-    Each becomes a projection of an aggregate that gives its groups and functions only: a quotient of two sums here and
-    the sums there are one aggregate then.
+    Each becomes a projection of an aggregate that returns only its groups and functions. So a quotient of two sums and
+    the two sums share an aggregate.
 
     Returns
     -------
@@ -130,7 +131,7 @@ def with_equal_aggregates(plans: Sequence[LogicalNode]) -> tuple[list[LogicalNod
     Example
     -------
     >>> # before: Aggregate(k, sum(a) / sum(b)) and Aggregate(k, sum(a), sum(b)) of the same rows
-    >>> # after:  both are a Project of one Aggregate(k, sum(a), sum(b)), which runs once
+    >>> # after:  both are a Project of the same Aggregate(k, sum(a), sum(b)), which runs once
     """
     current = list(plans)
     parts = EqualParts(current)
@@ -145,16 +146,16 @@ def with_equal_aggregates(plans: Sequence[LogicalNode]) -> tuple[list[LogicalNod
 
 
 def _splits(plans: Sequence[LogicalNode], parts: EqualParts) -> dict[LogicalNode, LogicalPlan]:
-    """Return what replaces the aggregates that differ from others of their rows and groups in their results only."""
+    """Return replacements of the aggregates with the same rows and groups as others, but other result expressions."""
     aggregates = [node for plan in plans for node in plan.walk() if node.name == "Aggregate"]
-    found: dict[LogicalNode, LogicalPlan] = {}
+    splits: dict[LogicalNode, LogicalPlan] = {}
     for members in _grouped((node, _rows_and_groups(parts, node)) for node in aggregates):
         if len({parts.class_of(node) or node for node in members}) == 1:
             continue
-        functions = {node: known for node in members if (known := functions_of(node))}
-        for same in _grouped((node, tuple(known)) for node, known in functions.items()):
-            found |= {node: split(node, functions[node]) for node in same}
-    return found
+        functions = {node: calls for node in members if (calls := aggregate_functions(node))}
+        for same in _grouped((node, tuple(calls)) for node, calls in functions.items()):
+            splits |= {node: split(node, functions[node]) for node in same}
+    return splits
 
 
 def _rows_and_groups(parts: EqualParts, node: LogicalNode) -> Any:
@@ -164,11 +165,11 @@ def _rows_and_groups(parts: EqualParts, node: LogicalNode) -> Any:
 
 
 def _grouped(keyed: Iterable[tuple[LogicalNode, Any]]) -> list[list[LogicalNode]]:
-    """Return groups of at least two nodes with the same key, which is not None."""
-    found: dict[Any, list[LogicalNode]] = defaultdict(list)
+    """Return the groups of at least two nodes with the same key; None is not a key."""
+    groups: dict[Any, list[LogicalNode]] = defaultdict(list)
     for node, key in keyed:
-        found[key].append(node)
-    return [group for key, group in found.items() if key is not None and len(group) > 1]
+        groups[key].append(node)
+    return [group for key, group in groups.items() if key is not None and len(group) > 1]
 
 
 def below(node: LogicalNode) -> Iterator[LogicalNode]:
@@ -177,17 +178,17 @@ def below(node: LogicalNode) -> Iterator[LogicalNode]:
 
 
 @dataclass(frozen=True, slots=True)
-class Common:
-    """A part that was cut out of several plans.
+class CommonPart:
+    """A part that was extracted from several plans.
 
     Parameters
     ----------
     number
-        What tells its placeholders from all other leaves, see `catalyst.rdd_id`.
+        Identifies its placeholders among the leaves, see `catalyst.rdd_id`.
     equal_parts
-        Its class among the equal parts, and those of what is below it, down to its first expensive operator.
+        Its class among the equal parts, and the classes below it, down to the first expensive operator.
     plan
-        The part, with placeholders of smaller ones that are cut out of it in turn.
+        The part, with placeholders for smaller extracted parts.
     """
 
     number: int
@@ -195,111 +196,107 @@ class Common:
     plan: LogicalPlan
 
 
-Refused = tuple[int | None, int]
-"""A plan by its place, None for all, and the class of a part that is not cut out of it."""
+Exclusion = tuple[int | None, int]
+"""The index of a plan (None for all) and the class of a part that must not be extracted from it."""
 
 
-def cut_common(
-    bridge: Bridge, plans: Sequence[LogicalNode], equal: EqualParts, refused: Collection[Refused]
-) -> tuple[list[LogicalPlan], list[Common]]:
-    """Cut expensive common subtrees out of analysed plans.
-
-    Parameters
-    ----------
-    plans, equal
-        The plans, and their equal parts.
-    refused
-        Which parts are not cut out of which plans.
+def extract_common_parts(
+    bridge: Bridge, plans: Sequence[LogicalNode], equal: EqualParts, excluded: Collection[Exclusion]
+) -> tuple[list[LogicalPlan], list[CommonPart]]:
+    """Extract expensive common subtrees from analysed plans.
 
     Returns
     -------
     plans, commons
-        The plans, with a placeholder leaf where a common subtree was; and these subtrees, each after all
-        those that it is cut out of.
+        The plans, with placeholder leaves for common subtrees; and these subtrees, each after those that contain it.
     """
-    parts = _CommonParts(equal, plans, refused)
-    none = {number: no_rows(bridge) for number in parts.cut}
+    parts = _CommonParts(equal, plans, excluded)
+    placeholders = {number: no_rows(bridge) for number in parts.extracted}
 
-    def without(node: LogicalNode, places: Iterable[tuple[LogicalNode, int]]) -> LogicalPlan:
-        replacements = {place: rdd_leaf(bridge.session, place.output, none[number]) for place, number in places}
-        return rebuild(node, replacements)
+    def without(node: LogicalNode, occurrences: Iterable[tuple[LogicalNode, int]]) -> LogicalPlan:
+        leaves = {part: rdd_leaf(bridge.session, part.output, placeholders[number]) for part, number in occurrences}
+        return rebuild(node, leaves)
 
-    whole = [without(plan, parts.places(plan, owner)) for owner, plan in enumerate(plans)]
-    largest_first = sorted(parts.cut.items(), key=lambda one: -sum(1 for _ in one[1].walk()))
-    return whole, [
-        Common(none[number].id, parts.cheap_down_from(node), without(node, parts.places_below(node, None)))
+    remaining = [without(plan, parts.occurrences(plan, owner)) for owner, plan in enumerate(plans)]
+    largest_first = sorted(parts.extracted.items(), key=lambda item: -sum(1 for _ in item[1].walk()))
+    return remaining, [
+        CommonPart(
+            placeholders[number].id, parts.classes_down_from(node), without(node, parts.occurrences_below(node, None))
+        )
         for number, node in largest_first
     ]
 
 
 class _CommonParts:
-    """The expensive subtrees that several of some plans read, or one of the plans and a larger such subtree.
+    """The expensive subtrees that several plans or larger extracted subtrees read.
 
     Attributes
     ----------
-    cut
-        For the class of each of them, where it was found first.
+    extracted
+        The first occurrence of each subtree, by class.
     """
 
-    def __init__(self, parts: EqualParts, plans: Sequence[LogicalNode], refused: Collection[Refused]) -> None:
+    def __init__(self, parts: EqualParts, plans: Sequence[LogicalNode], excluded: Collection[Exclusion]) -> None:
         self._parts = parts
-        self._refused = refused
+        self._excluded = excluded
         self._owners: dict[int, set[int]] = defaultdict(set)
         self._readers: dict[int, set[str]] = defaultdict(set)
         for owner, plan in enumerate(plans):
             for node in plan.walk():
                 number = parts.class_of(node)
-                if number is not None and not self._is_refused(owner, number):
+                if number is not None and not self._is_excluded(owner, number):
                     self._owners[number].add(owner)
-        self.cut: dict[int, LogicalNode] = {}
+        self.extracted: dict[int, LogicalNode] = {}
         for owner, plan in enumerate(plans):
             self._visit(plan, owner, f"plan {owner}")
-        self.cut = {number: node for number, node in self.cut.items() if len(self._readers[number]) > 1}
+        self.extracted = {number: node for number, node in self.extracted.items() if len(self._readers[number]) > 1}
 
     def _visit(self, node: LogicalNode, owner: int | None, reader: str) -> None:
         number = self._common(node, owner)
         if number is not None:
             self._readers[number].add(reader)
-            if number in self.cut:
+            if number in self.extracted:
                 return
-            self.cut[number], owner, reader = node, None, f"part {number}"
-        for child in _may_be_cut(node):
+            self.extracted[number], owner, reader = node, None, f"part {number}"
+        for child in _searchable_inputs(node):
             self._visit(child, owner, reader)
 
-    def _is_refused(self, owner: int | None, number: int) -> bool:
-        return (None, number) in self._refused or (owner, number) in self._refused
+    def _is_excluded(self, owner: int | None, number: int) -> bool:
+        return (None, number) in self._excluded or (owner, number) in self._excluded
 
     def _common(self, node: LogicalNode, owner: int | None) -> int | None:
         number = self._parts.class_of(node)
-        if number is None or self._is_refused(owner, number):
+        if number is None or self._is_excluded(owner, number):
             return None
         return number if len(self._owners[number]) > 1 and is_expensive(node) else None
 
-    def places(self, node: LogicalNode, owner: int | None) -> list[tuple[LogicalNode, int]]:
-        """Return the highest places at or below a node where a subtree is cut out, with its class.
+    def occurrences(self, node: LogicalNode, owner: int | None) -> list[tuple[LogicalNode, int]]:
+        """Return the topmost extracted subtrees at or below a node, with their classes.
 
-        The node is one of a plan, or of a part that is cut out itself if the owner is None.
+        An owner of None means that the node belongs to an extracted part instead of a plan.
         """
         number = self._common(node, owner)
-        return [(node, number)] if number is not None and number in self.cut else self.places_below(node, owner)
+        return (
+            [(node, number)] if number is not None and number in self.extracted else self.occurrences_below(node, owner)
+        )
 
-    def places_below(self, node: LogicalNode, owner: int | None) -> list[tuple[LogicalNode, int]]:
-        """Return the highest places below a node where a subtree is cut out, with its class."""
-        return [place for child in _may_be_cut(node) for place in self.places(child, owner)]
+    def occurrences_below(self, node: LogicalNode, owner: int | None) -> list[tuple[LogicalNode, int]]:
+        """Return the topmost extracted subtrees below a node, with their classes."""
+        return [occurrence for child in _searchable_inputs(node) for occurrence in self.occurrences(child, owner)]
 
-    def cheap_down_from(self, node: LogicalNode) -> frozenset[int]:
-        """Return the class of a subtree, and those of what is below it, down to its first expensive operator."""
-        found = {self._parts.class_of(node)}
+    def classes_down_from(self, node: LogicalNode) -> frozenset[int]:
+        """Return the class of a subtree, and the classes below it, down to the first expensive operator."""
+        classes = {self._parts.class_of(node)}
         while node.name not in EXPENSIVE and len(node.children) == 1 and node.children[0].name not in EXPENSIVE:
             (node,) = node.children
-            found.add(self._parts.class_of(node))
-        return frozenset(number for number in found if number is not None)
+            classes.add(self._parts.class_of(node))
+        return frozenset(number for number in classes if number is not None)
 
 
-def _may_be_cut(node: LogicalNode) -> tuple[LogicalNode, ...]:
-    """Return the inputs that a part may be cut out of.
+def _searchable_inputs(node: LogicalNode) -> tuple[LogicalNode, ...]:
+    """Return the inputs that parts may be extracted from.
 
-    None of an operator whose rows depend on how its input lies. And none of ``WithCTE``, as the parts below it refer
-    to its relations.
+    Empty for operators whose rows depend on the partitioning of their input, and for ``WithCTE``, because the parts
+    below refer to its relations.
     """
     return () if node.unstable or node.name == "WithCTE" else node.children

@@ -1,4 +1,4 @@
-"""Sinks at the ends of a draft: with how many tasks, and by which exchange rows get to them."""
+"""Adds the sinks to a draft: their number of tasks, and the exchange before them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from penstock.planner.draft import Note
 from penstock.planner.outputs import PlannedOutput
 from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.spark_query import WHOLE_QUERY
-from penstock.planner.translation.exchanges import read_in_place
-from penstock.planner.write_wishes import WriteWish, write_wish
+from penstock.planner.translation.exchanges import omit_boundary
+from penstock.planner.user_parallelism import UserParallelism, choose_user_parallelism
 from penstock.spark import catalyst
 from penstock.spark.fragment import slot_columns
 from penstock.spark.limits import LIMITS
@@ -40,75 +40,78 @@ _PREFIX = "sink."
 
 
 def config_of(bridge: Bridge, config: Configuration, sink: Sink) -> Configuration:
-    """Return the options as they hold for one sink: what its writer or its table says goes before.
+    """Return the options that apply to a sink: those of its writer or table override those of the job.
 
     Raises
     ------
     ConfigError
-        If one of these that is Penstock's is unknown, or has a value that is not allowed.
+        If a Penstock option of the sink is unknown, or has an invalid value.
     """
     own = sink.target_options(bridge.spark)
     return config.for_table(_PREFIX, own.options, own.properties, sink.name)
 
 
 def sink_options(config: Configuration) -> SinkOptions:
-    """Return what the options say of sinks."""
+    """Return the options for sinks."""
     policies = config.get(SINK_PARTITION_COMMIT)
     assert isinstance(policies, tuple)
     return SinkOptions(config.integer(SINK_TARGET_FILE_SIZE), config.flag(SINK_AUTO_COMPACTION), policies)
 
 
 def add_output(translator: Translator, plan: LogicalNode, output: Output | PlannedOutput) -> None:
-    """Translate the plan of an output, and put its sink behind it with the stages that come after the sink."""
+    """Translate the plan of an output, and add its sink and the stages after the sink."""
     config = config_of(translator.bridge, translator.config, output.sink)
     builder, options = translator.builder, sink_options(config)
-    sink_id = before = _add_sink(translator, plan, output, config)
+    sink_id = last_id = _add_sink(translator, plan, output, config)
     for stage in output.sink.stages(options):
         node_id = builder.node(Operator(OperatorKind.SINK_STAGE), stage.name, NodePlan(None), location=output.location)
         builder.stages[node_id] = sink_id, stage
-        builder.edge(before, node_id, GLOBAL, translator.edge_plan(plan))
-        before = node_id
+        builder.edge(last_id, node_id, GLOBAL, translator.edge_plan(plan))
+        last_id = node_id
 
 
 def _add_sink(translator: Translator, plan: LogicalNode, output: Output | PlannedOutput, config: Configuration) -> int:
-    """Add a sink, for which some options hold, and its edge; return its node."""
+    """Add a sink and its input edge; return the id of its node."""
     builder, file_size = translator.builder, output.sink.file_size(sink_options(config))
-    is_planned = isinstance(output, PlannedOutput)  # an option for all sinks does not count where rows are collected
+    is_planned = isinstance(output, PlannedOutput)  # options for all sinks do not apply if rows are collected
     default = None if is_planned else config.maybe_integer(SINK_PARALLELISM)
     parallelism = output.parallelism or output.sink.parallelism or default
     if output.sink.restartable:
-        read_in_place(translator, plan)
+        omit_boundary(translator, plan)
     inner = translator.translate(plan)
     chain = [builder.nodes[n] for n in builder.chained(inner.node_id)]
-    ordered = any(_keeps_an_order(builder.node_plans[node.id].top) for node in chain)
+    ordered = any(_has_user_order(builder.node_plans[node.id].top) for node in chain)
     name = f"Sink: {output.sink.name}"
-    wish = WriteWish()
+    setting = UserParallelism()
     if is_planned:
         tops = [builder.node_plans[node.id].top for node in chain]
-        can_be_given = parallelism is not None and builder.can_be_given(inner.node_id, parallelism)
-        wish = write_wish(chain, tops, parallelism, file_size, ordered=ordered, can_be_given=can_be_given)
-        parallelism, file_size, ordered = wish.parallelism, wish.file_size, ordered or wish.keeps_exchange
+        accepted = parallelism is not None and builder.accepts_parallelism(inner.node_id, parallelism)
+        setting = choose_user_parallelism(
+            chain, tops, parallelism, file_size, ordered=ordered, accepts_parallelism=accepted
+        )
+        parallelism, file_size = setting.parallelism, setting.file_size
+        ordered = ordered or setting.keeps_exchange
     sized = file_size is not None and parallelism is None and not ordered
     measures = output.sink.measures_tasks and parallelism is None and not ordered
     operator = SinkOperator(file_size if sized else None, measures_tasks=measures)
     node_id = builder.node(operator, name, NodePlan(None), location=output.location)
     builder.sinks[node_id] = output.sink
-    if wish.chosen:
-        builder.notes.append(Note(node_id, wish.chosen, wish.reason, DecisionKind.SINK_PARALLELISM))
-    by = _attributes(plan, output.sink.partition_columns) if sized else []
-    if by:
-        keys = HashPartitioner(tuple(key.key for key in by))
-        spread_by = slot_columns(plan, by)
-        written = translator.edge_plan(plan, WriteKind.SIDE, keys=tuple(by), spread_by=spread_by)
-        builder.edge(inner.node_id, node_id, keys, written)
+    if setting.chosen:
+        builder.notes.append(Note(node_id, setting.chosen, setting.reason, DecisionKind.SINK_PARALLELISM))
+    partition_columns = _attributes(plan, output.sink.partition_columns) if sized else []
+    if partition_columns:
+        partitioner = HashPartitioner(tuple(column.key for column in partition_columns))
+        spread_by = slot_columns(plan, partition_columns)
+        edge_plan = translator.edge_plan(plan, WriteKind.SIDE, keys=tuple(partition_columns), spread_by=spread_by)
+        builder.edge(inner.node_id, node_id, partitioner, edge_plan)
         return node_id
     if parallelism is None:
         forward = ordered or not (output.sink.materialised or sized)
     else:
         same = {node.parallelism for node in chain} - {None} == {parallelism}
         forward = same or ordered
-        if same or not ordered or builder.can_be_given(inner.node_id, parallelism):
-            builder.give(node_id, parallelism=parallelism)
+        if same or not ordered or builder.accepts_parallelism(inner.node_id, parallelism):
+            builder.update_node(node_id, parallelism=parallelism)
         else:
             builder.notes.append(
                 Note(name, "the tasks of the sort", f"{parallelism} tasks would undo the order of the rows")
@@ -120,19 +123,19 @@ def _add_sink(translator: Translator, plan: LogicalNode, output: Output | Planne
     return node_id
 
 
-def _keeps_an_order(operator: LogicalNode | None) -> bool:
-    """Whether the rows of an operator are in an order that the user gave them, within partitions or over all."""
+def _has_user_order(operator: LogicalNode | None) -> bool:
+    """Whether the user has sorted the rows of an operator, within partitions or globally."""
     if operator is None:
         return False
-    if operator.name in LIMITS:  # Spark plans a limit with the sort below it
+    if operator.name in LIMITS:  # Spark plans a limit together with the sort below it
         below = operator.children[0]
-        return _keeps_an_order(below.children[0] if below.name == "Project" else below)
+        return _has_user_order(below.children[0] if below.name == "Project" else below)
     may_be = operator.name in {"InMemoryRelation", WHOLE_QUERY}
-    return operator.name == "Sort" or (may_be and catalyst.keeps_an_order(operator))
+    return operator.name == "Sort" or (may_be and catalyst.has_ordering(operator))
 
 
 def _attributes(plan: LogicalNode, names: Sequence[str]) -> list[Expression]:
-    """Return the columns of a plan with some names, whose case does not matter; none if one is missing."""
-    known = {one.name.lower(): one for one in plan.output.columns()}
-    found = [known[name.lower()] for name in names if name.lower() in known]
-    return found if len(found) == len(names) else []
+    """Return the columns of a plan by case-insensitive names; empty if any is missing."""
+    columns = {column.name.lower(): column for column in plan.output.columns()}
+    matches = [columns[name.lower()] for name in names if name.lower() in columns]
+    return matches if len(matches) == len(names) else []

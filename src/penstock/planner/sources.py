@@ -1,4 +1,4 @@
-"""Making sources of the leaves of a plan."""
+"""Creates the sources for the leaves of a plan."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from penstock.connectors.hive import HiveScan
 from penstock.connectors.jdbc import JdbcScan, dialect_of
 from penstock.connectors.plain_scan import PlainScan
 from penstock.connectors.provided import ProvidedScan
-from penstock.connectors.scan_parallelism import ScanOptions, is_asked, limited
+from penstock.connectors.scan_parallelism import ScanOptions, infers_parallelism, limited
 from penstock.errors import ConfigError, SourceError
 from penstock.planner.plan import SourcePlan
 from penstock.planner.spark_query import query_source
@@ -57,23 +57,21 @@ _NAMES = {
 }
 
 
-_OF_TABLES = (SCAN_PARALLELISM, SCAN_INFER_ENABLED, SCAN_INFER_MAX, SCAN_MAX_CONNECTIONS)
-_TABLE_OPTIONS = [key for option in _OF_TABLES for key in (option.key, *option.aliases)]
+_OPTIONS_OF_TABLES = (SCAN_PARALLELISM, SCAN_INFER_ENABLED, SCAN_INFER_MAX, SCAN_MAX_CONNECTIONS)
+_TABLE_OPTIONS = [key for option in _OPTIONS_OF_TABLES for key in (option.key, *option.aliases)]
 
 
 class SourceMaker:
-    """Makes sources.
+    """Factory of the sources of a job.
 
     Parameters
     ----------
-    bridge
-        The session.
     config
-        The job's options; those of a table or reader win.
+        The options of the job; those of a table or reader override them.
     whole_queries
-        Leaves that stand for whole queries, and how these are run.
-    cut_by_spark
-        Leaves whose tasks have to be those that Spark makes.
+        The queries represented by leaves, by leaf.
+    split_by_spark
+        Leaves that Spark must split into tasks.
     """
 
     def __init__(
@@ -81,11 +79,11 @@ class SourceMaker:
         bridge: Bridge,
         config: Configuration,
         whole_queries: Mapping[LogicalNode, SparkQuery] | None = None,
-        cut_by_spark: Collection[LogicalNode] = (),
+        split_by_spark: Collection[LogicalNode] = (),
     ) -> None:
         self._bridge = bridge
         self._whole_queries = whole_queries or {}
-        self._cut_by_spark = cut_by_spark
+        self._split_by_spark = split_by_spark
         self._config = config
         self._cores = jobs.cluster_cores(bridge)
         self._volume = config.integer(DATA_VOLUME_PER_TASK)
@@ -97,24 +95,20 @@ class SourceMaker:
 
         Parameters
         ----------
-        leaf
-            A node without children.
         filtered
-            The leaf with the filters right above it.
-        hint
-            What the user said at this place.
+            The leaf with the filters directly above it.
         limit
-            The most rows that are wanted of it, None where that is not known.
+            The maximum number of rows that the query needs, or None.
 
         Raises
         ------
         ConfigError
-            If an option of the table has a value that is not allowed.
+            If an option of the table has an invalid value.
         """
         if leaf in self._whole_queries:
             return query_source(leaf, self._whole_queries[leaf])
-        if leaf in self._cut_by_spark or (hive.is_hive_relation(leaf) and hive.skips_corrupt(self._bridge)):
-            return self._make(leaf, filtered, hint, limit, PlainScan(leaf, "which rows it gives depends on its tasks"))
+        if leaf in self._split_by_spark or (hive.is_hive_relation(leaf) and hive.skips_corrupt(self._bridge)):
+            return self._make(leaf, filtered, hint, limit, PlainScan(leaf, "its rows depend on its tasks"))
         return self._make(leaf, filtered, hint, limit)
 
     def _make(
@@ -123,33 +117,39 @@ class SourceMaker:
         filtered: LogicalNode,
         hint: PlanHint | None,
         limit: int | None,
-        uncut: Scan | None = None,
+        fixed_scan: Scan | None = None,
     ) -> SourcePlan:
-        """Return a source whose parallelism Penstock decides, unless it has to be read as a given scan does."""
-        given = hint.source if hint else None
-        name, table_options, scan = self._scan(leaf, filtered, given)
-        if given is not None:
-            name = given.name
-        asked = scan.asked(given)
+        """Return a source whose parallelism Penstock decides, or one that is read by a fixed scan."""
+        user_source = hint.source if hint else None
+        name, table_options, scan = self._scan(leaf, filtered, user_source)
+        if user_source is not None:
+            name = user_source.name
+        inferring = scan.parallelism_source(user_source)
         static = hint.static if hint else None
-        if static is None and isinstance(given, ParallelismProvider):
-            static = given.parallelism
+        if static is None and isinstance(user_source, ParallelismProvider):
+            static = user_source.parallelism
         options = self._options(table_options, name, hint)
-        if uncut is not None:
-            return SourcePlan(leaf, SourceCoordinator(name, None), options, static, filtered, uncut)
+        if fixed_scan is not None:
+            return SourcePlan(leaf, SourceCoordinator(name, None), options, static, filtered, fixed_scan)
         if hive.is_hive_table(leaf):
             mode = self._config.get(HIVE_INFER_MODE)
-            most = self._config.integer(HIVE_INFER_MAX)
-            options = replace(options, infer=options.infer and mode != "none", kind_max=most)
-            if mode == "static" and is_asked(options, static) and isinstance(asked, DynamicParallelismInference):
-                static = self._static(asked, limit)
-        return SourcePlan(leaf, SourceCoordinator(name, asked), options, static, filtered, scan)
+            maximum = self._config.integer(HIVE_INFER_MAX)
+            options = replace(options, infer=options.infer and mode != "none", kind_max=maximum)
+            if (
+                mode == "static"
+                and infers_parallelism(options, static)
+                and isinstance(inferring, DynamicParallelismInference)
+            ):
+                static = self._infer_static(inferring, limit)
+        return SourcePlan(leaf, SourceCoordinator(name, inferring), options, static, filtered, scan)
 
-    def _scan(self, leaf: LogicalNode, plan: LogicalPlan, given: Source | None) -> tuple[str, Mapping[str, str], Scan]:
-        """Return the name of a source, the options of its table, and how it is read."""
-        if isinstance(given, DataFrameScanProvider):
-            return given.name, {}, ProvidedScan(self._bridge, given, leaf, plan, self._cores, self._volume)
-        if files.is_cut_by_size(leaf):
+    def _scan(
+        self, leaf: LogicalNode, plan: LogicalPlan, user_source: Source | None
+    ) -> tuple[str, Mapping[str, str], Scan]:
+        """Return the name of a source, the options of its table, and its scan."""
+        if isinstance(user_source, DataFrameScanProvider):
+            return user_source.name, {}, ProvidedScan(self._bridge, user_source, leaf, plan, self._cores, self._volume)
+        if files.is_split_by_size(leaf):
             assert leaf.files is not None
             return leaf.files.name, leaf.files.options, FileScan(leaf, plan, self._cores)
         if jdbc.is_jdbc_relation(leaf):
@@ -161,21 +161,21 @@ class SourceMaker:
             return table.name, table.options, table
         return _NAMES.get(leaf.name, leaf.name), {}, PlainScan(leaf)
 
-    def _static(self, source: DynamicParallelismInference, limit: int | None) -> int | None:
-        """Return what a source infers of what is known when planning, None for no answer."""
+    def _infer_static(self, source: DynamicParallelismInference, limit: int | None) -> int | None:
+        """Return the parallelism that a source infers at planning time, or None if it infers none."""
         bound = self._config.integer(HIVE_INFER_MAX)
         inferred = source.infer_parallelism(ParallelismInferenceContext(bound, self._volume))
         return limited(inferred, limit) if inferred > 0 else None
 
     def _jdbc_scan(self, relation: JdbcRelation, plan: LogicalPlan) -> Scan | None:
-        """Return what cuts a relation of a database, None where the user has cut it or the database is not known."""
+        """Return a scan that splits a database relation, or None if it is split already or the dialect is unknown."""
         dialect = dialect_of(relation.url)
         if relation.parts > 1 or dialect is None:
             return None
-        own = table_option(SCAN_MAX_CONNECTIONS, relation.options, relation.table)
-        most = self._config.get(SCAN_MAX_CONNECTIONS) if own is None else own
+        table_value = table_option(SCAN_MAX_CONNECTIONS, relation.options, relation.table)
+        connections = self._config.get(SCAN_MAX_CONNECTIONS) if table_value is None else table_value
         request = cache(lambda: relation.request(plan))
-        return JdbcScan(relation, dialect, request, self._cores, most if isinstance(most, int) else None)
+        return JdbcScan(relation, dialect, request, self._cores, connections if isinstance(connections, int) else None)
 
     def _options(self, table_options: Mapping[str, str], name: str, hint: PlanHint | None) -> ScanOptions:
         unknown = [key for key in table_options if key.startswith("scan.") and key not in _TABLE_OPTIONS]
@@ -183,11 +183,12 @@ class SourceMaker:
             raise ConfigError.unknown_key(unknown[0], _TABLE_OPTIONS, f"the options of {name}")
 
         def value(option: Option) -> object:
-            own = table_option(option, table_options, name)
-            return self._config.get(option) if own is None else own
+            table_value = table_option(option, table_options, name)
+            return self._config.get(option) if table_value is None else table_value
 
-        given = hint.parallelism if hint else None
-        parallelism = given if given is not None else value(SCAN_PARALLELISM)
+        parallelism: object = hint.parallelism if hint else None
+        if parallelism is None:
+            parallelism = value(SCAN_PARALLELISM)
         infer_max = value(SCAN_INFER_MAX)
         if parallelism is not None and not isinstance(parallelism, int):
             raise SourceError.bad_parallelism(parallelism, name)

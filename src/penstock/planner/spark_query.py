@@ -1,4 +1,4 @@
-"""A query that Spark runs as it is, as a source of a job."""
+"""A query that Spark runs unchanged, as a source of a job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.connectors.scan_parallelism import ScanOptions
 from penstock.planner.plan import SourcePlan
 from penstock.spark import catalyst
 from penstock.spark.logical_plan import LARGE
-from penstock.spark.whole import spark_rows
+from penstock.spark.spark_rows import spark_rows
 
 if TYPE_CHECKING:
     from penstock.spark.handles import Session
@@ -19,19 +19,11 @@ if TYPE_CHECKING:
 
 
 WHOLE_QUERY = "Query"
-"""The name of a leaf that stands for a whole query."""
+"""The name of a leaf that represents a whole query."""
 
 
 class SparkQuery(Scan):
-    """What a query gives when Spark plans it under the user's own settings; its tasks are left as they are.
-
-    Parameters
-    ----------
-    plan
-        The optimised plan.
-    reason
-        Why Spark has to run it.
-    """
+    """The rows of a query that Spark plans under the settings of the user, with its own tasks; and the reason."""
 
     def __init__(self, plan: LogicalPlan, reason: str) -> None:
         self._plan = plan
@@ -39,12 +31,12 @@ class SparkQuery(Scan):
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The display name."""
         return "Spark's own query"
 
     @property
     def reason(self) -> str:
-        """Why Spark has to run it."""
+        """Why Spark must run the query."""
         return self._reason
 
     @property
@@ -54,20 +46,20 @@ class SparkQuery(Scan):
 
     @property
     def size_in_bytes(self) -> int | None:
-        """What the leaves hold, by Spark's estimates; None if there is none of some leaf."""
+        """Spark's estimate of the bytes of all leaves, or None if a leaf has none."""
         size = catalyst.leaf_bytes(self._plan)
         return size if size < LARGE else None
 
-    def asked(self, given: object | None) -> None:
+    def parallelism_source(self, user_source: object | None) -> None:
         """Return nothing: its tasks are Spark's."""
-        del given
+        del user_source
 
-    def cut(self, parallelism: int) -> int:
+    def divide(self, parallelism: int) -> int:
         """Change nothing."""
         return parallelism
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:
-        """Run the query but for its last stage; return that as a leaf."""
+        """Run all stages of the query but the last; return the last stage as a leaf."""
         del session
         return spark_rows(self._plan)
 
@@ -78,5 +70,5 @@ class SparkQuery(Scan):
 
 
 def query_source(leaf: LogicalNode, query: SparkQuery) -> SourcePlan:
-    """Return the source of a leaf that stands for a whole query."""
+    """Return the source of a leaf that represents a whole query."""
     return SourcePlan(leaf, SourceCoordinator(query.name, None), ScanOptions(), None, leaf, query)

@@ -1,11 +1,11 @@
-"""The function behind an exchange whose consumers take rows piece by piece, as a part of a job's plan."""
+"""The function of an exchange whose consumers pull rows in chunks, as a part of a job's plan."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.rebalance.operator import applied, arrow_function
+from penstock.rebalance.operator import apply_task, arrow_function
 from penstock.rebalance.pulled import PullTask
 from penstock.spark import pulled
 from penstock.spark.barrier import with_output
@@ -25,18 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PulledConsumer:
-    """A function, and what its tasks tell of themselves.
+    """A function whose tasks pull rows, and the reports of these tasks.
 
     Parameters
     ----------
     node
         The function in Spark's plan (``MapInArrow``, ``MapInPandas``).
-    exchange
-        What was said of the exchange, the function included.
     columns
-        What the function takes.
-    reports
-        Takes the reports of tasks.
+        The input columns of the function.
     """
 
     node: LogicalNode
@@ -44,10 +40,10 @@ class PulledConsumer:
     columns: StructType
     reports: Accumulator[list[dict[str, Any]]]
 
-    def over(self, bridge: Bridge, pieces: InternalRows, tasks: int) -> LogicalPlan:
-        """Return the plan of what the function makes of pieces of rows, in a number of tasks."""
-        tickets = dataframe(bridge.session, pulled.ticket_leaf(bridge.session, self.columns, pieces, tasks))
+    def over(self, bridge: Bridge, chunks: InternalRows, tasks: int) -> LogicalPlan:
+        """Return the plan of the function over chunks of rows, with a number of tasks."""
+        tickets = dataframe(bridge.session, pulled.ticket_leaf(bridge.session, self.columns, chunks, tasks))
         function = arrow_function(self.exchange, self.columns, bridge.spark)
         assert self.exchange.schema is not None
-        mapped = applied(tickets, PullTask(function, self.reports), self.exchange, self.exchange.schema)
+        mapped = apply_task(tickets, PullTask(function, self.reports), self.exchange, self.exchange.schema)
         return with_output(analyzed_plan(bridge, mapped), self.node.output)

@@ -1,7 +1,7 @@
-"""How much a channel may hold, and how long its batches are: measured in time, capped in bytes. Pure.
+"""Flow control of a channel: how much may be in flight, and the size of batches. Pure.
 
-A bound in bytes alone would not do: narrow rows would all fit into the queues of a slow consumer. What a channel holds
-must be what its consumer works off in a moment, and nothing is known of that before its first acknowledgement.
+Limits are in seconds of the consumer's work, capped in bytes. Bytes alone would not do: narrow rows would all fit into
+the queue of a slow consumer. The consumer's pace is unknown before its first acknowledgement.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _SMOOTHING = 0.5
 
 @dataclass(frozen=True, slots=True)
 class CreditLimits:
-    """What bounds channels.
+    """The limits of each channel.
 
     Parameters
     ----------
     bytes
-        The most that one channel holds; a single batch may be larger only if a single row is.
+        The maximum bytes in flight; a batch may be larger only if it is a single row.
     horizon
-        Seconds of the consumer's work that may wait in a channel.
+        Seconds of the consumer's work that may be in flight.
     slice
-        Seconds of its work that one batch should be.
+        Seconds of the consumer's work that a batch should have.
     """
 
     bytes: int
@@ -35,13 +35,7 @@ class CreditLimits:
 
 
 class ChannelCredit:
-    """What a writer knows of one of its channels.
-
-    Parameters
-    ----------
-    limits
-        The bounds.
-    """
+    """The writer's view of a channel: what is in flight, and the pace of the consumer."""
 
     def __init__(self, limits: CreditLimits) -> None:
         self._limits = limits
@@ -53,16 +47,16 @@ class ChannelCredit:
         self.rows_sent = 0
         self.bytes_sent = 0
         self.pace = 0.0
-        """Rows the consumer takes in a second, 0 before its first acknowledgement."""
+        """Rows that the consumer processes per second, 0 before its first acknowledgement."""
 
     @property
     def buffers(self) -> int:
-        """How many batches wait."""
+        """The number of batches in flight."""
         return len(self._waiting)
 
     @property
     def full(self) -> bool:
-        """Whether another batch has to wait: there is one, and together they are more than the channel's credit."""
+        """Whether the next batch must wait: a batch is in flight, and another would exceed the channel's credit."""
         if not self._waiting:
             return False
         if not self.pace:
@@ -71,17 +65,11 @@ class ChannelCredit:
         return self.bytes + self.next_rows(self._row_bytes) * self._row_bytes > credit
 
     def next_rows(self, row_bytes: float) -> int:
-        """Return how many rows the next batch should have.
-
-        Parameters
-        ----------
-        row_bytes
-            What a row takes, on average.
-        """
+        """Return the number of rows of the next batch."""
         return max(1, min(self._rows, int(self._limits.bytes / max(row_bytes, 1e-9))))
 
     def on_sent(self, rows: int, size: int, now: float) -> None:
-        """Note that a batch was sent."""
+        """Record that a batch was sent."""
         self._waiting.append((rows, size, now))
         self.bytes += size
         self.rows_sent += rows
@@ -89,13 +77,13 @@ class ChannelCredit:
         self._row_bytes = max(size / rows, 1e-9)
 
     def on_ack(self, now: float) -> None:
-        """Note that the consumer is done with the batch that was sent first."""
+        """Record that the consumer has processed the oldest batch in flight."""
         rows, size, sent = self._waiting.popleft()
         self.bytes -= size
         seconds = max(now - max(sent, self._last_ack), 1e-6)
         self._last_ack = now
-        # Seconds for a row are averaged, not rows a second: one slow batch must count more than one fast one.
+        # Average the seconds per row, not the rows per second: a slow batch must weigh more than a fast batch.
         new, old = seconds / rows, 1 / self.pace if self.pace else seconds / rows
         self.pace = 1 / (_SMOOTHING * new + (1 - _SMOOTHING) * old)
-        wanted = int(self.pace * self._limits.slice)
-        self._rows = max(MIN_ROWS, min(MAX_ROWS, wanted, self._rows * _GROWTH))
+        slice_rows = int(self.pace * self._limits.slice)
+        self._rows = max(MIN_ROWS, min(MAX_ROWS, slice_rows, self._rows * _GROWTH))

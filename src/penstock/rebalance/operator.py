@@ -29,9 +29,9 @@ from penstock.rebalance import (
     pulled,
     record_writer,
     rendezvous,
-    sent_function,
     task,
     transport,
+    user_function,
 )
 from penstock.rebalance.pandas_function import PandasFunction
 from penstock.rebalance.rendezvous_server import rendezvous_of
@@ -59,7 +59,7 @@ log = logging.getLogger("penstock.rebalance")
 def rebalance(
     df: DataFrame,
     parallelism: int | None = None,
-    adaptive: bool | None = None,  # noqa: FBT001 - as it is spelled beside the number of consumers
+    adaptive: bool | None = None,  # noqa: FBT001 - it follows the number of consumers
     max_traverse_size: int | None = None,
 ) -> Rebalanced:
     """Distribute the rows of a DataFrame over tasks, evenly or to the least loaded consumer.
@@ -72,10 +72,10 @@ def rebalance(
         The number of consumers, on plain Spark too. If None: as many as can run at the same time, or as many as the
         job decides.
     adaptive
-        Whether each consumer gets as many rows as it can process. If None: yes if `max_traverse_size` is given, else
-        as the option ``taskmanager.network.adaptive-partitioner.enabled`` says.
+        Whether each consumer gets as many rows as it can process. If None: yes if `max_traverse_size` is set, else
+        according to the option ``taskmanager.network.adaptive-partitioner.enabled``.
     max_traverse_size
-        How many consumers are compared for each batch. If None, the option ``...max-traverse-size`` decides.
+        How many consumers are compared for each batch. If None, the option ``...max-traverse-size`` applies.
 
     Returns
     -------
@@ -89,13 +89,13 @@ def rebalance(
     RebalanceError
         If `max_traverse_size` is less than 2.
     """
-    return _made(df, parallelism, Exchange(adaptive, max_traverse_size))
+    return _rebalanced(df, parallelism, Exchange(adaptive, max_traverse_size))
 
 
 def rescale(
     df: DataFrame,
     parallelism: int | None = None,
-    adaptive: bool | None = None,  # noqa: FBT001 - as it is spelled beside the number of consumers
+    adaptive: bool | None = None,  # noqa: FBT001 - it follows the number of consumers
     max_traverse_size: int | None = None,
 ) -> Rebalanced:
     """Distribute rows as `rebalance` does, but from each task to a few neighbouring consumers only.
@@ -105,10 +105,10 @@ def rescale(
     df, parallelism, adaptive, max_traverse_size
         See `rebalance`.
     """
-    return _made(df, parallelism, Exchange(adaptive, max_traverse_size, pointwise=True))
+    return _rebalanced(df, parallelism, Exchange(adaptive, max_traverse_size, pointwise=True))
 
 
-def _made(df: DataFrame, parallelism: int | None, exchange: Exchange) -> Rebalanced:
+def _rebalanced(df: DataFrame, parallelism: int | None, exchange: Exchange) -> Rebalanced:
     check_data_frame(df, "rescale" if exchange.pointwise else "rebalance")
     check_type(exchange.adaptive, (bool, type(None)), "adaptive", "True, False or None")
     number = None if parallelism is None else checked_parallelism(parallelism, "rebalance")
@@ -134,26 +134,26 @@ class Rebalanced:
     exchange: Exchange
 
     def map_in_arrow(self, function: MapFunction, schema: StructType | str) -> DataFrame:
-        """Return what a function makes of the rows, as ``DataFrame.mapInArrow`` does.
+        """Return the output of a function over the rows, as ``DataFrame.mapInArrow`` does.
 
         Parameters
         ----------
         function
-            Takes an iterator of ``pyarrow.RecordBatch`` and returns one; called once in every consumer.
+            Takes an iterator of ``pyarrow.RecordBatch`` and returns another; called once in every consumer.
         schema
-            Of what it returns.
+            The schema of its output.
         """
         return self._mapped(replace(self.exchange, function=function, schema=schema))
 
     def map_in_pandas(self, function: PandasMapFunction, schema: StructType | str) -> DataFrame:
-        """Return what a function makes of the rows, as ``DataFrame.mapInPandas`` does.
+        """Return the output of a function over the rows, as ``DataFrame.mapInPandas`` does.
 
         Parameters
         ----------
         function
-            Takes an iterator of ``pandas.DataFrame`` and returns one; called once in every consumer.
+            Takes an iterator of ``pandas.DataFrame`` and returns another; called once in every consumer.
         schema
-            Of what it returns.
+            The schema of its output.
 
         Raises
         ------
@@ -171,13 +171,13 @@ class Rebalanced:
         hint = PlanHint(self.parallelism, "Rebalance", exchange=exchange, location=callers_line())
         if exchange.resolved(config, self.parallelism)[0]:
             try:
-                return in_one_stage(self.df, hint, config)
+                return barrier_stage(self.df, hint, config)
             except NoBarrierError as error:
-                log.info("consumers take pieces of the rows, as no barrier stage can run: %s", error)
-        return _plainly(with_hint(self.df, hint, self.parallelism), exchange)
+                log.info("consumers pull chunks of the rows because no barrier stage can run: %s", error)
+        return _apply_function(with_hint(self.df, hint, self.parallelism), exchange)
 
 
-def _plainly(df: DataFrame, exchange: Exchange) -> DataFrame:
+def _apply_function(df: DataFrame, exchange: Exchange) -> DataFrame:
     if exchange.function is None:
         return df
     assert exchange.schema is not None
@@ -186,40 +186,40 @@ def _plainly(df: DataFrame, exchange: Exchange) -> DataFrame:
     return df.mapInArrow(exchange.function, exchange.schema)
 
 
-def in_one_stage(df: DataFrame, hint: PlanHint, config: Configuration) -> DataFrame:
-    """Return what the function of an adaptive exchange makes of rows.
+def barrier_stage(df: DataFrame, hint: PlanHint, config: Configuration) -> DataFrame:
+    """Return the output of an adaptive exchange and its function as a barrier stage.
 
     Raises
     ------
     NoBarrierError
-        If the session cannot run one, or not with so many consumers.
+        If the session cannot run a barrier stage with that many consumers.
     """
     assert hint.exchange is not None
-    spread, spec = _spread(df, hint.parallelism, ExchangeSpec(1, pointwise=hint.exchange.pointwise))
-    return _behind_a_boundary(_stage(spread, hint, spec, config), spec.readers)
+    rows, spec = _with_enough_tasks(df, hint.parallelism, ExchangeSpec(1, pointwise=hint.exchange.pointwise))
+    return _behind_shuffle(_stage(rows, hint, spec, config), spec.readers)
 
 
 def _stage(rows: DataFrame, hint: PlanHint, spec: ExchangeSpec, config: Configuration) -> DataFrame:
-    """Return what the function of an adaptive exchange makes of rows that have as many tasks as the stage needs."""
+    """Return the output of an adaptive exchange over rows that have as many tasks as the stage needs."""
     exchange = hint.exchange
     assert exchange is not None
     spec = _with_options(spec, hint, config)
     schema = rows.schema if exchange.schema is None else exchange.schema
     function = arrow_function(exchange, rows.schema, rows.sparkSession)
     reports = new_reports(rows.sparkSession)
-    place = rendezvous_of(rows.sparkSession)
-    mapped = applied(rows, ExchangeTask(spec, function, reports, place), exchange, schema, barrier=True)
+    rendezvous = rendezvous_of(rows.sparkSession)
+    mapped = apply_task(rows, ExchangeTask(spec, function, reports, rendezvous), exchange, schema, barrier=True)
 
     def with_options(other: Configuration) -> Callable[[DataFrame], DataFrame] | None:
         if not exchange.resolved(other, hint.parallelism)[0]:
-            return lambda over: _plainly(with_hint(over, hint, hint.parallelism), exchange)
+            return lambda over: _apply_function(with_hint(over, hint, hint.parallelism), exchange)
         if _with_options(spec, hint, other) == spec:
             return None
         return lambda over: _stage(over, hint, spec, other)
 
     built = replace(exchange, adaptive=True, max_traverse_size=spec.max_traverse_size)
-    told = replace(hint, parallelism=spec.readers, exchange=built)
-    stage = Stage(told, lambda: list(reports.value), with_options)
+    stage_hint = replace(hint, parallelism=spec.readers, exchange=built)
+    stage = Stage(stage_hint, lambda: list(reports.value), with_options)
     drop_with(stage, reports)
     register_stage(mapped, stage)
     return mapped
@@ -232,34 +232,28 @@ def _with_options(spec: ExchangeSpec, hint: PlanHint, config: Configuration) -> 
     return replace(spec, max_traverse_size=traverse, idle_timeout=timeout)
 
 
-def applied(
+def apply_task(
     df: DataFrame, task: MapFunction, exchange: Exchange, schema: StructType | str, *, barrier: bool = False
 ) -> DataFrame:
-    """Return what a task makes of a DataFrame that calls the function of an exchange."""
-    with _sent_whole():
+    """Return the output of a task that calls the function of an exchange."""
+    with _pickled_by_value():
         mapped = df.mapInArrow(task, schema, barrier=barrier)
     return mapped if exchange.origin is None else with_broadcasts(mapped, exchange.origin)
 
 
-def arrow_function(exchange: Exchange, given: StructType, spark: SparkSession) -> MapFunction:
-    """Return the function of an exchange as one of Arrow batches.
-
-    Parameters
-    ----------
-    given
-        The columns that it takes.
-    """
+def arrow_function(exchange: Exchange, input_schema: StructType, spark: SparkSession) -> MapFunction:
+    """Return the function of an exchange as a function of Arrow batches."""
     if exchange.function is None:
         return _unchanged
     if not exchange.is_pandas:
         return cast("MapFunction", exchange.function)
     assert exchange.schema is not None
     time_zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    return PandasFunction.of(exchange.function, given, _struct(exchange.schema), time_zone)
+    return PandasFunction.of(exchange.function, input_schema, _struct(exchange.schema), time_zone)
 
 
 _PICKLING = threading.RLock()
-_SENT = (
+_PICKLED_MODULES = (
     errors,
     credit,
     pandas_function,
@@ -268,25 +262,25 @@ _SENT = (
     pulled,
     record_writer,
     rendezvous,
-    sent_function,
+    user_function,
     task,
     transport,
 )
 
 
 @contextmanager
-def _sent_whole() -> Iterator[None]:
-    """Let what is pickled in the block carry these modules' code.
+def _pickled_by_value() -> Iterator[None]:
+    """Pickle these modules by value in the block.
 
-    Executors then need no package of ours, and their Python processes do not spend a second on importing all of it.
+    Executors then need no package of ours, and their Python processes do not spend a second importing all of it.
     """
-    with _PICKLING:  # which holds for all threads
-        for module in _SENT:
+    with _PICKLING:  # the registration is global to all threads
+        for module in _PICKLED_MODULES:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
         try:
             yield
         finally:
-            for module in _SENT:
+            for module in _PICKLED_MODULES:
                 cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
@@ -306,7 +300,7 @@ def _config_of(df: DataFrame) -> Configuration:
     return Configuration.load(spark_conf=penstock_settings(Bridge(df.sparkSession)), environ=os.environ)
 
 
-def _spread(df: DataFrame, parallelism: int | None, spec: ExchangeSpec) -> tuple[DataFrame, ExchangeSpec]:
+def _with_enough_tasks(df: DataFrame, parallelism: int | None, spec: ExchangeSpec) -> tuple[DataFrame, ExchangeSpec]:
     """Return a DataFrame with as many tasks as the stage needs, all of which can run at the same time."""
     slots = task_slots(Bridge(df.sparkSession), parallelism or 1)
     readers = slots if parallelism is None else parallelism
@@ -322,32 +316,32 @@ def _spread(df: DataFrame, parallelism: int | None, spec: ExchangeSpec) -> tuple
         return df, replace(spec, tasks=tasks)
     if tasks == 0:
         return df.repartition(readers), replace(spec, tasks=readers)
-    # There must be a task for each reader: more tasks than have rows, which come first.
-    return _in_first(df, tasks, readers), replace(spec, writers=tasks, tasks=readers)
+    # Every reader needs a task, so there are more tasks than partitions with rows; those with rows come first.
+    return _fill_first(df, tasks, readers), replace(spec, writers=tasks, tasks=readers)
 
 
-def _in_first(df: DataFrame, filled: int, partitions: int) -> DataFrame:
-    """Return a DataFrame of so many partitions of which only the first have rows."""
+def _fill_first(df: DataFrame, filled: int, partitions: int) -> DataFrame:
+    """Return a DataFrame with more partitions, of which only the first have rows."""
     salts = _salts(filled, partitions)
-    which = F.element_at(F.array(*map(F.lit, salts)), F.spark_partition_id() + 1)
-    return df.withColumn(BOUNDARY, which).repartition(partitions, F.col(BOUNDARY)).drop(BOUNDARY)
+    salt = F.element_at(F.array(*map(F.lit, salts)), F.spark_partition_id() + 1)
+    return df.withColumn(BOUNDARY, salt).repartition(partitions, F.col(BOUNDARY)).drop(BOUNDARY)
 
 
 def _salts(filled: int, partitions: int) -> list[int]:
     """Return numbers that Spark's hash partitioning sends to partitions 0, 1, 2 ..."""
-    found: dict[int, int] = {}
+    salts: dict[int, int] = {}
     number = 0
-    while len(found) < filled:
-        place = hash_int(number) % partitions
-        if place < filled:
-            found.setdefault(place, number)
+    while len(salts) < filled:
+        partition = hash_int(number) % partitions
+        if partition < filled:
+            salts.setdefault(partition, number)
         number += 1
-    return [found[place] for place in range(filled)]
+    return [salts[partition] for partition in range(filled)]
 
 
-def _behind_a_boundary(df: DataFrame, partitions: int) -> DataFrame:
-    """Return the rows behind a shuffle, so that Spark can repeat the stage and do what it likes with its result.
+def _behind_shuffle(df: DataFrame, partitions: int) -> DataFrame:
+    """Return the rows after another shuffle, so that Spark can retry the barrier stage, and use its result freely.
 
-    Spark does not repeat a barrier stage at the end of a query, and refuses limits, unions and coalescing in it.
+    Spark does not retry a barrier stage at the end of a query, and refuses limits, unions and coalescing in it.
     """
     return df.withColumn(BOUNDARY, F.spark_partition_id()).repartition(partitions, F.col(BOUNDARY)).drop(BOUNDARY)

@@ -1,4 +1,4 @@
-"""A function of pandas DataFrames as one of Arrow batches, with the conversions of ``DataFrame.mapInPandas``."""
+"""Adapts a function of pandas DataFrames to Arrow batches, with the conversions of ``DataFrame.mapInPandas``."""
 
 from __future__ import annotations
 
@@ -20,24 +20,22 @@ if TYPE_CHECKING:
 _NESTED = {"ArrayType", "MapType", "StructType", "UserDefinedType", "VariantType"}
 
 
-def nested_column(given: StructType, returned: StructType) -> StructField | None:
+def nested_column(inputs: StructType, outputs: StructType) -> StructField | None:
     """Return a column of a nested type, for which pandas has several forms; None if there is none."""
-    fields = (*given.fields, *returned.fields)
+    fields = (*inputs.fields, *outputs.fields)
     return next((field for field in fields if type(field.dataType).__name__ in _NESTED), None)
 
 
 @dataclass(frozen=True)
 class PandasFunction:
-    """The user's function with what converting takes.
+    """A function of pandas DataFrames as a function of Arrow batches.
 
     Parameters
     ----------
-    function
-        The user's.
     schema
-        Of what it returns, as an Arrow schema.
+        The Arrow schema of its output.
     time_zone
-        The session's: timestamps are shown to the function in it, without a zone.
+        The session's time zone; the function sees timestamps in it, without a zone.
     """
 
     function: PandasMapFunction
@@ -45,8 +43,8 @@ class PandasFunction:
     time_zone: str
 
     @classmethod
-    def of(cls, function: PandasMapFunction, given: StructType, returned: StructType, time_zone: str) -> Self:
-        """Make one.
+    def of(cls, function: PandasMapFunction, inputs: StructType, outputs: StructType, time_zone: str) -> Self:
+        """Adapt a function with its input and output columns.
 
         Raises
         ------
@@ -55,19 +53,19 @@ class PandasFunction:
         """
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        nested = nested_column(given, returned)
+        nested = nested_column(inputs, outputs)
         if nested is not None:
             raise RebalanceError(
                 f"column {nested.name!r} is a {nested.dataType.simpleString()}, for which pandas has several forms",
                 hint="use map_in_arrow, or adaptive=False",
             )
-        # Since Spark 4.2 the time zone has to be given.
-        wanted = inspect.signature(to_arrow_schema).parameters
-        since_4_2: dict[str, Any] = {"timezone": "UTC"} if "timezone" in wanted else {}
-        return cls(function, to_arrow_schema(returned, **since_4_2), time_zone)
+        # Spark 4.2 requires the time zone.
+        parameters = inspect.signature(to_arrow_schema).parameters
+        since_4_2: dict[str, Any] = {"timezone": "UTC"} if "timezone" in parameters else {}
+        return cls(function, to_arrow_schema(outputs, **since_4_2), time_zone)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Convert, call, and convert back."""
+        """Call the function with converted batches, and convert its output."""
         return map(self._to_arrow, self.function(map(self._to_pandas, batches)))
 
     def _to_pandas(self, batch: pa.RecordBatch) -> pd.DataFrame:

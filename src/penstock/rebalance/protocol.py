@@ -1,9 +1,9 @@
-"""What goes over a connection between a writer and a reader. Pure.
+"""The protocol between a writer and a reader. Pure.
 
 A connection begins with a handshake in which each side proves that it knows the stage's secret: the reader sends a
-nonce, the writer its number, a nonce of its own and a proof over both, the reader its proof. Then frames go one way,
-and acknowledgements (a byte for every batch consumed) the other. A connection that is lost before the end frame and all
-acknowledgements is an error, never an end.
+nonce; the writer sends its number, a nonce of its own, and a proof over both nonces; the reader sends its proof. Then
+frames go from writer to reader, and acknowledgements (a byte for every batch consumed) back. A connection that
+is lost before the end frame and all acknowledgements is an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LARGEST = 1 << 34
 
 
 class FrameKind(IntEnum):
-    """What a frame holds."""
+    """The content of a frame."""
 
     SCHEMA = 1
     BATCH = 2
@@ -35,7 +35,7 @@ class FrameKind(IntEnum):
 
 
 def frame_header(kind: FrameKind, rows: int, size: int) -> bytes:
-    """Return what goes before a frame's bytes."""
+    """Return the header that precedes a frame's bytes."""
     return struct.pack(_FRAME, kind, rows, size)
 
 
@@ -45,7 +45,7 @@ def read_frame_header(header: bytes) -> tuple[FrameKind, int, int]:
     Raises
     ------
     RebalanceError
-        If that is no header.
+        If the header is invalid.
     """
     kind, rows, size = struct.unpack(_FRAME, header)
     if kind not in set(FrameKind) or size > _LARGEST or (size == 0) != (kind == FrameKind.END):
@@ -54,8 +54,8 @@ def read_frame_header(header: bytes) -> tuple[FrameKind, int, int]:
 
 
 def _proof(secret: bytes, role: bytes, reader_nonce: bytes, writer_nonce: bytes, writer: int, reader: int) -> bytes:
-    told = role + reader_nonce + writer_nonce + struct.pack("!II", writer, reader)
-    return hmac.digest(secret, told, hashlib.sha256)
+    message = role + reader_nonce + writer_nonce + struct.pack("!II", writer, reader)
+    return hmac.digest(secret, message, hashlib.sha256)
 
 
 def hello(secret: bytes, reader_nonce: bytes, writer_nonce: bytes, writer: int, reader: int) -> bytes:
@@ -65,7 +65,7 @@ def hello(secret: bytes, reader_nonce: bytes, writer_nonce: bytes, writer: int, 
 
 
 def check_hello(secret: bytes, reader_nonce: bytes, answer: bytes, reader: int) -> tuple[int, bytes] | None:
-    """Return which writer has answered, and the reader's proof for it; None if it does not know the secret."""
+    """Return the writer that answered, and the reader's proof for it; None if it does not know the secret."""
     writer, writer_nonce, proof = struct.unpack(_HELLO, answer)
     if not hmac.compare_digest(proof, _proof(secret, b"writer", reader_nonce, writer_nonce, writer, reader)):
         return None

@@ -1,6 +1,6 @@
-"""What a consumer runs that takes rows piece by piece: its task serves them to it, a batch whenever it asks.
+"""The task of a consumer that pulls its rows in chunks from Spark's task, a batch at a time.
 
-This takes the place of the barrier stage where Spark cannot run one, see `penstock.rebalance.task`.
+It replaces the barrier stage where Spark cannot run one, see `penstock.rebalance.task`.
 """
 
 from __future__ import annotations
@@ -21,50 +21,42 @@ if TYPE_CHECKING:
 
     from penstock.rebalance.task import MapFunction
 
-_ASK = b"n"
+_NEXT = b"n"
 _BATCH, _END, _FAILED = b"b", b"e", b"x"
 _CONNECT_SECONDS = 20.0
 
 
 class PullTask:
-    """One consumer; made in its Python process. A function for ``DataFrame.mapInArrow``, of one row.
-
-    Parameters
-    ----------
-    function
-        The user's.
-    reports
-        Takes a report of the task once it has finished.
-    """
+    """A function for ``DataFrame.mapInArrow``: runs a consumer in its Python process. Its input is a single ticket."""
 
     def __init__(self, function: MapFunction, reports: Accumulator[list[dict[str, object]]]) -> None:
         self._function = function
         self._reports = reports
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run; what the user's function gives is the task's output."""
+        """Run the user's function over the pulled batches; yield its output."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
-        given = iter(batches)
-        (ticket,) = next(given).to_pylist()
-        with Pieces(ticket["host"], ticket["port"], ticket["secret"]) as pieces:
-            yield from self._function(pieces)
-            pieces.check()
-        report = asdict(pieces.report(context.partitionId())) | {"stage": context.stageId()}
+        tickets = iter(batches)
+        (ticket,) = next(tickets).to_pylist()
+        with PulledBatches(ticket["host"], ticket["port"], ticket["secret"]) as pulled:
+            yield from self._function(pulled)
+            pulled.check()
+        report = asdict(pulled.report(context.partitionId())) | {"stage": context.stageId()}
         self._reports.add([report])
-        for _ in given:
+        for _ in tickets:
             pass
 
 
-class Pieces:
-    """The rows of a consumer, as an iterator of batches. Used as a context.
+class PulledBatches:
+    """Iterator over the batches of a consumer, and a context manager.
 
     Parameters
     ----------
     host, port, secret
-        Where its task serves them on this machine, and by what the consumer is known.
+        The address of Spark's task on this machine, and the consumer's secret.
     """
 
     def __init__(self, host: str, port: int, secret: bytes) -> None:
@@ -72,7 +64,7 @@ class Pieces:
         self._secret = secret
         self._rows = self._bytes = self._largest = 0
         self._waited = 0.0
-        self._is_over = False
+        self._ended = False
         self._error: BaseException | None = None
 
     def __enter__(self) -> Self:
@@ -94,18 +86,18 @@ class Pieces:
         return self
 
     def __next__(self) -> pa.RecordBatch:
-        """Return the next batch, which is taken now.
+        """Pull and return the next batch.
 
         Raises
         ------
         RebalanceError
-            If the task cannot give it. From then on, every call raises what was raised.
+            If the task cannot provide it. All further calls raise the same error.
         """
         self.check()
         started = time.monotonic()
         try:
-            batch = self._taken()
-        except BaseException as error:  # the user's function may catch it, and rows would be missing
+            batch = self._pull()
+        except BaseException as error:  # kept, because rows would be missing if the user's function catches it
             self._error = error
             raise
         finally:
@@ -118,25 +110,25 @@ class Pieces:
         return batch
 
     def check(self) -> None:
-        """Raise what kept a batch from being taken, if anything did."""
+        """Raise the error of an earlier pull, if there was an error."""
         if self._error is not None:
             raise self._error
 
     def report(self, index: int) -> SubtaskReport:
-        """Return what was done; no more than a batch has ever waited."""
+        """Return the report of the task; at most a single batch has ever been queued."""
         return SubtaskReport(index, self._rows, self._bytes, self._largest, round(self._waited, 3), 0.0, ())
 
-    def _taken(self) -> pa.RecordBatch | None:
-        """Return the next batch, None after the last one."""
-        if self._is_over:
+    def _pull(self) -> pa.RecordBatch | None:
+        """Return the next batch, None after the last."""
+        if self._ended:
             return None
-        self._sock.sendall(_ASK)
+        self._sock.sendall(_NEXT)
         status = self._stream.read(1)
         if status == _END:
-            self._is_over = True
+            self._ended = True
             return None
         if status != _BATCH:
-            raise RebalanceError.no_piece(self._cause(status))
+            raise RebalanceError.no_chunk(self._cause(status))
         return self._reader.read_next_batch()
 
     def _cause(self, status: bytes) -> str:

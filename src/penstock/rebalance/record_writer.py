@@ -1,4 +1,4 @@
-"""Which channel gets the next records: the least loaded of a few (FLINK-31655). Pure."""
+"""Chooses the channel for the next records: the least loaded of a few (FLINK-31655). Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ if TYPE_CHECKING:
 
 
 class ChannelLoad(NamedTuple):
-    """What waits in a channel.
+    """The batches in flight in a channel.
 
     Parameters
     ----------
     buffers
-        How many buffers were sent and are not consumed yet.
-    bytes
-        Their bytes.
+        How many batches were sent and are not consumed yet.
     full
-        Whether the channel takes nothing more for now; never true of an empty one.
+        Whether the channel accepts nothing more for now; never true for an empty channel.
     """
 
     buffers: int
@@ -29,23 +27,16 @@ class ChannelLoad(NamedTuple):
 
 
 class AdaptiveLoadBasedRecordWriter:
-    """Chooses channels one after the other.
+    """Chooses channels in turn by their load.
 
-    Of the next `max_traverse_size` channels in the ring, the first empty one is taken at once; else the one with the
-    fewest buffers, of these the one with the fewest bytes, of these the first. With equal loads that is round robin.
-    Full channels are passed over; before it would wait, the writer looks at all channels.
-
-    Parameters
-    ----------
-    channels
-        How many there are.
-    max_traverse_size
-        How many of them are compared.
+    Of the next `max_traverse_size` channels in the ring, the first empty channel is chosen at once; else the channel
+    with the fewest buffers, then the fewest bytes, then the first. With equal loads that is round robin. Full channels
+    are skipped. If all compared channels are full, the writer checks the rest before it waits.
 
     Raises
     ------
     RebalanceError
-        If there is no channel, or fewer than 2 of several are to be compared.
+        If there is no channel, or fewer than 2 are to be compared.
     """
 
     def __init__(self, channels: int, max_traverse_size: int) -> None:
@@ -58,13 +49,7 @@ class AdaptiveLoadBasedRecordWriter:
         self._current = -1
 
     def choose(self, loads: Sequence[ChannelLoad]) -> int | None:
-        """Return the channel for the next records, None if all are full.
-
-        Parameters
-        ----------
-        loads
-            What waits in each channel now.
-        """
+        """Return the channel for the next records, None if all are full."""
         ring = [(self._current + step) % self._channels for step in range(1, self._channels + 1)]
         chosen = self._least_loaded(ring[: self._window], loads)
         if chosen is None:

@@ -1,7 +1,7 @@
-"""How the tasks of a stage find one another: each tells a place at the driver where it listens, and is told of all.
+"""How the tasks of a stage exchange their addresses: each task calls a server in the driver, which answers with all.
 
-Spark's own ``allGather`` looks only once a second whether all tasks have come, and a task that waits in it takes its
-executor along when Spark ends it. It is what is left where the driver cannot be reached.
+Spark's own ``allGather`` checks only once a second whether all tasks have called, and a task that waits in it takes its
+executor down when Spark ends it. It is the fallback if the driver cannot be reached.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 NONCE_BYTES = 16
-PATIENCE_SECONDS = 20.0
-"""How long the others are waited for."""
+WAIT_SECONDS = 20.0
+"""How long a task waits for the other tasks."""
 _CONNECT_SECONDS = 5.0
 _LENGTH = "!I"
 LENGTH_BYTES = struct.calcsize(_LENGTH)
@@ -31,29 +31,23 @@ PROOF_BYTES = 32
 LARGEST_CALL = 1 << 16
 _LARGEST_ANSWER = 1 << 26
 ALONE = b"null"
-"""The answer to who came while the others did not."""
+"""The answer if not all tasks of the attempt have called in time."""
 REPLACED = b"false"
-"""The answer to who is late by an attempt."""
+"""The answer to a task of an earlier attempt."""
 IN_PART = b"[]"
-"""The answer to tasks of an attempt in which Spark runs only some of the stage's."""
+"""The answer if Spark runs only some tasks of the stage in this attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A task that wants to meet the others.
+    """A task that calls the rendezvous.
 
     Parameters
     ----------
-    exchange, stage
-        What it belongs to.
     task_attempt
-        Its number in the application.
-    index, tasks
-        Which task of how many.
-    host, port
-        Where it listens.
+        Its task attempt id in the application.
     nonce
-        What the answer must refer to, as hexadecimal digits.
+        The nonce for the proof of the answer, as hexadecimal digits.
     """
 
     exchange: str
@@ -66,38 +60,40 @@ class Caller:
     nonce: str
 
     @classmethod
-    def of(cls, body: bytes) -> Self:
-        """Read one.
+    def from_bytes(cls, body: bytes) -> Self:
+        """Parse a call.
 
         Raises
         ------
         ValueError, TypeError
-            If that is none.
+            If it is not a valid call.
         """
         return cls(**json.loads(body))
 
     def body(self) -> bytes:
-        """Return it as bytes."""
+        """Return the call as bytes."""
         return json.dumps(asdict(self)).encode()
 
 
-def answer_of(callers: list[Caller]) -> bytes:
-    """Return what tasks are told that have all come, in any order."""
+def build_answer(callers: list[Caller]) -> bytes:
+    """Return the answer to the tasks of a complete attempt, in any order."""
     ordered = sorted(callers, key=lambda caller: caller.index)
-    return json.dumps({"peers": [[one.host, one.port] for one in ordered], "salt": os.urandom(32).hex()}).encode()
+    peers = [[caller.host, caller.port] for caller in ordered]
+    return json.dumps({"peers": peers, "salt": os.urandom(32).hex()}).encode()
 
 
-def sealed(secret: bytes, role: bytes, nonce: bytes, body: bytes) -> bytes:
-    """Return a message with a proof that it comes from who knows the secret, and answers the nonce."""
+def seal(secret: bytes, role: bytes, nonce: bytes, body: bytes) -> bytes:
+    """Return a message with a proof that its sender knows the secret, and answers the nonce."""
     return struct.pack(_LENGTH, len(body)) + body + _proof(secret, role, nonce, body)
 
 
-def length_of(header: bytes, largest: int) -> int:
-    """Return how many bytes a message has.
+def read_length(header: bytes, largest: int) -> int:
+    """Return the number of bytes of a message.
 
     Raises
     ------
     RebalanceError
+        If the message is too long.
         If they are too many.
     """
     length = int(struct.unpack(_LENGTH, header)[0])
@@ -112,10 +108,10 @@ def check(secret: bytes, role: bytes, nonce: bytes, body: bytes, proof: bytes) -
     Raises
     ------
     RebalanceError
-        If it is wrong.
+        If the proof is wrong.
     """
     if not hmac.compare_digest(proof, _proof(secret, role, nonce, body)):
-        raise RebalanceError("a stranger does not know the secret of the exchange's rendezvous")
+        raise RebalanceError("a peer does not know the secret of the exchange's rendezvous")
 
 
 def _proof(secret: bytes, role: bytes, nonce: bytes, body: bytes) -> bytes:
@@ -124,17 +120,7 @@ def _proof(secret: bytes, role: bytes, nonce: bytes, body: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """Where the tasks of an exchange meet; made by `penstock.rebalance.rendezvous_server`.
-
-    Parameters
-    ----------
-    host, port
-        Of the place.
-    secret
-        What it and the tasks know.
-    exchange
-        Which exchange it is.
-    """
+    """The address of the rendezvous of an exchange; created by `penstock.rebalance.rendezvous_server`."""
 
     host: str
     port: int
@@ -149,30 +135,30 @@ class Rendezvous:
         Returns
         -------
         tuple or None
-            None if the place cannot be reached, or not all have come there: they meet elsewhere then.
+            None if the server cannot be reached, or not all tasks have called it: they use Spark's barrier then.
 
         Raises
         ------
         RebalanceError
-            If a later attempt of the stage runs, or Spark runs only a part of the stage: the rest has read another
-            attempt's rows.
+            If a later attempt of the stage runs, or Spark runs only a part of the stage: the other tasks have already
+            read the rows of another attempt.
         """
         nonce = os.urandom(NONCE_BYTES)
         caller = Caller(self.exchange, stage, task_attempt, index, tasks, *address, nonce.hex())
         try:
             with socket.create_connection((self.host, self.port), timeout=_CONNECT_SECONDS) as sock:
-                sock.settimeout(PATIENCE_SECONDS + _CONNECT_SECONDS)
+                sock.settimeout(WAIT_SECONDS + _CONNECT_SECONDS)
                 with sock.makefile("rb") as stream:
-                    theirs = _exactly(stream, NONCE_BYTES)
-                    sock.sendall(sealed(self.secret, b"call", theirs, caller.body()))
-                    answer = _exactly(stream, length_of(_exactly(stream, LENGTH_BYTES), _LARGEST_ANSWER))
+                    server_nonce = _exactly(stream, NONCE_BYTES)
+                    sock.sendall(seal(self.secret, b"call", server_nonce, caller.body()))
+                    answer = _exactly(stream, read_length(_exactly(stream, LENGTH_BYTES), _LARGEST_ANSWER))
                     check(self.secret, b"answer", nonce, answer, _exactly(stream, PROOF_BYTES))
         except (OSError, EOFError, RebalanceError):
             return None
         if answer == ALONE:
             return None
         if answer == REPLACED:
-            raise RebalanceError(f"a later attempt of the exchange has taken the place of task {index} of this one")
+            raise RebalanceError(f"a later attempt of the exchange has replaced task {index} of this attempt")
         if answer == IN_PART:
             raise RebalanceError.in_part(tasks)
         peers = [Peer(host, port) for host, port in json.loads(answer)["peers"]]
@@ -180,7 +166,7 @@ class Rendezvous:
 
 
 def _exactly(stream: BinaryIO, count: int) -> bytes:
-    found = stream.read(count)
-    if len(found) < count:
+    content = stream.read(count)
+    if len(content) < count:
         raise EOFError
-    return found
+    return content

@@ -1,4 +1,4 @@
-"""What tasks tell of themselves: it comes to the driver by accumulators, which PySpark keeps for ever."""
+"""Reports of tasks: accumulators send them to the driver, where PySpark would retain them forever."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Dropped:
-    """Stands for reports that nobody asks for any more.
+    """Placeholder for reports that are no longer needed.
 
-    A task may run again later, if what it wrote is lost. PySpark would stop to take any accumulator's updates if one of
-    them were for an accumulator that it does not know.
+    A task may run again later if its output is lost. PySpark would then stop updating all accumulators, if the task's
+    accumulator were not registered.
     """
 
     def __iadd__(self, reports: object) -> Self:
@@ -32,11 +32,11 @@ _DROPPED = Dropped()
 
 
 def new_reports(spark: SparkSession) -> Reports:
-    """Return what takes reports."""
+    """Return an accumulator for reports."""
     return spark.sparkContext.accumulator([], ReportParam())
 
 
 def drop_with(owner: object, reports: Reports) -> None:
-    """Let go of reports once there is no owner of them any more."""
+    """Release reports once their owner is garbage-collected."""
     registry: dict[int, Any] = accumulators._accumulatorRegistry  # noqa: SLF001
     weakref.finalize(owner, registry.__setitem__, reports.aid, _DROPPED)

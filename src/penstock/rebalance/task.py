@@ -1,4 +1,4 @@
-"""What each task of an adaptive exchange runs: it writes its own input to the readers, and is one of them itself."""
+"""The task of an adaptive exchange: it writes its own input to the readers, and most tasks are readers themselves."""
 
 from __future__ import annotations
 
@@ -31,29 +31,27 @@ if TYPE_CHECKING:
 
 _GRACE_SECONDS = 3.0
 READER_BYTES = 64 << 20
-"""What may wait at a reader, from all writers together."""
+"""Maximum bytes queued at a reader, from all writers together."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeSpec:
-    """What all tasks of a stage know.
+    """Parameters that are the same for all tasks of a stage.
 
     Parameters
     ----------
     readers
-        How many tasks read: the first ones, or all where there are fewer.
+        How many tasks read: the first tasks, or all if there are fewer.
     writers
-        How many tasks have rows: the first ones. As many as there are tasks, if None.
-    max_traverse_size
-        How many channels are compared.
+        How many tasks have rows: the first tasks. None if all have.
     pointwise
         Whether each writer sends to a few neighbouring readers only (rescale).
     idle_timeout
-        Seconds without any progress of a consumer after which a writer that waits for it fails.
+        Seconds without progress of any consumer after which a waiting writer fails.
     reader_bytes
-        What may wait at a reader.
+        Maximum bytes queued at a reader.
     tasks
-        How many tasks the stage was planned with; it may have fewer in a job. None if that is unknown.
+        The planned number of tasks of the stage; in a job it may have fewer. None if unknown.
     """
 
     readers: int
@@ -65,7 +63,7 @@ class ExchangeSpec:
     tasks: int | None = None
 
     def targets(self, writer: int, tasks: int) -> range:
-        """Return the readers that a task writes to."""
+        """Return the readers that a writer sends to."""
         writers = tasks if self.writers is None else self.writers
         if writer >= writers:
             return range(0)
@@ -74,16 +72,12 @@ class ExchangeSpec:
 
 @dataclass(frozen=True, slots=True)
 class ChannelReport:
-    """What went through a channel.
+    """What was sent through a channel.
 
     Parameters
     ----------
-    writer, reader
-        Its ends.
-    rows, bytes
-        What was sent.
     pace
-        Rows a second that the reader took, as the writer saw it at the end.
+        Rows per second of the reader, as last measured by the writer.
     """
 
     writer: int
@@ -95,22 +89,18 @@ class ChannelReport:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskReport:
-    """What a task did.
+    """Figures of a finished task.
 
     Parameters
     ----------
-    index
-        Which task.
     rows, bytes
         What it consumed.
     largest_queue
-        The most bytes that waited for it.
+        The largest number of bytes that were queued for it.
     waited
-        Seconds it waited for rows.
+        Seconds that it waited for rows.
     blocked
-        Seconds it could not write, as all readers were busy.
-    channels
-        What it wrote.
+        Seconds that it could not write because all readers were busy.
     """
 
     index: int
@@ -123,10 +113,10 @@ class SubtaskReport:
 
 
 class ReportParam(AccumulatorParam["list[dict[str, object]]"]):
-    """Brings reports of tasks to the driver."""
+    """Accumulator of task reports."""
 
     def zero(self, value: list[dict[str, object]]) -> list[dict[str, object]]:
-        """Return no report."""
+        """Return an empty list."""
         del value
         return []
 
@@ -137,19 +127,7 @@ class ReportParam(AccumulatorParam["list[dict[str, object]]"]):
 
 
 class ExchangeTask:
-    """One task of the stage; made in its Python process.
-
-    Parameters
-    ----------
-    spec
-        What all tasks know.
-    function
-        The user's.
-    reports
-        Takes a report of the task once it has finished.
-    rendezvous
-        Where the tasks meet.
-    """
+    """A function for ``DataFrame.mapInArrow``: runs a task of the barrier stage in its Python process."""
 
     def __init__(
         self,
@@ -164,52 +142,51 @@ class ExchangeTask:
         self._reports = reports
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run; what the user's function gives is the task's output."""
+        """Run the user's function over the rows that this task reads; yield its output."""
         from pyspark import BarrierTaskContext
 
         context = BarrierTaskContext.get()
         index = context.partitionId()
         host = context.getTaskInfos()[index].address.rpartition(":")[0]
         with socket.create_server((host, 0), backlog=512, family=_family(host)) as listener:
-            peers, secret = self._introduce(context, (host, listener.getsockname()[1]))
+            peers, secret = self._find_peers(context, (host, listener.getsockname()[1]))
             spec = replace(self._spec, readers=min(self._spec.readers, len(peers)))
             exchange = _Running(spec, index, len(peers))
             with exchange.open(listener, secret, peers):
                 try:
                     yield from exchange.run(batches, self._function)
                 except LostConnectionError:
-                    time.sleep(
-                        _GRACE_SECONDS
-                    )  # the task at the other end has failed first: its error is the one to show
+                    time.sleep(_GRACE_SECONDS)  # the other task failed first, and its error should be shown
                     raise
             self._reports.add([asdict(exchange.report()) | {"stage": context.stageId()}])
 
-    def _introduce(self, context: BarrierTaskContext, address: tuple[str, int]) -> tuple[list[Peer], bytes]:
-        """Tell all tasks of this attempt where this one listens; return all of them, and their common secret."""
+    def _find_peers(self, context: BarrierTaskContext, address: tuple[str, int]) -> tuple[list[Peer], bytes]:
+        """Send this task's address to all tasks of this attempt; return theirs, and the common secret."""
         tasks = len(context.getTaskInfos())
-        met = self._rendezvous.meet(context.stageId(), context.taskAttemptId(), context.partitionId(), tasks, address)
-        if met is None and tasks != self._spec.tasks:
+        peers_and_secret = self._rendezvous.meet(
+            context.stageId(), context.taskAttemptId(), context.partitionId(), tasks, address
+        )
+        if peers_and_secret is None and tasks != self._spec.tasks:
             raise RebalanceError.perhaps_in_part(tasks, self._spec.tasks)
-        return met or _gathered(context, address)
+        return peers_and_secret or _all_gather(context, address)
 
 
 def _family(host: str) -> socket.AddressFamily:
     return socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
 
 
-def _gathered(context: BarrierTaskContext, address: tuple[str, int]) -> tuple[list[Peer], bytes]:
-    """Find the others by Spark's barrier.
+def _all_gather(context: BarrierTaskContext, address: tuple[str, int]) -> tuple[list[Peer], bytes]:
+    """Find the peers by Spark's barrier.
 
-    This is the only place where tasks may wait in one: where a peer may fail, Spark would end the executor.
+    Tasks must not wait in a barrier anywhere else: if a peer failed meanwhile, Spark would end the executor.
     """
-    told = context.allGather(json.dumps([*address, os.urandom(32).hex()]))
-    found = [json.loads(one) for one in told]
-    secret = hashlib.sha256("".join(one[2] for one in found).encode()).digest()
-    return [Peer(one[0], one[1]) for one in found], secret
+    messages = context.allGather(json.dumps([*address, os.urandom(32).hex()]))
+    hosts, ports, salts = zip(*map(json.loads, messages), strict=True)
+    return list(map(Peer, hosts, ports)), hashlib.sha256("".join(salts).encode()).digest()
 
 
 class _Running:
-    """A task while it runs: one thread writes, the caller's reads."""
+    """A running task: a thread writes, the caller's thread reads."""
 
     def __init__(self, spec: ExchangeSpec, index: int, tasks: int) -> None:
         self._spec = spec
@@ -227,27 +204,27 @@ class _Running:
         self._last_progress = time.monotonic()
         self._blocked = self._waited = 0.0
         self._rows = self._bytes = self._largest_queue = 0
-        # All batches of a writer have one schema; to write or read it takes longer than to choose a channel.
+        # All batches of a writer have the same schema; serializing it takes longer than choosing a channel.
         self._own_schema: bytes | None = None
         self._schemas: dict[bytes, pa.Schema] = {}
 
     def open(self, listener: socket.socket, secret: bytes, peers: list[Peer]) -> Transport:
-        """Return the connections, still to be entered."""
+        """Return the connections as a context manager."""
         self._transport = Transport(listener, secret, self._index, peers, self._targets, self._sources, self._on_ack)
         return self._transport
 
     def run(self, batches: Iterable[pa.RecordBatch], function: MapFunction) -> Iterator[pa.RecordBatch]:
-        """Write in another thread; yield what the function makes of what is read."""
+        """Write on another thread; yield the function's output over the rows that are read."""
         writer = threading.Thread(target=self._write, args=(batches,), name="penstock-writer", daemon=True)
         writer.start()
         received = self._read()
         yield from function(received)
-        for _ in received:  # a function that ends early: its rows are consumed all the same
+        for _ in received:  # also consume the rows that the function has not read
             pass
         self._wait_for(lambda: not writer.is_alive(), poll=0.05)
 
     def report(self) -> SubtaskReport:
-        """Return what was done."""
+        """Return the figures of the task."""
         channels = tuple(
             ChannelReport(self._index, reader, credit.rows_sent, credit.bytes_sent, round(credit.pace, 1))
             for reader, credit in zip(self._targets, self._credits, strict=True)
@@ -265,7 +242,7 @@ class _Running:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def _read(self) -> Iterator[pa.RecordBatch]:
-        """Yield batches; one is acknowledged when the next is asked for."""
+        """Yield batches; a batch is acknowledged when the next is requested."""
         while True:
             started = time.monotonic()
             self._wait_for(lambda: bool(self._transport.inbox) or self._transport.all_ended)
@@ -273,14 +250,14 @@ class _Running:
             with self._transport.changed:
                 if not self._transport.inbox:
                     return
-                self._largest_queue = max(self._largest_queue, sum(one.size for one in self._transport.inbox))
+                self._largest_queue = max(self._largest_queue, sum(batch.size for batch in self._transport.inbox))
                 received = self._transport.inbox.popleft()
             self._rows += received.rows
             self._bytes += received.size
-            yield self._batch_of(received)
+            yield self._parse_batch(received)
             self._transport.acknowledge(received)
 
-    def _batch_of(self, received: Received) -> pa.RecordBatch:
+    def _parse_batch(self, received: Received) -> pa.RecordBatch:
         if received.schema is None:
             return received.payload
         import pyarrow as pa
@@ -307,7 +284,7 @@ class _Running:
                 if batch.num_rows:
                     self._write_batch(batch)
             self._transport.end()
-            self._wait_for_consumers(lambda: self._transport.all_ends_known)
+            self._wait_for_consumers(lambda: self._transport.all_ends_acknowledged)
         except BaseException as error:  # noqa: BLE001 - the task's main thread raises it
             self._transport.fail(error)
 
@@ -316,47 +293,49 @@ class _Running:
         schema = self._own_schema = self._own_schema or batch.schema.serialize().to_pybytes()
         start = 0
         while start < batch.num_rows:
-            place = self._next_channel()
-            credit = self._credits[place]
+            channel = self._next_channel()
+            credit = self._credits[channel]
             part = batch.slice(start, credit.next_rows(row_bytes))
             start += part.num_rows
-            remote = self._targets[place] != self._index
+            remote = self._targets[channel] != self._index
             payload = part.serialize() if remote else None
             size = payload.size if payload is not None else max(1, int(row_bytes * part.num_rows))
             with self._transport.changed:
                 credit.on_sent(part.num_rows, size, time.monotonic())
-            self._transport.send(place, schema, payload, part.num_rows, size, part)
+            self._transport.send(channel, schema, payload, part.num_rows, size, part)
 
     def _next_channel(self) -> int:
         """Return the channel for the next batch; wait while all are full."""
-        found: list[int] = []
+        choices: list[int] = []
 
         def choose() -> bool:
             loads = [ChannelLoad(credit.buffers, credit.bytes, credit.full) for credit in self._credits]
             chosen = self._chooser.choose(loads)
             if chosen is not None:
-                found.append(chosen)
+                choices.append(chosen)
             return chosen is not None
 
         started = time.monotonic()
         self._wait_for_consumers(choose)
         self._blocked += time.monotonic() - started
-        return found[0]
+        return choices[0]
 
     def _wait_for_consumers(self, condition: Callable[[], bool]) -> None:
-        def met_or_late() -> bool:
+        def is_done() -> bool:
             idle = time.monotonic() - max(self._last_progress, started)
             if condition():
                 return True
             if idle > self._spec.idle_timeout:
                 waiting = [r for r, credit in zip(self._targets, self._credits, strict=True) if credit.buffers]
-                raise RebalanceError.idle(self._index, waiting or self._transport.unheard, self._spec.idle_timeout)
+                raise RebalanceError.idle(
+                    self._index, waiting or self._transport.silent_readers, self._spec.idle_timeout
+                )
             return False
 
         started = time.monotonic()
-        self._wait_for(met_or_late)
+        self._wait_for(is_done)
 
-    def _on_ack(self, place: int) -> None:
+    def _on_ack(self, channel: int) -> None:
         now = time.monotonic()
         self._last_progress = now
-        self._credits[place].on_ack(now)
+        self._credits[channel].on_ack(now)

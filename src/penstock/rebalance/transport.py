@@ -1,8 +1,8 @@
-"""The exchange between the tasks of one stage: each is a writer and, the first ones, a reader too.
+"""The transport between the tasks of a stage: every task is a writer, and the first tasks are readers, too.
 
-One thread owns all sockets of a task: it accepts and makes connections, proves and checks who is at the other end,
-reads frames and sends what is due. It never waits for one of them: a silent stranger holds nobody up. The other threads
-talk to it through queues under one lock.
+One thread owns all sockets of a task: it accepts and opens connections, performs handshakes, reads frames, and sends
+queued data. It never blocks on a connection, so a silent peer delays nobody. The other threads talk to it through
+queues under a lock.
 """
 
 from __future__ import annotations
@@ -26,24 +26,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 HANDSHAKE_SECONDS = 20.0
-"""How long a connection may take to prove who it is."""
-_STRANGERS = 256
-"""Connections that have not proven anything yet, at a time; the oldest is dropped for a new one."""
+"""Seconds until a connection must have completed its handshake."""
+_MAX_UNAUTHENTICATED = 256
+"""Maximum number of connections in a handshake; the oldest is dropped for a new connection."""
 _CHUNK = 1 << 18
 _ACKS = -1
-"""Needed by a writer: acknowledgements, as many as have come."""
+"""The value of `needed` for writers, which read any number of acknowledgements."""
 _FLUSH_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A task of the stage.
-
-    Parameters
-    ----------
-    host, port
-        Where it listens.
-    """
+    """A task of the stage."""
 
     host: str
     port: int
@@ -51,33 +45,31 @@ class Peer:
 
 @dataclass(slots=True)
 class _Connection:
-    """A socket with what is to be sent and what is being read.
+    """A socket with its send and receive buffers.
 
     Parameters
     ----------
-    sock
-        The socket, not blocking.
     needed
         How many bytes are read before `on_read` is called with them.
     on_read
-        Takes what was read; sets what is needed next.
+        Handles what was read, and sets what is needed next.
     peer
-        The writer at the other end, or the place of the reader among the targets; None of a stranger.
-    out, held
-        What is to be sent: now, and once the other end has proven who it is. Any thread may send, under `sending`.
+        At a reader, the index of the writer; at a writer, the channel; None before the handshake.
+    out, pending
+        What to send: now, and after the handshake. Any thread may send while it holds `sending`.
     """
 
     sock: socket.socket
     needed: int
     on_read: Callable[[_Connection, bytearray], None]
     deadline: float | None = None
-    label: str = "a stranger"
+    label: str = "a peer"
     peer: int | None = None
     trusted: bool = False
     buffer: bytearray = field(default_factory=bytearray)
     have: int = 0
     out: deque[memoryview] = field(default_factory=deque)
-    held: deque[memoryview] = field(default_factory=deque)
+    pending: deque[memoryview] = field(default_factory=deque)
     sending: threading.Lock = field(default_factory=threading.Lock)
     frame: tuple[FrameKind, int] = (FrameKind.END, 0)
     nonce: bytes = b""
@@ -85,11 +77,11 @@ class _Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether it was dropped."""
+        """Whether the connection is closed."""
         return self.sock.fileno() < 0
 
     def send(self) -> bool:
-        """Send what the socket takes now; return whether something is left. To be called under `sending`."""
+        """Send what the socket accepts now; return whether data is left. The caller must hold `sending`."""
         try:
             while self.out:
                 sent = self.sock.send(self.out[0])
@@ -102,7 +94,7 @@ class _Connection:
         return bool(self.out)
 
     def expect(self, size: int, then: Callable[[_Connection, bytearray], None]) -> None:
-        """Say what is read next."""
+        """Set how many bytes to read next, and the handler for them."""
         self.needed, self.on_read = size, then
         self.buffer, self.have = bytearray(size), 0
 
@@ -114,13 +106,9 @@ class Received:
     Parameters
     ----------
     payload
-        The record batch as an IPC message, or the batch itself where it comes from the same task.
+        The record batch as an IPC message, or the batch itself if it comes from the same task.
     schema
         The schema as an IPC message; None for a batch of the same task.
-    rows
-        How many it has.
-    size
-        Its bytes.
     source
         The connection to acknowledge it on; None for the same task.
     """
@@ -133,24 +121,18 @@ class Received:
 
 
 class Transport:
-    """The connections of one task. Used as a context; made with an open listener.
+    """The connections of a task; a context manager. Channels are numbered by their position in `targets`.
 
     Parameters
     ----------
-    listener
-        A listening socket.
     secret
-        What all tasks of this attempt of the stage know, and nobody else.
-    index
-        Which task this is.
-    peers
-        All tasks, in order.
+        The secret shared by all tasks of this attempt of the stage.
     targets
-        The readers this task writes to.
+        The readers that this task writes to.
     writers
-        The tasks that write to this one.
+        The tasks that write to this task.
     on_ack
-        Called with the place in `targets` whenever the first waiting batch of it was consumed.
+        Called with a channel when its oldest batch was consumed.
     """
 
     def __init__(
@@ -171,15 +153,15 @@ class Transport:
         self._index = index
         self._peers = peers
         self._targets = list(targets)
-        self._missing = set(writers)
+        self._unconnected_writers = set(writers)
         self._running = set(writers)
         self._on_ack = on_ack
         self._selector = selectors.DefaultSelector()
-        self._strangers: deque[_Connection] = deque()
+        self._unauthenticated: deque[_Connection] = deque()
         self._channels: dict[int, _Connection] = {}
         self._schemas: dict[int, bytes] = {}
         self._schema_sent: set[int] = set()
-        self._ends_to_come = len(self._targets)
+        self._unacknowledged_ends = len(self._targets)
         self._unacknowledged = [0] * len(self._targets)
         self._end_sent: set[int] = set()
         self._requests: deque[Callable[[], None]] = deque()
@@ -194,9 +176,9 @@ class Transport:
         self._wake_in.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._selector.register(self._wake_out, selectors.EVENT_READ, self._drain_wake)
-        for place, reader in enumerate(self._targets):
+        for channel, reader in enumerate(self._targets):
             if reader != self._index:
-                self._connect(place, reader)
+                self._connect(channel, reader)
         self._thread.start()
         return self
 
@@ -206,60 +188,50 @@ class Transport:
         self._wake()
         self._thread.join(timeout=2 * _FLUSH_SECONDS)
 
-    # -- for the writer's thread ---------------------------------------------------------------------------------
+    # -- for the writing thread ----------------------------------------------------------------------------------
 
-    def send(self, place: int, schema: bytes, payload: object, rows: int, size: int, batch: object) -> None:
-        """Send a batch to a reader.
-
-        Parameters
-        ----------
-        place
-            Which of the targets.
-        schema, payload
-            As IPC messages; not used where the reader is this task.
-        batch
-            The batch itself.
-        """
-        if self._targets[place] == self._index:
+    def send(self, channel: int, schema: bytes, payload: object, rows: int, size: int, batch: object) -> None:
+        """Send a batch to a reader."""
+        if self._targets[channel] == self._index:
             with self.changed:
                 self.inbox.append(Received(batch, None, rows, size, None))
                 self.changed.notify_all()
             return
         parts = [protocol.frame_header(FrameKind.BATCH, rows, size), payload]
-        if place not in self._schema_sent:
-            self._schema_sent.add(place)
+        if channel not in self._schema_sent:
+            self._schema_sent.add(channel)
             parts = [protocol.frame_header(FrameKind.SCHEMA, 0, len(schema)), schema, *parts]
         with self.changed:
-            self._unacknowledged[place] += 1
-        self._post(self._channels[place], *parts)
+            self._unacknowledged[channel] += 1
+        self._post(self._channels[channel], *parts)
 
     def end(self) -> None:
-        """Tell all readers that this task sends nothing more."""
-        for place, reader in enumerate(self._targets):
+        """Send an end frame to all readers."""
+        for channel, reader in enumerate(self._targets):
             if reader == self._index:
                 with self.changed:
                     self._running.discard(self._index)
-                    self._ends_to_come -= 1
+                    self._unacknowledged_ends -= 1
                     self.changed.notify_all()
             else:
-                self._end_sent.add(place)
-                self._post(self._channels[place], protocol.frame_header(FrameKind.END, 0, 0))
+                self._end_sent.add(channel)
+                self._post(self._channels[channel], protocol.frame_header(FrameKind.END, 0, 0))
 
     @property
-    def all_ends_known(self) -> bool:
-        """Whether every reader has said that it knows this task's end."""
-        return self._ends_to_come == 0
+    def all_ends_acknowledged(self) -> bool:
+        """Whether every reader has acknowledged this task's end frame."""
+        return self._unacknowledged_ends == 0
 
     @property
-    def unheard(self) -> list[int]:
-        """The readers that have not said so."""
-        remote = [(place, reader) for place, reader in enumerate(self._targets) if reader != self._index]
-        return [reader for place, reader in remote if not self._channels[place].ended]
+    def silent_readers(self) -> list[int]:
+        """The readers that have not acknowledged this task's end frame."""
+        remote = [(channel, reader) for channel, reader in enumerate(self._targets) if reader != self._index]
+        return [reader for channel, reader in remote if not self._channels[channel].ended]
 
-    # -- for the reader's thread ---------------------------------------------------------------------------------
+    # -- for the reading thread ----------------------------------------------------------------------------------
 
     def acknowledge(self, received: Received) -> None:
-        """Tell a batch's writer that it is consumed."""
+        """Acknowledge to its writer that a batch was consumed."""
         if received.source is None:
             with self.changed:
                 self._on_ack(self._targets.index(self._index))
@@ -269,36 +241,36 @@ class Transport:
 
     @property
     def all_ended(self) -> bool:
-        """Whether no writer sends anything more."""
+        """Whether all writers have sent their end frame."""
         return not self._running
 
     def fail(self, error: BaseException) -> None:
-        """Let all threads know of an error; the first one counts."""
+        """Report an error to all threads; only the first error is kept."""
         with self.changed:
             self.error = self.error or error
             self.changed.notify_all()
 
     def _post(self, connection: _Connection, *parts: object) -> None:
-        """Send what the socket takes at once; the network's thread is woken for the rest only."""
+        """Send what the socket accepts at once, and let the network thread send the rest."""
         try:
             with connection.sending:
-                queue = connection.out if connection.trusted else connection.held
+                queue = connection.out if connection.trusted else connection.pending
                 queue.extend(memoryview(part).cast("B") for part in parts)  # type: ignore[arg-type]
-                is_rest = connection.send()
+                has_rest = connection.send()
         except OSError as error:
             self._request(partial(self._lost, connection, error))
         else:
-            if is_rest:
+            if has_rest:
                 self._request(partial(self._watch, connection))
 
-    # -- the network's thread ------------------------------------------------------------------------------------
+    # -- the network thread --------------------------------------------------------------------------------------
 
     def _request(self, action: Callable[[], None]) -> None:
         self._requests.append(action)
         self._wake()
 
     def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # it is awake if its ear is full, and gone if there is none
+        with contextlib.suppress(OSError):  # a full pipe wakes it anyway, and a closed pipe means that it has ended
             self._wake_in.send(b"\0")
 
     def _drain_wake(self, *_: object) -> None:
@@ -308,7 +280,7 @@ class Transport:
 
     def _run(self) -> None:
         try:
-            while not self._done():
+            while not self._is_done():
                 for key, events in self._selector.select(timeout=1.0):
                     if isinstance(key.data, _Connection):
                         self._serve(key.data, events)
@@ -316,8 +288,8 @@ class Transport:
                         key.data()
                 while self._requests:
                     self._requests.popleft()()
-                self._drop_late_ones()
-        except BaseException as error:  # noqa: BLE001 - the other threads must hear of it
+                self._drop_expired()
+        except BaseException as error:  # noqa: BLE001 - the other threads must raise it
             self.fail(error)
         finally:
             for key in list(self._selector.get_map().values()):
@@ -326,7 +298,7 @@ class Transport:
             self._selector.close()
             self._wake_in.close()
 
-    def _done(self) -> bool:
+    def _is_done(self) -> bool:
         if not self._closing:
             return False
         connections = [key.data for key in self._selector.get_map().values() if isinstance(key.data, _Connection)]
@@ -336,16 +308,15 @@ class Transport:
     def _register(self, connection: _Connection, events: int) -> None:
         self._selector.register(connection.sock, events, connection)
 
-    def _say(self, connection: _Connection, part: bytes) -> None:
-        """Send something of the handshake."""
+    def _send_handshake(self, connection: _Connection, part: bytes) -> None:
         connection.out.append(memoryview(part))
         self._flush(connection)
 
     def _trust(self, connection: _Connection) -> None:
         with connection.sending:
             connection.trusted, connection.deadline = True, None
-            connection.out.extend(connection.held)
-            connection.held.clear()
+            connection.out.extend(connection.pending)
+            connection.pending.clear()
         self._flush(connection)
 
     def _serve(self, connection: _Connection, events: int) -> None:
@@ -367,16 +338,16 @@ class Transport:
         self._watch(connection)
 
     def _watch(self, connection: _Connection) -> None:
-        """Be told when a socket takes more, if there is more to send."""
+        """Wait for write events if there is more to send."""
         if connection.closed:
             return
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.out else 0)
+        requested_events = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.out else 0)
         key = self._selector.get_map().get(connection.sock)
-        if key is not None and key.events != wanted:
-            self._selector.modify(connection.sock, wanted, connection)
+        if key is not None and key.events != requested_events:
+            self._selector.modify(connection.sock, requested_events, connection)
 
     def _read(self, connection: _Connection) -> None:
-        """Read what has come, at most a few pieces so that others have their turn."""
+        """Read available bytes, at most a few chunks so that other connections are served, too."""
         for _ in range(16):
             if connection.needed == _ACKS:
                 self._read_acks(connection)
@@ -393,21 +364,21 @@ class Transport:
                 connection.on_read(connection, connection.buffer)
 
     def _lost(self, connection: _Connection, cause: BaseException) -> None:
-        """Drop a connection; an error if the other end is a task that has not said its last word."""
+        """Close a connection; an error if its peer has not sent or acknowledged its end frame."""
         if connection.closed:
             return
         if self._selector.get_map().get(connection.sock) is not None:
             self._selector.unregister(connection.sock)
         connection.sock.close()
-        if connection in self._strangers:
-            self._strangers.remove(connection)
+        if connection in self._unauthenticated:
+            self._unauthenticated.remove(connection)
         if connection.peer is not None and not connection.ended and not self._closing:
             self.fail(LostConnectionError.to(connection.label, cause))
 
-    def _drop_late_ones(self) -> None:
+    def _drop_expired(self) -> None:
         now = time.monotonic()
-        late = [c for c in [*self._strangers, *self._channels.values()] if c.deadline is not None and c.deadline < now]
-        for connection in late:
+        connections = [*self._unauthenticated, *self._channels.values()]
+        for connection in [c for c in connections if c.deadline is not None and c.deadline < now]:
             self._lost(connection, TimeoutError(f"no handshake within {HANDSHAKE_SECONDS:.0f} s"))
 
     # -- as a reader ---------------------------------------------------------------------------------------------
@@ -422,22 +393,22 @@ class Transport:
         nonce = os.urandom(protocol.NONCE_BYTES)
         connection = _Connection(sock, 0, self._on_hello, time.monotonic() + HANDSHAKE_SECONDS, nonce=nonce)
         connection.expect(protocol.HELLO_BYTES, self._on_hello)
-        if len(self._strangers) >= _STRANGERS:
-            self._lost(self._strangers[0], TimeoutError("too many strangers"))
-        self._strangers.append(connection)
+        if len(self._unauthenticated) >= _MAX_UNAUTHENTICATED:
+            self._lost(self._unauthenticated[0], TimeoutError("too many connections without a handshake"))
+        self._unauthenticated.append(connection)
         self._register(connection, selectors.EVENT_READ)
-        self._say(connection, nonce)
+        self._send_handshake(connection, nonce)
 
     def _on_hello(self, connection: _Connection, answer: bytearray) -> None:
-        found = protocol.check_hello(self._secret, connection.nonce, bytes(answer), self._index)
-        if found is None or found[0] not in self._missing:
-            raise RebalanceError("a stranger does not know the secret of the stage")
-        writer, proof = found
-        self._strangers.remove(connection)
-        self._missing.discard(writer)
+        writer_and_proof = protocol.check_hello(self._secret, connection.nonce, bytes(answer), self._index)
+        if writer_and_proof is None or writer_and_proof[0] not in self._unconnected_writers:
+            raise RebalanceError("a peer does not know the secret of the stage")
+        writer, proof = writer_and_proof
+        self._unauthenticated.remove(connection)
+        self._unconnected_writers.discard(writer)
         connection.peer, connection.label = writer, f"writer {writer}"
         connection.expect(protocol.FRAME_BYTES, self._on_frame)
-        self._say(connection, proof)
+        self._send_handshake(connection, proof)
         self._trust(connection)
 
     def _on_frame(self, connection: _Connection, header: bytearray) -> None:
@@ -467,7 +438,7 @@ class Transport:
 
     # -- as a writer ---------------------------------------------------------------------------------------------
 
-    def _connect(self, place: int, reader: int) -> None:
+    def _connect(self, channel: int, reader: int) -> None:
         peer = self._peers[reader]
         family, kind, number, _, address = socket.getaddrinfo(peer.host, peer.port, type=socket.SOCK_STREAM)[0]
         sock = socket.socket(family, kind, number)
@@ -475,47 +446,47 @@ class Transport:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.connect_ex(address)
         connection = _Connection(
-            sock, 0, self._on_nonce, time.monotonic() + HANDSHAKE_SECONDS, f"reader {reader}", place
+            sock, 0, self._on_nonce, time.monotonic() + HANDSHAKE_SECONDS, f"reader {reader}", channel
         )
         connection.expect(protocol.NONCE_BYTES, self._on_nonce)
-        self._channels[place] = connection
+        self._channels[channel] = connection
         self._register(connection, selectors.EVENT_READ)
 
     def _on_nonce(self, connection: _Connection, reader_nonce: bytearray) -> None:
         assert connection.peer is not None
         reader = self._targets[connection.peer]
         connection.nonce = os.urandom(protocol.NONCE_BYTES)
-        theirs = bytes(reader_nonce)
-        answer = protocol.hello(self._secret, theirs, connection.nonce, self._index, reader)
+        peer_nonce = bytes(reader_nonce)
+        answer = protocol.hello(self._secret, peer_nonce, connection.nonce, self._index, reader)
 
         def check(_: _Connection, proof: bytearray) -> None:
-            if not protocol.check_reader(self._secret, theirs, connection.nonce, self._index, reader, bytes(proof)):
+            if not protocol.check_reader(self._secret, peer_nonce, connection.nonce, self._index, reader, bytes(proof)):
                 raise RebalanceError(f"{connection.label} does not know the secret of the stage")
             connection.needed = _ACKS
             self._trust(connection)
 
         connection.expect(protocol.PROOF_BYTES, check)
-        self._say(connection, answer)
+        self._send_handshake(connection, answer)
 
     def _read_acks(self, connection: _Connection) -> None:
         try:
-            found = connection.sock.recv(4096)
+            acks = connection.sock.recv(4096)
         except BlockingIOError:
             return
-        if not found:
+        if not acks:
             raise ConnectionResetError("it was closed at the other end")
         assert connection.peer is not None
         with self.changed:
-            for _ in found:
-                self._acknowledged(connection, connection.peer)
+            for _ in acks:
+                self._on_ack_byte(connection, connection.peer)
             self.changed.notify_all()
 
-    def _acknowledged(self, connection: _Connection, place: int) -> None:
-        if self._unacknowledged[place]:
-            self._unacknowledged[place] -= 1
-            self._on_ack(place)
-        elif place in self._end_sent and not connection.ended:
+    def _on_ack_byte(self, connection: _Connection, channel: int) -> None:
+        if self._unacknowledged[channel]:
+            self._unacknowledged[channel] -= 1
+            self._on_ack(channel)
+        elif channel in self._end_sent and not connection.ended:
             connection.ended = True
-            self._ends_to_come -= 1
+            self._unacknowledged_ends -= 1
         else:
-            raise RebalanceError(f"{connection.label} acknowledges what it was not sent")
+            raise RebalanceError(f"{connection.label} acknowledges a frame that was not sent to it")

@@ -1,1 +1,1 @@
-"""Decides vertices and runs them."""
+"""Decides how vertices run, and runs them."""

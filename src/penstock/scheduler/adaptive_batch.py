@@ -1,4 +1,4 @@
-"""Runs a job: vertices as they become ready, independent ones side by side, decisions in between."""
+"""The scheduler of a job: runs ready vertices concurrently, and decides each from what its inputs have written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from penstock.scheduler.events import (
 from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVertex
 from penstock.scheduler.failure import describe_failure
 from penstock.scheduler.handler import AdaptiveExecutionHandler
-from penstock.scheduler.progress import has_one_stage, progress_of
+from penstock.scheduler.progress import is_single_stage, running_progress
 from penstock.scheduler.resources import broadcast_bounds, resources_of
 from penstock.scheduler.silence import check_silence
 from penstock.scheduler.vertex_execution import VertexExecution
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.connectors.base import KeyFilter, SinkJob
     from penstock.decisions import DecisionLog
-    from penstock.events import JobAccount, VertexSnapshot
+    from penstock.events import JobEventBus, VertexSnapshot
     from penstock.graph import JobVertex, StreamGraph
     from penstock.optimizer import StreamGraphOptimizationStrategy
     from penstock.planner.plan import JobPlan
@@ -53,32 +53,30 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.scheduler")
 
-_SIDE_BY_SIDE = 8
-"""How many vertices run at a time; more only queue for the same cores."""
-_PATIENCE = 0.8
+_CONCURRENT_VERTICES = 8
+"""The number of vertices that run at a time; more would only queue for the same cores."""
+_CANCEL_TIMEOUT = 0.8
 """Seconds that a cancelled job waits for its vertices to stop: some work in Spark's driver cannot be interrupted."""
-_PATIENCE_OF_FAILED = 10.0
-"""The same for a job that failed, which nobody waits to see the end of: sinks should be cleaned when all is quiet."""
-_CANCEL_AGAIN = 0.2
-"""Seconds between two times that vertices of a job that has ended are cancelled."""
-_LOOK = 1.0
-"""Seconds between two looks at sources that do not answer, and at steps that others wait for."""
+_FAILURE_TIMEOUT = 10.0
+"""Grace period in seconds after a failure, so that sinks are cleaned up once all tasks are idle."""
+_CANCEL_INTERVAL = 0.2
+"""Seconds between two attempts to cancel the vertices of a job that has ended."""
+_POLL_INTERVAL = 1.0
+"""Seconds between two checks for sources that do not answer, and for the progress of awaited vertices."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobGraphs:
-    """What can be seen of a job while it runs and afterwards: none of it holds on to Spark's plans or results.
+    """The graphs of a job, also after it has ended; they hold no reference to Spark's plans or results.
 
     Parameters
     ----------
-    job_id
-        The job.
     planned
-        The stream graph as it was planned, before any strategy saw it.
+        The stream graph before any strategy changed it.
     manager
-        The graphs as they are now.
+        The current graphs.
     execution
-        The vertices made so far.
+        The vertices created so far.
     """
 
     job_id: str
@@ -92,24 +90,18 @@ class JobGraphs:
 
 
 class AdaptiveBatchScheduler:
-    """Schedules one job; `run` once, on a thread of its own.
+    """Scheduler of a job. Call `run` once, on a thread of its own.
 
     Parameters
     ----------
     bridge, sessions
         The user's session and its clones.
-    plan
-        The job's plan.
-    config
-        The options.
     decisions, account
-        Take the decisions, and what else happens.
+        Receive the decisions, and all other events of the job.
     job_id, job_name
-        The job's names for Spark and for people.
-    sinks
-        The opened sinks, by node.
+        The job's id in Spark's job groups, and its display name.
     strategies
-        What may reshape the pending graph, in order.
+        The strategies that may change the pending graph, in order.
     """
 
     def __init__(
@@ -119,7 +111,7 @@ class AdaptiveBatchScheduler:
         plan: JobPlan,
         config: Configuration,
         decisions: DecisionLog,
-        account: JobAccount,
+        account: JobEventBus,
         job_id: str,
         job_name: str,
         sinks: Mapping[int, SinkJob],
@@ -161,17 +153,17 @@ class AdaptiveBatchScheduler:
         self._handler.register_job_graph_update_listener(self)
         self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        self._answers: dict[int, Future[int]] = {}
+        self._inferred: dict[int, Future[int]] = {}
         self._running: list[Future[None]] = []
         self._waiting: list[ExecutionJobVertex] = []
         self._committed = False
 
     def _vertices(self) -> list[VertexSnapshot]:
-        """Return the vertices made so far, as they are now."""
+        """Return the current snapshots of the vertices created so far."""
         return [execution.snapshot for execution in self.execution_graph]
 
     def cancel(self, reason: str) -> None:
-        """Ask the job to stop; `run` then raises."""
+        """Request cancellation; `run` then raises."""
         self._events.put(JobCancelEvent(reason))
 
     def run(self, commit: Callable[[], None]) -> None:
@@ -180,7 +172,7 @@ class AdaptiveBatchScheduler:
         Parameters
         ----------
         commit
-            Makes what the sinks have written visible; called once, when only what waits for that is left.
+            Makes what the sinks have written visible; called once, when only stages after the commit are left.
 
         Raises
         ------
@@ -192,13 +184,13 @@ class AdaptiveBatchScheduler:
         jobs.activate(self._bridge)
         for choice in self._plan.choices:
             self._decisions.record(choice)
-        self._workers = DaemonPool(_SIDE_BY_SIDE, f"{self._threads}-vertex")
-        self._askers = jobs.SparkThreads(_SIDE_BY_SIDE, f"{self._threads}-source", self._bridge)
-        patience: float | None = None
+        self._workers = DaemonPool(_CONCURRENT_VERTICES, f"{self._threads}-vertex")
+        self._source_threads = jobs.SparkThreads(_CONCURRENT_VERTICES, f"{self._threads}-source", self._bridge)
+        timeout: float | None = None
         try:
             first, pending = list(self._manager.job_graph), self._manager.pending_operators
             self.on_new_job_vertices_added(self.graphs.job_id, first, pending)
-            while not self._only_stages_after_commit_are_left():
+            while not self._only_post_commit_stages_left():
                 self._handle(self._next_event())
             commit()
             self._committed = True
@@ -208,65 +200,71 @@ class AdaptiveBatchScheduler:
                 self._handle(self._next_event())
         except BaseException as error:
             hangs = isinstance(error, JobCancelledError | SourceTimeoutError)
-            patience = _PATIENCE if hangs else _PATIENCE_OF_FAILED
+            timeout = _CANCEL_TIMEOUT if hangs else _FAILURE_TIMEOUT
             self._stop_all()
             raise
         finally:
-            for pool in (self._workers, self._askers):
+            for pool in (self._workers, self._source_threads):
                 pool.shutdown(wait=False, cancel_futures=True)
-            self._wait_for_vertices(patience)
-            self.leave_behind()
+            self._wait_for_vertices(timeout)
+            self.abandon_vertices()
             self._runner.release()
 
-    def _wait_for_vertices(self, patience: float | None) -> None:
-        """Wait until no vertex runs, at most so many seconds; None is for ever.
+    def _wait_for_vertices(self, timeout: float | None) -> None:
+        """Wait until no vertex runs, at most `timeout` seconds; None waits without a limit.
 
-        A vertex may begin another Spark job after it was cancelled, where the user's job group keeps ours from being
-        cancelled in advance. So it is cancelled again until it has ended.
+        Vertices are cancelled repeatedly. If the user has set a job group, Spark cannot cancel our group in advance,
+        so a vertex may start another Spark job after it was cancelled.
         """
-        if patience is None:
+        if timeout is None:
             wait(self._running)
             return
-        until = time.monotonic() + patience
-        while wait(self._running, min(_CANCEL_AGAIN, max(0.0, until - time.monotonic()))).not_done:
-            if time.monotonic() >= until:
+        deadline = time.monotonic() + timeout
+        while wait(self._running, min(_CANCEL_INTERVAL, max(0.0, deadline - time.monotonic()))).not_done:
+            if time.monotonic() >= deadline:
                 return
             self._cancel_vertices()
 
     def _next_event(self) -> JobEvent:
-        """Wait for an event; meanwhile look at the sources that do not answer, and at what others wait for.
+        """Wait for an event; meanwhile check sources for timeouts, and report the progress of awaited vertices.
 
         Raises
         ------
         SourceTimeoutError
-            If one has not answered for too long.
+            If a source has not answered in time.
         """
         while True:
             try:
-                return self._events.get(timeout=_LOOK)
+                return self._events.get(timeout=_POLL_INTERVAL)
             except queue.Empty:
                 check_silence(self._threads, self._timeout)
-                self._look_at_awaited()
+                self._report_progress()
 
-    def _look_at_awaited(self) -> None:
-        """Tell what vertices have written so far that others wait for."""
+    def _report_progress(self) -> None:
+        """Emit what vertices have written so far that pending vertices wait for."""
         graph = self._manager.graph
-        asked = [one for one in self.execution_graph if has_one_stage(one.vertex, graph, self._decisions)]
-        for progress in progress_of(self._bridge, asked, self._manager.awaited, self.graphs.group_of):
+        executions = [
+            execution for execution in self.execution_graph if is_single_stage(execution.vertex, graph, self._decisions)
+        ]
+        for progress in running_progress(self._bridge, executions, self._manager.awaited, self.graphs.group_of):
             self._events.put(progress)
 
     def on_new_job_vertices_added(self, job_id: str, vertices: Sequence[JobVertex], pending_operators: int) -> None:
-        """Attach vertices that were made, and ask their sources; part of `JobGraphUpdateListener`."""
+        """Attach new vertices, and infer the parallelism of their sources; part of `JobGraphUpdateListener`."""
         log.debug("job %s: %d new vertices, %d operators pending", job_id, len(vertices), pending_operators)
-        made = [self.execution_graph.attach(vertex) for vertex in vertices]
-        self._account.emit(VerticesCreated(tuple(execution.snapshot for execution in made), pending_operators))
-        for execution in made:
+        executions = [self.execution_graph.attach(vertex) for vertex in vertices]
+        self._account.emit(VerticesCreated(tuple(execution.snapshot for execution in executions), pending_operators))
+        for execution in executions:
             self._initialize(execution)
         self._account.deliver()
 
-    def _only_stages_after_commit_are_left(self) -> bool:
-        later = sum(not self._manager.is_frozen(n) for n, (_, stage) in self._plan.stages.items() if stage.after_commit)
-        return self._manager.pending_operators == later and all(
+    def _only_post_commit_stages_left(self) -> bool:
+        pending = sum(
+            not self._manager.is_frozen(node_id)
+            for node_id, (_, stage) in self._plan.stages.items()
+            if stage.after_commit
+        )
+        return self._manager.pending_operators == pending and all(
             execution.state is ExecutionState.FINISHED or execution in self._waiting
             for execution in self.execution_graph
         )
@@ -276,41 +274,41 @@ class AdaptiveBatchScheduler:
         return stage is not None and stage.after_commit and not self._committed
 
     def _initialize(self, execution: ExecutionJobVertex) -> None:
-        """Fetch the filters of a vertex, if it has any, and ask its sources; nothing waits meanwhile."""
+        """Fetch the filters of a vertex, if it has any, and infer the parallelism of its sources; does not block."""
         nodes = map(self._manager.graph.node, execution.vertex.node_ids)
         if any(node.filters for node in nodes):
             self._running.append(self._workers.submit(self._fetch_filters, execution))
         else:
-            self._ask_sources(execution, {})
+            self._infer_sources(execution, {})
 
     def _fetch_filters(self, execution: ExecutionJobVertex) -> None:
-        """Fetch filters, and let sources know; on a worker's thread."""
+        """Fetch filters and pass them to the sources; runs on a worker thread."""
         try:
             jobs.activate(self._bridge)
-            self._ask_sources(execution, self._execution.fetch_filters(execution.vertex))
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the job must hear of it
+            self._infer_sources(execution, self._execution.fetch_filters(execution.vertex))
+        except BaseException as error:  # noqa: BLE001 - the job must see every error
             self._fail(execution, error)
 
-    def _ask_sources(self, execution: ExecutionJobVertex, filters: Mapping[int, KeyFilter]) -> None:
-        """Ask the sources of a vertex; it goes on when all have answered."""
+    def _infer_sources(self, execution: ExecutionJobVertex, filters: Mapping[int, KeyFilter]) -> None:
+        """Infer the parallelism of the sources of a vertex, which is initialized once all have answered."""
         vertex = execution.vertex
         sources = [node_id for node_id in vertex.node_ids if node_id in self._plan.sources]
-        left = len(sources)
+        unanswered = len(sources)
         lock = threading.Lock()
 
-        def answered(_: Future[int]) -> None:
-            nonlocal left
+        def on_answer(_: Future[int]) -> None:
+            nonlocal unanswered
             with lock:
-                left -= 1
-                if left == 0:
+                unanswered -= 1
+                if unanswered == 0:
                     self._events.put(JobVertexInitializedEvent(vertex.id))
 
         if not sources:
             self._events.put(JobVertexInitializedEvent(vertex.id))
         for node_id in sources:
-            answer = self._decider.ask(vertex, node_id, self._askers, filters.get(node_id))
-            self._answers[node_id] = answer
-            answer.add_done_callback(answered)
+            inferred = self._decider.infer_parallelism(vertex, node_id, self._source_threads, filters.get(node_id))
+            self._inferred[node_id] = inferred
+            inferred.add_done_callback(on_answer)
 
     def _handle(self, event: JobEvent) -> None:
         match event:
@@ -335,26 +333,30 @@ class AdaptiveBatchScheduler:
         self._running.append(self._workers.submit(self._execute, execution))
 
     def _execute(self, execution: ExecutionJobVertex) -> None:
-        """Decide and run a vertex; on a worker's thread."""
+        """Decide and run a vertex; runs on a worker thread."""
         if self._stopping.is_set():
             return
         vertex = execution.vertex
         try:
             jobs.activate(self._bridge)
-            inferred = {n: self._answers[n].result() for n in vertex.node_ids if n in self._plan.sources}
+            inferred = {
+                node_id: self._inferred[node_id].result()
+                for node_id in vertex.node_ids
+                if node_id in self._plan.sources
+            }
             self._execution.execute(execution, inferred)
             self._events.put(JobVertexFinishedEvent(vertex.id))
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the job must hear of it
+        except BaseException as error:  # noqa: BLE001 - the job must see every error
             self._fail(execution, error)
 
     def _fail(self, execution: ExecutionJobVertex, error: BaseException) -> None:
         execution.move(ExecutionState.CANCELED if self._stopping.is_set() else ExecutionState.FAILED)
         self._events.put(JobVertexFailedEvent(execution.vertex.id, error))
 
-    def leave_behind(self) -> None:
-        """Count vertices that still run, though the job has ended, as cancelled."""
+    def abandon_vertices(self) -> None:
+        """Mark the vertices that still run after the end of the job as cancelled."""
         for execution in self.execution_graph:
-            with suppress(GraphError):  # it has ended by itself
+            with suppress(GraphError):  # it has ended meanwhile
                 execution.move(ExecutionState.CANCELED)
 
     def _cancel_vertices(self) -> None:
@@ -363,11 +365,11 @@ class AdaptiveBatchScheduler:
                 jobs.cancel_group(self._bridge, self.graphs.group_of(execution.vertex), "the job has ended")
 
     def _stop_all(self) -> None:
-        """Cancel what runs; the workers end with the exceptions this gives them."""
+        """Cancel all running vertices; the worker threads end with the resulting exceptions."""
         self._stopping.set()
         self._cancel_vertices()
         for execution in self.execution_graph:
             if execution.state in {ExecutionState.CREATED, ExecutionState.SCHEDULED}:
-                with suppress(GraphError):  # it has begun
+                with suppress(GraphError):  # it has started meanwhile
                     execution.move(ExecutionState.CANCELED)
         self._account.deliver()

@@ -1,4 +1,4 @@
-"""Disks that are full, or too small for what a job shuffles."""
+"""Warnings and hints about disks that are full, or too small for what a job shuffles."""
 
 from __future__ import annotations
 
@@ -24,16 +24,12 @@ _LARGER = "set spark.local.dir to folders on a larger disk before the session st
 
 
 def full_disk_hint(bridge: Bridge | None, error: BaseException, sinks: Iterable[Sink] = ()) -> str | None:
-    """Return which disk is full and what to do, None if an error does not tell of a full disk.
+    """Return a hint that names the full disk and what to do; None if the error is not about a full disk.
 
     Parameters
     ----------
     bridge
-        The session; None if it is gone.
-    error
-        The error.
-    sinks
-        The sinks of the job.
+        The session; None if it is closed.
     """
     if not is_full_disk(error):
         return None
@@ -46,19 +42,19 @@ def full_disk_hint(bridge: Bridge | None, error: BaseException, sinks: Iterable[
 
 
 def warn_of_little_space(folders: Sequence[LocalDir], plan: JobPlan) -> None:
-    """Log a warning if a job shuffles, and its sources are known to hold more than the disk of its rows has left."""
+    """Log a warning if the sources of a job that shuffles are larger than the free space in Spark's local folders."""
     if not folders or all(edge.partitioner == FORWARD for edge in plan.graph.edges):
         return
-    known = sum(source.scan.size_in_bytes or 0 for source in plan.sources.values())
-    if known > sum(folder.free for folder in folders):
+    size = sum(source.scan.size_in_bytes or 0 for source in plan.sources.values())
+    if size > sum(folder.free for folder in folders):
         log.warning(
-            "the sources of this job hold %s, and what is shuffled of them may not fit into spark.local.dir: %s; %s",
-            show_bytes(known),
+            "the sources of this job hold %s, and their shuffled rows may not fit into spark.local.dir: %s; %s",
+            show_bytes(size),
             shown(folders),
             _LARGER,
         )
 
 
 def shown(folders: Sequence[LocalDir]) -> str:
-    """Return folders and what they have left, in words."""
+    """Return the folders with their free space."""
     return ", ".join(f"{folder.path} has {show_bytes(folder.free)} free" for folder in folders)

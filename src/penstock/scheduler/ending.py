@@ -1,4 +1,4 @@
-"""How a job ends: once, and either by a commit or by a cancellation."""
+"""Arbitration between the commit and the cancellation of a job."""
 
 from __future__ import annotations
 
@@ -12,54 +12,48 @@ if TYPE_CHECKING:
 
 
 class Ending:
-    """Decides between those who would end a job; safe to use from several threads.
-
-    Parameters
-    ----------
-    name
-        The job's name.
-    """
+    """Decides whether a job ends with a commit or a cancellation, and only once; thread-safe."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
         self._is_settled = False
         self.cancelled = ""
-        """Why the job was cancelled, empty if it was not, or too late."""
-        self.asked = ""
-        """Why anybody asked to cancel it, be it too late."""
+        """The reason of the cancellation; empty if the job was not cancelled, or too late."""
+        self.requested_reason = ""
+        """The reason of the request to cancel, even if it came too late; empty without a request."""
         self.has_committed = False
-        """Whether the commit has begun: what was written then becomes visible, whatever else happens."""
+        """Whether the commit has begun; it can no longer be undone then."""
 
     def cancel(self, reason: str) -> bool:
-        """Ask for the end; return whether this is the first to ask, and the job has not ended yet."""
+        """Request cancellation; return whether this is the first request, and the job has not ended."""
         with self._lock:
-            if self._is_settled or self.asked:
+            if self._is_settled or self.requested_reason:
                 return False
-            self.asked = reason
+            self.requested_reason = reason
             if not self.has_committed:
                 self.cancelled = reason
             return True
 
     def begin_commit(self) -> None:
-        """Pass the point from which on nothing can be taken back.
+        """Mark the beginning of the commit, which cannot be undone.
 
         Raises
         ------
         JobCancelledError
-            If the job was cancelled, or has ended: work that was left behind makes nothing visible when it wakes up.
+            If the job was cancelled or has ended: threads that were left running must not make anything visible.
         """
         with self._lock:
             self._check()
             self.has_committed = True
 
     def check(self) -> None:
-        """Do nothing, unless the job was cancelled.
+        """Raise an error if the job was cancelled.
 
         Raises
         ------
         JobCancelledError
-            If it was.
+            If the job was cancelled.
         """
         with self._lock:
             self._check()
@@ -69,25 +63,19 @@ class Ending:
             raise self.error()
 
     def settle(self) -> bool:
-        """Take the right to say how the job ended; only the first to ask has it."""
+        """Claim the right to set the final state; only the first caller gets it."""
         with self._lock:
             if self._is_settled:
                 return False
             self._is_settled = True
             return True
 
-    def error(self, left_behind: Sequence[str] = ()) -> JobCancelledError:
-        """Return the error of a job that was cancelled.
-
-        Parameters
-        ----------
-        left_behind
-            What hangs, and on which thread.
-        """
+    def error(self, running: Sequence[str] = ()) -> JobCancelledError:
+        """Return the error of a cancelled job."""
         message, hint = f"job {self._name!r} was cancelled", None
-        if left_behind:
-            message += f", and what hangs was left behind: {'; '.join(left_behind)}"
-            hint = "what was left behind makes nothing visible when it wakes up"
+        if running:
+            message += f", and these threads were left running: {'; '.join(running)}"
+            hint = "threads that were left running cannot make anything visible"
         if self.has_committed:
-            hint = "its sinks had already begun to commit and may continue: look at the targets"
-        return JobCancelledError(message, cause=self.asked, hint=hint)
+            hint = "its sinks had already begun to commit and may continue: check the targets"
+        return JobCancelledError(message, cause=self.requested_reason, hint=hint)

@@ -1,4 +1,4 @@
-"""What workers and users tell the scheduler; what listeners hear is in `penstock.events`."""
+"""Events that workers and users send to the scheduler; events for listeners are in `penstock.events`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class JobEvent:
 
 @dataclass(frozen=True, slots=True)
 class JobVertexInitializedEvent(JobEvent):
-    """All sources of a vertex have answered, or failed to."""
+    """All sources of a vertex have inferred their parallelism, or failed to."""
 
     vertex_id: JobVertexID
 
@@ -31,7 +31,7 @@ class JobVertexFinishedEvent(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobVertexProgressEvent(JobEvent):
-    """Some tasks of a vertex have finished, and what they wrote is known."""
+    """Some tasks of a vertex have finished, and their output is measured."""
 
     vertex_id: JobVertexID
     result: PartialResult
@@ -47,6 +47,6 @@ class JobVertexFailedEvent(JobEvent):
 
 @dataclass(frozen=True, slots=True)
 class JobCancelEvent(JobEvent):
-    """Somebody wants the job to stop."""
+    """The user has requested cancellation."""
 
     reason: str

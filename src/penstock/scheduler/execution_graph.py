@@ -1,4 +1,4 @@
-"""What became of each vertex: states, times, tasks, bytes."""
+"""The execution state of each vertex: states, times, tasks, bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.events import ExecutionState, VertexChanged, VertexSnapshot
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.events import JobAccount
+    from penstock.events import JobEventBus
     from penstock.graph import JobVertex, JobVertexID
 
 _NEXT = {
@@ -25,22 +25,9 @@ _NEXT = {
 
 
 class ExecutionJobVertex:
-    """A vertex in execution. Safe to use from several threads: only one of them ends it.
+    """A vertex in execution; thread-safe."""
 
-    Parameters
-    ----------
-    vertex
-        The job vertex.
-    account
-        Takes what happens to it.
-
-    Attributes
-    ----------
-    snapshot
-        What is known of it now.
-    """
-
-    def __init__(self, vertex: JobVertex, account: JobAccount) -> None:
+    def __init__(self, vertex: JobVertex, account: JobEventBus) -> None:
         self.vertex = vertex
         self.snapshot = VertexSnapshot(vertex, timestamps={ExecutionState.CREATED: time.time()})
         self._account = account
@@ -48,15 +35,15 @@ class ExecutionJobVertex:
 
     @property
     def state(self) -> ExecutionState:
-        """Where it is."""
+        """Its execution state."""
         return self.snapshot.state
 
-    def decided(self, parallelism: int | None, reason: str, bytes_in: int | None) -> None:
-        """Note what was decided about it before it runs."""
+    def record_decision(self, parallelism: int | None, reason: str, bytes_in: int | None) -> None:
+        """Record what was decided before the vertex runs."""
         with self._lock:
             self.snapshot = replace(self.snapshot, parallelism=parallelism, reason=reason, bytes_in=bytes_in)
 
-    def measured(
+    def record_metrics(
         self,
         tasks: int | None,
         rows_out: int | None,
@@ -64,14 +51,14 @@ class ExecutionJobVertex:
         subpartitions: Sequence[int],
         reason: str | None = None,
     ) -> None:
-        """Note what was measured when it had run; tasks that nobody decided count as decided so.
+        """Record what was measured after the vertex has run; the tasks that ran replace an undecided parallelism.
 
         Parameters
         ----------
         tasks, rows_out, bytes_out, subpartitions
             As in `VertexSnapshot`.
         reason
-            Why that many tasks ran, None where that was decided before.
+            The reason for the number of tasks, None to retain the earlier reason.
         """
         with self._lock:
             before = self.snapshot
@@ -86,12 +73,12 @@ class ExecutionJobVertex:
             )
 
     def move(self, state: ExecutionState) -> None:
-        """Go on to another state.
+        """Change the state.
 
         Raises
         ------
         GraphError
-            If that cannot follow the present one.
+            If the current state does not allow the change.
         """
         with self._lock:
             before = self.snapshot
@@ -103,15 +90,9 @@ class ExecutionJobVertex:
 
 
 class ExecutionGraph:
-    """All vertices in execution, in the order they were made.
+    """All vertices in execution, in the order of their creation."""
 
-    Parameters
-    ----------
-    account
-        Takes what happens to them.
-    """
-
-    def __init__(self, account: JobAccount) -> None:
+    def __init__(self, account: JobEventBus) -> None:
         self._account = account
         self._vertices: dict[JobVertexID, ExecutionJobVertex] = {}
 
@@ -122,7 +103,7 @@ class ExecutionGraph:
         return len(self._vertices)
 
     def attach(self, vertex: JobVertex) -> ExecutionJobVertex:
-        """Add a vertex that was made."""
+        """Add a new vertex."""
         execution = ExecutionJobVertex(vertex, self._account)
         self._vertices[vertex.id] = execution
         return execution
@@ -139,5 +120,5 @@ class ExecutionGraph:
 
     @property
     def all_finished(self) -> bool:
-        """Whether every vertex made so far has finished."""
+        """Whether every vertex created so far has finished."""
         return all(execution.state is ExecutionState.FINISHED for execution in self)

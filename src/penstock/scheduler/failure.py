@@ -1,4 +1,4 @@
-"""Failures in words: which step, which operator, which line of the user's code."""
+"""Error messages of failed jobs: the step, the operator and the line of the user's code."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.errors import JobError, PenstockError
-from penstock.graph.naming import column_names
-from penstock.graph.wording import vertex_name
+from penstock.graph.column_names import column_names
+from penstock.graph.labels import vertex_name
 from penstock.spark import catalyst
 from penstock.spark_errors import user_traceback, without_stack
 
@@ -25,61 +25,59 @@ def describe_failure(plan: JobPlan, vertex: JobVertex, error: BaseException, hin
 
     Parameters
     ----------
-    plan, vertex, error
-        The job, the vertex, and what it failed with.
     hint
-        What the user can do, if that is known; the hint of the error itself goes before it.
+        What the user can do, or None; a hint of the error itself takes precedence.
     """
     text = str(error)
-    node, line = _culprit(plan, vertex, text)
-    called = vertex_name(plan.graph, vertex, column_names(plan.graph))
-    message = f"step {vertex.id.removeprefix('v')} failed: {called}"
+    node, line = _find_culprit(plan, vertex, text)
+    name = vertex_name(plan.graph, vertex, column_names(plan.graph))
+    message = f"step {vertex.id.removeprefix('v')} failed: {name}"
     if node.description != vertex.name:
         message += f"\n  operator: {node.description[:300]}"
     if line:
         message += f"\n  made at:  {line}"
     own = error.hint if isinstance(error, PenstockError) else None
-    return JobError(message, cause=_text_of(error, text), hint=own or hint)
+    return JobError(message, cause=_readable_text(error, text), hint=own or hint)
 
 
 def cause_of(error: BaseException, hint: str | None = None) -> BaseException:
-    """Return an error as users see it: Penstock's own as it is, any other as a `JobError` that says what it was."""
+    """Return the error that users see: Penstock's own errors unchanged, any other wrapped in a `JobError`."""
     if isinstance(error, (PenstockError, KeyboardInterrupt, SystemExit)):
         return error
-    failure = JobError("the job failed", cause=_text_of(error, str(error)), hint=hint)
+    failure = JobError("the job failed", cause=_readable_text(error, str(error)), hint=hint)
     failure.__cause__ = error
     return failure
 
 
 def forget_frames(error: BaseException | None) -> None:
-    """Let an error that is kept go of the variables of Penstock's own functions; its traceback reads as before."""
+    """Clear the local variables of Penstock's frames in an error; its traceback still prints the same."""
     while error is not None:
         trace = error.__traceback__
         while trace is not None:
             if str(trace.tb_frame.f_globals.get("__name__")).startswith("penstock."):
-                with suppress(RuntimeError):  # it still runs
+                with suppress(RuntimeError):  # the frame still runs
                     trace.tb_frame.clear()
             trace = trace.tb_next
         error = error.__cause__ or error.__context__
 
 
-def _text_of(error: BaseException, text: str) -> str:
-    """Return the part of an exception's text that people read: without Java's stack."""
+def _readable_text(error: BaseException, text: str) -> str:
+    """Return the text of an exception without Java's stack."""
     if "Traceback (most recent call last):" in text:
         return user_traceback(text)
     message = without_stack(text) or type(error).__name__
     return message if message.startswith(type(error).__name__) else f"{type(error).__name__}: {message}"
 
 
-def _culprit(plan: JobPlan, vertex: JobVertex, text: str) -> tuple[StreamNode, str]:
-    """Return the operator that most likely failed, and the user's line behind it, if it is known."""
-    found = _CALLED_FROM.search(text)
+def _find_culprit(plan: JobPlan, vertex: JobVertex, text: str) -> tuple[StreamNode, str]:
+    """Return the operator that most likely failed, and the user's line behind it; empty if unknown."""
+    called_from = _CALLED_FROM.search(text)
     nodes = [plan.graph.node(node_id) for node_id in reversed(vertex.node_ids) if node_id in plan.nodes]
     suspects = list(nodes)
     if "Traceback (most recent call last)" in text:
         suspects = [n for n in nodes if any(word in n.description for word in _PYTHON_OPERATORS)] or nodes
-    if found:
-        return suspects[0], found[1]
+    if called_from:
+        return suspects[0], called_from[1]
     for node in suspects:
         if node.location is not None:
             return node, str(node.location)

@@ -1,4 +1,4 @@
-"""Turns what happens to a job into changes of its graphs (FLIP-469)."""
+"""Applies strategies when vertices progress or finish, and grows the job graph (FLIP-469)."""
 
 from __future__ import annotations
 
@@ -16,25 +16,19 @@ if TYPE_CHECKING:
 
 
 class JobGraphUpdateListener(Protocol):
-    """Wants to know of new job vertices."""
+    """A listener for new job vertices."""
 
     def on_new_job_vertices_added(self, job_id: str, vertices: Sequence[JobVertex], pending_operators: int) -> None:
-        """Take vertices that were made of a job, and how many of its operators are still pending."""
+        """Handle new vertices of a job; `pending_operators` are not part of any vertex yet."""
 
 
 class AdaptiveExecutionHandler:
-    """Lets strategies change the graph when vertices finish, grows the job graph, and tells its listeners.
+    """Lets strategies change the graph when vertices finish, grows the job graph, and notifies listeners.
 
     Parameters
     ----------
-    job_id
-        The job, for the listeners.
-    manager
-        The graphs.
-    optimizer
-        Has the strategies.
     result_info
-        Returns what a finished vertex has written, None of a sink.
+        Returns the result of a finished vertex, None for a sink.
     """
 
     def __init__(
@@ -52,15 +46,15 @@ class AdaptiveExecutionHandler:
 
     @property
     def job_graph(self) -> JobGraph:
-        """The vertices made so far."""
+        """The vertices created so far."""
         return self._manager.job_graph
 
     def register_job_graph_update_listener(self, listener: JobGraphUpdateListener) -> None:
-        """Tell a listener of all vertices that are made from now on."""
+        """Notify a listener of all vertices that are created from now on."""
         self._listeners.append(listener)
 
     def handle_job_event(self, event: JobEvent) -> None:
-        """Take an event; those that do not change the graph are ignored."""
+        """Handle an event; events that do not change the graph are ignored."""
         match event:
             case JobVertexFinishedEvent(vertex_id):
                 vertex = self._manager.finish(vertex_id)

@@ -1,4 +1,4 @@
-"""A job as its user holds it."""
+"""The handle of a job: its state, its decisions, its end."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from penstock.commit import Access, Commit
 from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef
 from penstock.errors import JobCancelledError
-from penstock.events import ErrorOccurred, ExecutionState, JobAccount, JobStateChanged
-from penstock.graph.naming import column_names
-from penstock.graph.wording import vertex_name
+from penstock.events import ErrorOccurred, ExecutionState, JobEventBus, JobStateChanged
+from penstock.graph.column_names import column_names
+from penstock.graph.labels import vertex_name
 from penstock.masking import mask_sql
+from penstock.recorded_decisions import displayed_decisions
 from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from penstock.scheduler.disk_space import full_disk_hint
 from penstock.scheduler.ending import Ending
@@ -30,8 +31,7 @@ from penstock.spark.session import SessionPool
 from penstock.spark.task_counts import task_counts
 from penstock.summary import JobSummary
 from penstock.tables import VertexRow, html_of_table, html_of_text, vertices_table
-from penstock.threads import doing, start_thread, works
-from penstock.told import together
+from penstock.threads import running_work, start_thread, track_work
 from penstock.units import show_count
 
 if TYPE_CHECKING:
@@ -56,31 +56,31 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.scheduler")
 
-_PATIENCE = 1.4
-"""Seconds after which a job that was cancelled ends without what still hangs."""
-_TELLING = 0.3
-"""Seconds that those who watch a job get to hear of such an end."""
+_CANCEL_TIMEOUT = 1.4
+"""Seconds after which a cancelled job ends, even if some of its threads still hang."""
+_NOTIFY_TIMEOUT = 0.3
+"""Seconds that listeners get to handle such an end."""
 
-HANDED_BACK = "run by Spark instead"
-"""What is chosen where a query could not be run as a job."""
+RUN_BY_SPARK = "run by Spark instead"
+"""The choice that is recorded when a query falls back to Spark."""
 
 RECENT: deque[Job] = deque(maxlen=256)
 """The latest jobs of this process, oldest first."""
 
 
 class Job:
-    """A running or ended job; made by `Environment.execute` and `Environment.execute_async`.
+    """A running or ended job; created by `Environment.execute` and `Environment.execute_async`.
 
     Attributes
     ----------
     id, name
         The job's names.
     origin
-        Where its query comes from, if Spark handed it over.
+        The origin of its query, if Spark delegated it.
     state
-        Where it is.
+        Its execution state.
     decisions
-        Every choice made for it, with figures and reason.
+        Every decision for the job, with figures and reason.
     started, ended
         Seconds since the epoch; `ended` is None while it runs.
     """
@@ -90,7 +90,7 @@ class Job:
         self.name = mask_sql(name)
         self.origin = origin
         self.state = ExecutionState.CREATED
-        self._account = JobAccount(self.id)
+        self._account = JobEventBus(self.id)
         self.decisions = DecisionLog(self._account)
         self.started = time.time()
         RECENT.append(self)
@@ -103,22 +103,22 @@ class Job:
         self._whole_groups: list[str] = []
         self._bridge: Bridge | None = None
         self._ending = Ending(self.name)
-        # Not Thread.join: once interrupted from the keyboard, it holds a running thread for ended.
+        # Not Thread.join: after an interrupt from the keyboard, it takes a running thread for finished.
         self._done = threading.Event()
 
     @property
     def vertices(self) -> list[VertexSnapshot]:
-        """The vertices made so far, as they are now; none where Spark was handed the query whole."""
+        """The current snapshots of its vertices; empty if Spark runs the whole query."""
         return [execution.snapshot for execution in self._graphs.execution] if self._graphs else []
 
     @property
     def events(self) -> list[JobStatusEvent]:
-        """What has happened so far, in order."""
+        """Its events so far, in order."""
         return self._account.events
 
     @property
     def pending_operators(self) -> int:
-        """How many operators have not become part of a vertex yet."""
+        """The number of operators that are not part of a vertex yet."""
         return self._graphs.manager.pending_operators if self._graphs else 0
 
     @property
@@ -128,46 +128,46 @@ class Job:
 
     @property
     def error(self) -> BaseException | None:
-        """What it failed with, if it did."""
+        """The error that it failed with, or None."""
         return self._error
 
     @property
     def graphs(self) -> JobGraphs | None:
-        """Its graphs; None where Spark was handed the query whole."""
+        """Its graphs; None if Spark runs the whole query."""
         return self._graphs
 
     def task_counts(self) -> dict[JobVertexID, TaskCounts]:
-        """Return how far the vertices that run now have come.
+        """Return the task progress of the vertices that run now.
 
-        This asks Spark, in one call. Whoever wants it again and again should wait a second in between.
+        Each call queries Spark once. Wait at least a second between calls.
         """
         bridge, graphs = self._bridge, self._graphs
-        running = [one.vertex for one in self.vertices if one.state is ExecutionState.RUNNING]
+        running = [vertex.vertex for vertex in self.vertices if vertex.state is ExecutionState.RUNNING]
         if bridge is None or graphs is None or not running:
             return {}
         groups = {graphs.group_of(vertex): vertex.id for vertex in running}
         return {groups[group]: counts for group, counts in task_counts(bridge, list(groups)).items()}
 
     def table(self) -> Table:
-        """Return a table with a row per step: what it does, how many tasks it got, why, and what it gave."""
+        """Return a table with a row per step: what it does, its tasks and their reason, and its output."""
         rows = (
             VertexRow(
-                one.vertex.id,
-                self.called(one.vertex),
-                one.bytes_in,
-                one.parallelism,
-                one.reason,
-                one.seconds,
-                one.rows_out,
-                one.bytes_out,
+                snapshot.vertex.id,
+                self.display_name(snapshot.vertex),
+                snapshot.bytes_in,
+                snapshot.parallelism,
+                snapshot.reason,
+                snapshot.seconds,
+                snapshot.rows_out,
+                snapshot.bytes_out,
             )
-            for one in self.vertices
+            for snapshot in self.vertices
         )
-        notes = (decision.text for decision in self.decisions.told)
+        notes = (decision.text for decision in self.decisions.records)
         return vertices_table(f"{self.name}: {self.state.value.lower()}", rows, notes)
 
-    def called(self, vertex: JobVertex) -> str:
-        """Return what people call one of its vertices: by its tables and keys."""
+    def display_name(self, vertex: JobVertex) -> str:
+        """Return a readable name of a vertex, with its tables and keys."""
         if self._graphs is None:
             return vertex.name
         if self._columns is None:
@@ -176,51 +176,52 @@ class Job:
 
     @property
     def summary(self) -> JobSummary:
-        """What Penstock did for it, in one line: bytes not shuffled, tasks, seconds, and those of its last run."""
+        """One line: bytes not shuffled, tasks, seconds, and the seconds of its last run."""
         before = [job for job in list(RECENT) if job.name == self.name and job.started < self.started]
         last = [job.ended - job.started for job in before if job.ended and job.state is ExecutionState.FINISHED]
-        tasks = sum(one.tasks or 0 for one in self.vertices)
+        tasks = sum(vertex.tasks or 0 for vertex in self.vertices)
         seconds = (time.time() if self.ended is None else self.ended) - self.started
-        return JobSummary.of(self.decisions.told, tasks, seconds, last[-1] if last else None)
+        return JobSummary.of(self.decisions.records, tasks, seconds, last[-1] if last else None)
 
     def __str__(self) -> str:
         parts = [f"Job {self.name} ({self.id}): {self.state.value.lower()}", str(self.summary)]
         if self.vertices:
             parts.append(str(self.table()))
-        if decided := self.told():
-            parts += ["Decisions", *decided]
+        if lines := self.decision_lines():
+            parts += ["Decisions", *lines]
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
-        decided = html_of_text("\n".join(["Decisions", *self.told()])) if self.told() else ""
-        return html_of_text(str(self.summary)) + html_of_table(self.table()) + decided
+        decisions = html_of_text("\n".join(["Decisions", *self.decision_lines()])) if self.decision_lines() else ""
+        return html_of_text(str(self.summary)) + html_of_table(self.table()) + decisions
 
-    def told(self) -> list[str]:
+    def decision_lines(self) -> list[str]:
         """Return a line for each decision that the table of vertices does not show."""
-        return [f"- {one.text}" for one in together(self.decisions.told, of_tasks=not self.vertices)]
+        decisions = displayed_decisions(self.decisions.records, with_parallelism=not self.vertices)
+        return [f"- {decision.text}" for decision in decisions]
 
     def watch(self, listener: JobStatusListener) -> None:
-        """Tell a listener of all that happens to the job; what has happened already comes at once.
+        """Notify a listener of all events of the job; past events are delivered at once.
 
-        It is told on the job's own threads, and should not take long.
+        It is called on the job's own threads, and should return quickly.
         """
         self._account.watch(listener)
         self._account.deliver()
 
     @property
     def _cancelled(self) -> str:
-        """Why the job was cancelled, empty if it was not, or too late."""
+        """The reason of the cancellation; empty if the job was not cancelled, or too late."""
         return self._ending.cancelled
 
     def cancel(self, reason: str = "cancelled by the user") -> None:
-        """Stop the job: no Spark job of it goes on, and its sinks show nothing. Returns at once; `wait` then raises.
+        """Cancel the job: its Spark jobs stop, and its sinks show nothing. Returns at once; `wait` then raises.
 
-        Within two seconds the job has ended, whatever hangs. Threads that cannot be stopped are left behind, and named
-        in the error and among the decisions; they make nothing visible when they wake up.
+        The job ends within two seconds, even if some of its threads hang. The error and a decision name the threads
+        that could not be stopped; these cannot make anything visible later.
 
-        A job whose commit has begun cannot be cancelled any more: it ends as if nobody had asked, and a decision tells
-        that it came too late. If the commit hangs, the job is CANCELED, and its error says that targets may yet show
-        what was written.
+        A job whose commit has begun cannot be cancelled any more. It ends as usual, and a decision records that the
+        cancellation came too late. If the commit hangs, the job is CANCELED, and its error says that what was written
+        may still become visible.
         """
         if not self._ending.cancel(reason):
             return
@@ -230,19 +231,19 @@ class Job:
         start_thread(f"penstock-stop-{self.id}", partial(self._stop, reason))
 
     def _stop(self, reason: str) -> None:
-        """See to it that a job that was cancelled ends in time; on a thread of its own, as any call may hang."""
-        until = time.monotonic() + _PATIENCE
+        """Ensure that a cancelled job ends in time; runs on a thread of its own, because any call may hang."""
+        deadline = time.monotonic() + _CANCEL_TIMEOUT
         if self._bridge is not None:
             for group in () if self._ending.has_committed else self._whole_groups:
                 start_thread(f"penstock-stop-{group}", partial(jobs.cancel_group, self._bridge, group, reason))
-        if self._done.wait(until - time.monotonic()) or not self._ending.settle():
+        if self._done.wait(deadline - time.monotonic()) or not self._ending.settle():
             return
         try:
             scheduler = self._scheduler
             if scheduler is not None:
-                scheduler.leave_behind()
-            self._end(ExecutionState.CANCELED, self._ending.error(self._left_behind() or ["its planning"]))
-            start_thread(f"penstock-tell-{self.id}", partial(self._account.deliver, wait=True)).join(_TELLING)
+                scheduler.abandon_vertices()
+            self._end(ExecutionState.CANCELED, self._ending.error(self._running_threads() or ["its planning"]))
+            start_thread(f"penstock-tell-{self.id}", partial(self._account.deliver, wait=True)).join(_NOTIFY_TIMEOUT)
         finally:
             self._done.set()
 
@@ -252,19 +253,19 @@ class Job:
         Parameters
         ----------
         timeout
-            Seconds, None for ever.
+            Seconds, None to wait without a limit.
 
         Raises
         ------
         JobError, JobCancelledError
-            If it did not finish.
+            If it failed or was cancelled.
         TimeoutError
             If it has not ended in time.
         """
         if not self._done.wait(timeout):
             raise TimeoutError(f"job {self.name!r} still runs after {timeout} s")
         if self._error is not None:
-            raise self._error.with_traceback(self._traceback)  # not that which an earlier call has made longer
+            raise self._error.with_traceback(self._traceback)  # earlier calls have extended the current traceback
         return self
 
     def start(
@@ -285,13 +286,13 @@ class Job:
         self._begin(bridge, self._scheduler.run, list(sinks.values()))
 
     def wait_silently(self) -> None:
-        """Wait for the end, whatever it is."""
+        """Wait for the end without raising the job's error."""
         self._done.wait()
 
     def start_whole(
         self, bridge: Bridge, outputs: Sequence[Output], sinks: Sequence[SinkJob], whole: WholeQuery
     ) -> None:
-        """Hand queries to Spark as they are, on a thread of its own; for `Environment`."""
+        """Let Spark run the queries unchanged, on a thread of its own; for `Environment`."""
         group = f"penstock-{self.id}-whole"
         self._whole_groups.append(group)
         properties = jobs.user_properties(bridge)
@@ -307,9 +308,9 @@ class Job:
 
         self._begin(bridge, run, list(sinks))
 
-    def hand_back(self, reason: str, error: BaseException) -> None:
-        """Record that Spark runs the query instead; a job that could not be started ends, as failed."""
-        self.decisions.record(Choice(DecisionKind.WHOLE_QUERY, NameRef(self.name), HANDED_BACK, reason))
+    def fall_back_to_spark(self, reason: str, error: BaseException) -> None:
+        """Record that the query falls back to Spark; a job that could not start ends as failed."""
+        self.decisions.record(Choice(DecisionKind.WHOLE_QUERY, NameRef(self.name), RUN_BY_SPARK, reason))
         if self._ending.settle():
             self._end(ExecutionState.FAILED, cause_of(error))
             self._account.deliver(wait=True)
@@ -322,39 +323,39 @@ class Job:
             self._account.emit(JobStateChanged(self.state, self.pending_operators))
         commit = Commit(Access(bridge), self.id, self.name, sinks, self._ending.check, self._ending.begin_commit)
 
-        def make_visible() -> None:
+        def commit_sinks() -> None:
             self._before_commit()
-            with doing("making what the sinks wrote visible"):
+            with track_work("making what the sinks wrote visible"):
                 commit.run()
 
         def body() -> None:
             error: BaseException | None = None
             try:
-                with doing("running its vertices"):
+                with track_work("running its vertices"):
                     self._ending.check()
-                    run(make_visible)
+                    run(commit_sinks)
                     commit.finish()
-            except BaseException as problem:  # noqa: BLE001 - kept for whoever waits
-                error = self._failed(problem, commit)
-            self._ran(error)
+            except BaseException as problem:  # noqa: BLE001 - kept for `wait`
+                error = self._clean_up(problem, commit)
+            self._finish(error)
 
         self._account.deliver()
         start_thread(f"penstock-{self.id}", partial(contextvars.copy_context().run, body))
 
     def _before_commit(self) -> None:
-        """Do what must be done while all sinks have their rows and none shows them; a job may still be cancelled."""
+        """Run just before the commit, when all sinks have their rows and the job may still be cancelled; a hook."""
 
-    def _ran(self, error: BaseException | None) -> None:
-        """End the job, unless it was cancelled and did not come to an end in time."""
+    def _finish(self, error: BaseException | None) -> None:
+        """End the job, unless its cancellation has timed out and ended it already."""
         if not self._ending.settle():
             if self._ending.has_committed:
                 log.warning(
                     "job %s was cancelled while its sinks committed; the commit has ended now: %s", self.id, error
                 )
             return
-        if self._ending.asked and not self._ending.cancelled:
-            why = f"its sinks had already begun to commit ({self._ending.asked})"
-            self.decisions.record(Choice(DecisionKind.CANCEL, NameRef(self.name), "came too late", why))
+        if self._ending.requested_reason and not self._ending.cancelled:
+            reason = f"its sinks had already begun to commit ({self._ending.requested_reason})"
+            self.decisions.record(Choice(DecisionKind.CANCEL, NameRef(self.name), "came too late", reason))
         if error is None:
             self._end(ExecutionState.FINISHED, None)
         else:
@@ -367,45 +368,46 @@ class Job:
         self._error, self.state, self.ended = error, state, time.time()
         if error is not None:
             self._traceback, trace = error.__traceback__, "".join(traceback.format_exception(error))
-            failed = (one.vertex.id for one in self.vertices if one.state is ExecutionState.FAILED)
+            failed = (vertex.vertex.id for vertex in self.vertices if vertex.state is ExecutionState.FAILED)
             self._account.emit(ErrorOccurred(error, trace, next(failed, None), at=self.ended))
         self._account.emit(JobStateChanged(state, self.pending_operators, at=self.ended))
-        # With these go the plans and results in the JVM, and sessions of clients that have gone.
+        # This also releases plans and results in the JVM, and sessions of disconnected clients.
         collect_soon()
         self._scheduler = self._bridge = None
         forget_frames(error)
 
-    def _failed(self, error: BaseException, commit: Commit) -> BaseException:
-        """Clean up behind a job that did not finish; return its error as users see it."""
+    def _clean_up(self, error: BaseException, commit: Commit) -> BaseException:
+        """Roll back the sinks of a job that did not finish; return its error as users see it."""
         try:
-            with doing("removing what the sinks wrote"):
+            with track_work("removing what the sinks wrote"):
                 commit.fail(error)
-        except Exception as problem:  # noqa: BLE001 - the first error is the one to show
+        except Exception as problem:  # noqa: BLE001 - the first error is shown
             error.add_note(f"while cleaning up: {problem}")
-        left = self._left_behind()
+        running = self._running_threads()
         if self._cancelled:
-            cancelled = self._ending.error(left)
+            cancelled = self._ending.error(running)
             cancelled.__cause__ = None if isinstance(error, JobCancelledError) else error
             return cancelled
         return cause_of(error, full_disk_hint(self._bridge, error))
 
-    def _left_behind(self) -> list[str]:
-        """Return what other threads of the job do, although it ends; a decision tells of it."""
-        left = [str(work) for work in works(f"penstock-{self.id}") if work.thread is not threading.current_thread()]
-        if left:
-            count = show_count(len(left), "thread")
-            left_behind = f"{count} left behind"
-            self.decisions.record(Choice(DecisionKind.CANCEL, NameRef(self.name), left_behind, "; ".join(left)))
-        return left
+    def _running_threads(self) -> list[str]:
+        """Return what other threads of the job still do at its end, and record it as a decision."""
+        running = [
+            str(work) for work in running_work(f"penstock-{self.id}") if work.thread is not threading.current_thread()
+        ]
+        if running:
+            chosen = f"{show_count(len(running), 'thread')} left running"
+            self.decisions.record(Choice(DecisionKind.CANCEL, NameRef(self.name), chosen, "; ".join(running)))
+        return running
 
 
 def clone_settings(bridge: Bridge, config: Configuration) -> dict[str, str]:
-    """Return the settings under which vertices are planned, on top of the user's."""
+    """Return the settings for planning vertices, on top of the user's."""
     from penstock.config.options import DATA_VOLUME_PER_TASK
 
     excluded = bridge.spark.conf.get("spark.sql.adaptive.optimizer.excludedRules", "") or ""
     rules = [rule for rule in excluded.split(",") if rule.strip()]
-    # A stage that turns out empty stays a stage: the inputs of a join are cut alike, empty ones among them.
+    # An empty stage stays a stage, because all inputs of a join are divided by the same ranges.
     rules.append("org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation")
     return {
         "spark.sql.adaptive.enabled": "true",
@@ -413,6 +415,6 @@ def clone_settings(bridge: Bridge, config: Configuration) -> dict[str, str]:
         "spark.sql.adaptive.optimizer.excludedRules": ",".join(rules),
         "spark.sql.adaptive.advisoryPartitionSizeInBytes": f"{config.integer(DATA_VOLUME_PER_TASK)}b",
         **BLOOM_SETTINGS,
-        # The number of a union's tasks is the sum of its inputs', wherever it is decided.
+        # A union has as many tasks as all of its inputs together, in every plan.
         "spark.sql.unionOutputPartitioning": "false",
     }

@@ -1,4 +1,4 @@
-"""Where the query of a job comes from, if Spark handed it over."""
+"""The origin of a job's query, if Spark delegated it."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from dataclasses import dataclass
 
 from penstock.masking import mask_sql
 
-_WHOLE, _SHORT = 8000, 120
-"""Characters kept of a statement, and of a job's name; lists read the first 64 KiB of an event log."""
+_MAX_STATEMENT, _MAX_NAME = 8000, 120
+"""Maximum characters of a statement, and of a job's name; lists read only the first 64 KiB of an event log."""
 UNNAMED = "query"
-"""What a job is called of which nothing is known."""
-_OF_CONNECT = "Spark Connect - "
-"""How a Spark Connect server describes the request of a client, in place of the user's line."""
+"""The name of a job without any other."""
+_CONNECT_PREFIX = "Spark Connect - "
+"""The beginning of the call site that a Spark Connect server sets instead of the user's line."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryOrigin:
-    """Where a query comes from.
+    """The origin of a query.
 
     Parameters
     ----------
     statement
-        The SQL text that it was given as, without its secrets; None if it was not.
+        Its SQL text with secrets masked; None if it was not written in SQL.
     line
-        The action in the user's program, as PySpark tells it, such as ``collect at job.py:3``.
+        The action in the user's program, as reported by PySpark, such as ``collect at job.py:3``.
     description
         The job description that the user has set.
     page
         The address of Spark's own page of the execution that waits for the rows.
-    is_of_spark
-        Whether Spark handed it over, so that Spark runs the last stage.
+    is_delegated
+        Whether Spark delegated the query, so that Spark runs the last stage.
     """
 
     statement: str | None = None
     line: str | None = None
     description: str | None = None
     page: str | None = None
-    is_of_spark: bool = False
+    is_delegated: bool = False
 
     @classmethod
     def of(
@@ -46,37 +46,35 @@ class QueryOrigin:
         description: str | None,
         page: str | None = None,
         *,
-        is_of_spark: bool = False,
+        is_delegated: bool = False,
     ) -> QueryOrigin:
-        """Return the origin of a query: its SQL text as it was written, and the description of its Spark jobs."""
-        statement = None
-        if text is not None:
-            statement = _shown(text)
-        return cls(statement, _of_user(line), _of_user(description), page, is_of_spark)
+        """Return the origin of a query from its SQL text, its call site, and the description of its Spark jobs."""
+        statement = None if text is None else _mask_and_shorten(text)
+        return cls(statement, _user_text(line), _user_text(description), page, is_delegated)
 
     @property
     def name(self) -> str:
-        """What the job is called: as the user says, else by its statement in one line, else by the user's line."""
+        """The name of the job: the user's description, else the statement in one line, else the user's line."""
         if self.description is not None:
             return self.description
         if self.statement is not None:
             text = " ".join(self.statement.split())
-            return text if len(text) <= _SHORT else f"{_cut(text)} …"
+            return text if len(text) <= _MAX_NAME else f"{_cut_at_word(text)} …"
         return self.line or UNNAMED
 
 
-def _cut(text: str) -> str:
-    """Return the beginning of a text, up to the end of a word unless the word is a long one."""
-    words = text[: _SHORT + 1].rpartition(" ")[0]
-    return words if len(words) > _SHORT // 2 else text[:_SHORT]
+def _cut_at_word(text: str) -> str:
+    """Return the beginning of a text up to the end of a word, or within a long word."""
+    words = text[: _MAX_NAME + 1].rpartition(" ")[0]
+    return words if len(words) > _MAX_NAME // 2 else text[:_MAX_NAME]
 
 
-def _of_user(text: str | None) -> str | None:
-    return None if text is None or text.startswith(_OF_CONNECT) else _shown(text)
+def _user_text(text: str | None) -> str | None:
+    return None if text is None or text.startswith(_CONNECT_PREFIX) else _mask_and_shorten(text)
 
 
-def _shown(text: str) -> str:
-    """Return the beginning of a text without its secrets."""
-    # First what may be looked at: long texts take long to mask. Twice as much, lest half a secret remains.
-    shown = mask_sql(text[: 2 * _WHOLE].strip())
-    return shown if len(shown) <= _WHOLE else f"{shown[:_WHOLE]} …"
+def _mask_and_shorten(text: str) -> str:
+    """Return the beginning of a text with secrets masked."""
+    # Masking long texts is slow, so cut first, but at twice the length: a secret must not be cut in half.
+    masked = mask_sql(text[: 2 * _MAX_STATEMENT].strip())
+    return masked if len(masked) <= _MAX_STATEMENT else f"{masked[:_MAX_STATEMENT]} …"

@@ -1,4 +1,4 @@
-"""What a cluster offers to hash tables."""
+"""The resources of a cluster: limits for broadcasts and hash tables."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _EXECUTION_SHARE = 0.6
 """The part of a heap that Spark uses for execution and storage, by default."""
 
 
-_GROWN = 10
-"""A broadcast is stopped at so many times the bytes that a side may have: less is sooner broadcast than begun anew."""
+_BROADCAST_OVERRUN = 10
+"""A broadcast is stopped beyond this multiple of the threshold; below, finishing it is cheaper than a shuffle."""
 
 
 def resources_of(bridge: Bridge, config: Configuration) -> Resources:
-    """Return the limits of strategies.
+    """Return the resource limits of strategies.
 
-    A broadcast table may take an eighth of what Spark uses of the smallest heap, as several lie there at a time and the
-    driver holds each twice while it is built; a table within a task a quarter of the task's share.
+    A broadcast table may take an eighth of Spark's share of the smallest heap: there may be several at a time, and the
+    driver holds each twice while building it. A hash table within a task may take a quarter of the task's share.
     """
     driver, executor = jobs.heap_bytes(bridge)
     tasks = max(jobs.cluster_cores(bridge) // jobs.executor_count(bridge), 1)
-    given = config.maybe_integer(BROADCAST_THRESHOLD)
-    own = broadcast_threshold(bridge, at_run_time=True)
-    threshold, option = own if given is None else (given, BROADCAST_THRESHOLD.key)
+    option_value = config.maybe_integer(BROADCAST_THRESHOLD)
+    spark_default = broadcast_threshold(bridge, at_run_time=True)
+    threshold, option = spark_default if option_value is None else (option_value, BROADCAST_THRESHOLD.key)
     return Resources(
         broadcast_threshold=threshold,
         broadcast_memory=int(min(driver, executor) * _EXECUTION_SHARE / 8),
@@ -46,11 +46,11 @@ def resources_of(bridge: Bridge, config: Configuration) -> Resources:
 
 
 def broadcast_bounds(bridge: Bridge, config: Configuration, resources: Resources) -> BroadcastBounds:
-    """Return when a broadcast is stopped that Spark's estimates asked for, and how its rows are exchanged then."""
+    """Return when to stop a broadcast that Spark's estimates chose, and how its rows are shuffled instead."""
     planned, _ = planned_broadcast_threshold(bridge, config)
     settings = ParallelismSettings.of(config, resources.cores)
     return BroadcastBounds(
-        limit=max(planned, min(_GROWN * planned, resources.broadcast_memory)),
+        limit=max(planned, min(_BROADCAST_OVERRUN * planned, resources.broadcast_memory)),
         memory=resources.broadcast_memory,
         volume_per_task=resources.volume_per_task,
         most_subpartitions=max(settings.bounds.maximum, settings.fixed or 1),

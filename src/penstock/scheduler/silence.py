@@ -1,22 +1,29 @@
-"""Sources that do not answer: found by their threads, which only wait."""
+"""Detection of sources that do not answer."""
 
 from __future__ import annotations
 
 from penstock.errors import SourceTimeoutError
 from penstock.spark.jvm import waits_for_jvm
-from penstock.threads import works
+from penstock.threads import running_work
 
 
 def check_silence(threads: str, seconds: float) -> None:
-    """Look at all questions to sources that threads with a name wait for an answer to; to be called now and then.
+    """Raise if a thread waits too long for a source; to be called periodically.
 
-    A thread that works gets the time it needs, and so does one that waits for Spark.
+    Threads that compute or wait for Spark are not limited.
+
+    Parameters
+    ----------
+    threads
+        The name prefix of the threads to check.
+    seconds
+        The longest time to wait.
 
     Raises
     ------
     SourceTimeoutError
-        If one of them has only waited for so long.
+        If a thread has waited for a source that long.
     """
-    for work in works(threads):
-        if work.asks and work.silent_for(waits_for_jvm) >= seconds:
-            raise SourceTimeoutError.of(work.asks, work.what, seconds)
+    for work in running_work(threads):
+        if work.waits_for and work.idle_seconds(waits_for_jvm) >= seconds:
+            raise SourceTimeoutError.of(work.waits_for, work.what, seconds)

@@ -1,4 +1,4 @@
-"""The way of one vertex: from the answers of its sources to its registered result."""
+"""Execution of a vertex: decides it, runs it, and records its outcome."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from penstock.events import ExecutionState
 from penstock.execution.reads import VertexSetup
 from penstock.scheduler.comparisons import compare_run
 from penstock.scheduler.outcomes import record_run
-from penstock.threads import doing
+from penstock.threads import track_work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.connectors.base import KeyFilter
-    from penstock.events import JobAccount
+    from penstock.events import JobEventBus
     from penstock.execution.context import JobContext
     from penstock.execution.vertex_runner import VertexRunner
     from penstock.graph import JobVertex
@@ -23,22 +23,10 @@ if TYPE_CHECKING:
 
 
 class VertexExecution:
-    """Runs the vertices of one job; every call on a worker's thread.
-
-    Parameters
-    ----------
-    context
-        The job.
-    decider, runner
-        Decide a vertex, and run it.
-    job_name
-        The job's name for people.
-    account
-        Takes what happens to the vertices.
-    """
+    """Runs the vertices of a job; every call is on a worker thread."""
 
     def __init__(
-        self, context: JobContext, decider: VertexDecider, runner: VertexRunner, job_name: str, account: JobAccount
+        self, context: JobContext, decider: VertexDecider, runner: VertexRunner, job_name: str, account: JobEventBus
     ) -> None:
         self._context = context
         self._decider = decider
@@ -47,35 +35,35 @@ class VertexExecution:
         self._account = account
 
     def execute(self, execution: ExecutionJobVertex, inferred: Mapping[int, int]) -> None:
-        """Decide a vertex, run it, and record what came of it; its result is registered then.
+        """Decide a vertex, run it, and record its outcome; its result is registered then.
 
         Parameters
         ----------
         inferred
-            What its sources answered, by node.
+            The parallelism that its sources inferred, by node.
         """
         vertex = execution.vertex
-        with doing(f"running {vertex.id} {vertex.name}"):
+        with track_work(f"running {vertex.id} {vertex.name}"):
             setup = self._decide(execution, inferred)
             execution.move(ExecutionState.RUNNING)
             self._account.deliver()
             run = self._runner.run(vertex, setup, self._description(vertex))
-        record_run(self._context, execution, run, self._runner.results, self._runner.channels(vertex))
+        record_run(self._context, execution, run, self._runner.results, self._runner.channel_reports(vertex))
         compare_run(self._context, vertex, run, self._runner.results)
         self._decider.compare(vertex)
         execution.move(ExecutionState.FINISHED)
 
     def _decide(self, execution: ExecutionJobVertex, inferred: Mapping[int, int]) -> VertexSetup:
         vertex = execution.vertex
-        if vertex.tail_id in self._context.plan.stages or self._runner.sinks.skipped(vertex) is not None:
-            return VertexSetup()  # it reads nothing
+        if vertex.tail_id in self._context.plan.stages or self._runner.sinks.skip_report(vertex) is not None:
+            return VertexSetup()  # the vertex reads no rows
         decided = self._decider.decide(execution.vertex, inferred)
-        execution.decided(decided.parallelism, decided.reason, decided.bytes_in)
+        execution.record_decision(decided.parallelism, decided.reason, decided.bytes_in)
         return decided.setup
 
     def fetch_filters(self, vertex: JobVertex) -> dict[int, KeyFilter]:
-        """Fetch the keys that filter a vertex, and let its sources know; return what they may know of them."""
-        with doing(f"fetching the filters of {vertex.id} {vertex.name}"):
+        """Fetch the keys that filter a vertex, and apply them to its sources; return the filters by node."""
+        with track_work(f"fetching the filters of {vertex.id} {vertex.name}"):
             filters = self._runner.fetch_filters(vertex, self._description(vertex))
         sources = self._context.plan.sources
         for node_id in filters.keys() & sources.keys():

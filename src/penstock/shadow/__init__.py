@@ -1,1 +1,1 @@
-"""Shadow mode: a job's rows are compared with those of plain Spark."""
+"""Shadow mode: the comparison of a job's rows with those of plain Spark."""

@@ -1,4 +1,4 @@
-"""What a comparison with plain Spark found, as plain values."""
+"""The results of comparisons with plain Spark, as plain values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Verdict(StrEnum):
-    """What can be said of an output."""
+    """The result of a comparison."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
@@ -28,28 +28,28 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """An output of a job, beside what plain Spark makes of the same DataFrame.
+    """The comparison of an output of a job with the rows of plain Spark.
 
     Parameters
     ----------
     output
         The sink's name.
     verdict
-        Whether the two are equal.
+        Whether both are equal.
     reason
-        How that is known, or why it is not; half a sentence.
+        The reason of the verdict, without a full stop.
     rows, plain_rows
-        How many rows Penstock and plain Spark made; None where there are none.
+        The numbers of rows of Penstock and of plain Spark; None if unknown.
     columns
-        The names of the columns that differ, where there are as many rows.
+        The names of the columns that differ, if the numbers of rows are equal.
     examples, plain_examples
-        A few rows that one of the two has more often than the other, by column.
+        A few rows that one side has more often than the other, as texts by column.
     names
-        The columns.
+        The names of all columns.
     seconds, plain_seconds
-        How long the whole job took on Penstock, until its rows were there, and this output's query on plain Spark.
+        The duration of the whole job on Penstock, without its commit, and of this output's query on plain Spark.
     location
-        The user's line.
+        The user's line of code.
     engine
         The engine that computed it.
     """
@@ -102,7 +102,7 @@ class ShadowReport:
     job
         The job's name.
     comparisons
-        One for each output.
+        The comparison of each output.
     """
 
     job: str
@@ -111,15 +111,15 @@ class ShadowReport:
     @property
     def differences(self) -> list[Comparison]:
         """The outputs that differ."""
-        return [one for one in self.comparisons if one.verdict is Verdict.DIFFERENT]
+        return [comparison for comparison in self.comparisons if comparison.verdict is Verdict.DIFFERENT]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {"job": self.job, "outputs": [one.as_dict() for one in self.comparisons]}
+        return {"job": self.job, "outputs": [comparison.as_dict() for comparison in self.comparisons]}
 
 
 REPORTS: deque[ShadowReport] = deque(maxlen=4096)
-"""What was compared in this process, oldest first."""
+"""The reports of this process, oldest first."""
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""The class of an error, by which one of Penstock and one of plain Spark are the same."""
+"""Classification of errors, to compare those of Penstock with those of plain Spark."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 
 def error_class(error: BaseException) -> str:
-    """Return what kind of error this is at its root.
+    """Return the class of an error's root cause.
 
-    That is a Python exception of the user's function, an error condition of Spark such as ``DIVIDE_BY_ZERO``, or a
-    class of Java.
+    This is a Python exception of the user's function, an error condition of Spark such as ``DIVIDE_BY_ZERO``, or a
+    Java class.
     """
     while error.__cause__ is not None:
         error = error.__cause__
     text = str(error)
     if _TRACEBACK in text:
         lines = text[text.rindex(_TRACEBACK) :].splitlines()[1:]
-        found = next((match for line in lines if (match := _RAISED.match(line)) is not None), None)
-        if found is not None:
-            return found[1]
+        exception = next((match for line in lines if (match := _RAISED.match(line)) is not None), None)
+        if exception is not None:
+            return exception[1]
     conditions = _CONDITION.findall(text)
     if conditions:
         return str(conditions[0])
@@ -32,7 +32,7 @@ def error_class(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says."""
+    """Return the first line of the message of an error's root cause, at most 300 characters."""
     while error.__cause__ is not None:
         error = error.__cause__
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]

@@ -1,12 +1,17 @@
-"""What plain Spark is to compute beside a job: a user's DataFrame, or a query that Spark has optimised already."""
+"""Queries for plain Spark: a user's DataFrame, or a query that Spark has optimised already."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.spark.dataframes import dataframe
-from penstock.spark.plain_runs import other_session, partitioned_otherwise, why_plan_undetermined, why_undetermined
-from penstock.spark.whole import spark_rows
+from penstock.spark.plain_runs import (
+    nondeterminism_reason,
+    other_session,
+    plan_nondeterminism_reason,
+    with_other_partitions,
+)
+from penstock.spark.spark_rows import spark_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -17,24 +22,24 @@ if TYPE_CHECKING:
 
 
 class PlainQuery(Protocol):
-    """A query as plain Spark runs it, in the user's session."""
+    """A query that plain Spark runs in the user's session."""
 
     @property
     def schema(self) -> StructType:
         """Its columns."""
 
     def rows(self) -> DataFrame:
-        """Return its rows. What fails may fail here already, or when they are computed."""
+        """Return its rows; errors are raised here or when the rows are computed."""
 
-    def rows_otherwise(self) -> DataFrame:
-        """Return its rows as Spark computes them with other numbers of shuffle partitions."""
+    def repartitioned_rows(self) -> DataFrame:
+        """Return its rows as computed with other numbers of shuffle partitions."""
 
-    def why_undetermined(self) -> str:
-        """Return what in it lets Spark choose its rows; empty if nothing does as far as the plan shows."""
+    def nondeterminism(self) -> str:
+        """Return what makes the query non-deterministic; empty if the plan shows nothing of the kind."""
 
 
 class PlainDataFrame:
-    """A DataFrame of the user's."""
+    """A DataFrame of the user."""
 
     def __init__(self, bridge: Bridge, df: DataFrame) -> None:
         self._bridge = bridge
@@ -49,17 +54,17 @@ class PlainDataFrame:
         """Return the DataFrame itself."""
         return self._df
 
-    def rows_otherwise(self) -> DataFrame:
-        """Return the same in a session with other numbers of shuffle partitions."""
-        return partitioned_otherwise(self._bridge, self._df)
+    def repartitioned_rows(self) -> DataFrame:
+        """Return the DataFrame in a session with other numbers of shuffle partitions."""
+        return with_other_partitions(self._bridge, self._df)
 
-    def why_undetermined(self) -> str:
-        """Return what lets Spark choose its rows."""
-        return why_undetermined(self._df)
+    def nondeterminism(self) -> str:
+        """Return what makes the query non-deterministic."""
+        return nondeterminism_reason(self._df)
 
 
 class PlainPlan:
-    """An optimised query, with cached data in place. It is planned as it is: its parts are optimal already."""
+    """An optimised plan with cached data in place, which is not optimised again."""
 
     def __init__(self, bridge: Bridge, plan: LogicalPlan) -> None:
         self._bridge = bridge
@@ -71,14 +76,14 @@ class PlainPlan:
         return dataframe(self._bridge.session, self._plan).schema
 
     def rows(self) -> DataFrame:
-        """Run the query but for its last stage, and return its rows."""
+        """Run all stages of the query except the last, and return its rows."""
         return dataframe(self._bridge.session, spark_rows(self._plan))
 
-    def rows_otherwise(self) -> DataFrame:
+    def repartitioned_rows(self) -> DataFrame:
         """Return its rows as computed with other numbers of shuffle partitions."""
         session = other_session(self._bridge)
         return dataframe(self._bridge.session, spark_rows(self._plan, session))
 
-    def why_undetermined(self) -> str:
-        """Return what lets Spark choose its rows."""
-        return why_plan_undetermined(self._plan)
+    def nondeterminism(self) -> str:
+        """Return what makes the query non-deterministic."""
+        return plan_nondeterminism_reason(self._plan)

@@ -1,4 +1,4 @@
-"""Sinks whose rows are fingerprinted on their way."""
+"""Sinks that fingerprint the rows they receive."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.connectors.base import Sink, SinkJob, SinkStage
-from penstock.spark.fingerprint import Counted
-from penstock.spark.plain_runs import in_users_session
+from penstock.spark.fingerprint import FingerprintedRows
+from penstock.spark.plain_runs import in_user_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from penstock.commit import Access, Prepared
-    from penstock.connectors.base import SinkOptions, StageReport, TargetOptions, TasksWorth
+    from penstock.connectors.base import SinkOptions, SinkParallelism, StageReport, TargetOptions
     from penstock.shadow.plain import PlainQuery
     from penstock.spark.jvm import Bridge
 
@@ -25,8 +25,8 @@ log = logging.getLogger("penstock")
 
 
 @dataclass(slots=True)
-class Watched:
-    """An output of a job, and what its sink got.
+class WatchedOutput:
+    """An output of a job, and the rows that its sink received.
 
     Parameters
     ----------
@@ -35,19 +35,25 @@ class Watched:
     name
         The sink's name.
     plain
-        The query, for plain Spark.
+        The query for plain Spark.
     location
-        The user's line.
+        The user's line of code.
     materialised
-        Whether the sink keeps the rows, which are then read where they lie.
-    given
-        The user's DataFrame, which is handed to the sink as it is where Spark runs the query whole; None of a query
-        that Spark has optimised already.
+        Whether the sink stores the rows, so that they can be read from there.
+    user_df
+        The user's DataFrame, which the sink receives unchanged if Spark runs the whole query; None for a query that
+        Spark has optimised already.
 
     Attributes
     ----------
     runs_on_spark
-        Whether the job lets Spark plan the whole query.
+        Whether the job delegates the whole query to Spark.
+    offered
+        The DataFrame that was offered to the sink; None before that.
+    counted
+        The same DataFrame with a fingerprint of the rows that the sink computes; None if they are read again instead.
+    problem
+        Why the rows cannot be compared; empty if they can.
     """
 
     bridge: Bridge
@@ -55,30 +61,30 @@ class Watched:
     plain: PlainQuery
     location: str = ""
     materialised: bool = False
-    given: DataFrame | None = None
+    user_df: DataFrame | None = None
     runs_on_spark: bool = field(default=False, init=False)
     offered: DataFrame | None = field(default=None, init=False)
-    counted: Counted | None = field(default=None, init=False)
+    counted: FingerprintedRows | None = field(default=None, init=False)
     problem: str = field(default="", init=False)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether Spark was handed the query as it is."""
-        return self.runs_on_spark or (self.given is not None and self.offered is self.given)
+    def is_delegated(self) -> bool:
+        """Whether Spark runs the whole query."""
+        return self.runs_on_spark or (self.user_df is not None and self.offered is self.user_df)
 
     @property
-    def taken(self) -> DataFrame:
-        """The rows that the sink was offered, to be read once more; only the last stage is run again for that."""
+    def offered_rows(self) -> DataFrame:
+        """The rows that the sink was offered, computed again; only the last stage runs again."""
         assert self.offered is not None
-        return in_users_session(self.bridge, self.offered)
+        return in_user_session(self.bridge, self.offered)
 
     def offer(self, df: DataFrame) -> DataFrame:
-        """Return what a sink is to be given instead of its rows: the same, counted."""
+        """Return the DataFrame for the sink, which fingerprints its rows if they cannot be read later."""
         self.offered = df
-        if self.is_whole or self.materialised:
+        if self.is_delegated or self.materialised:
             return df
         try:
-            self.counted = Counted(df, self.bridge)
+            self.counted = FingerprintedRows(df, self.bridge)
         except Exception as error:
             log.warning("the rows of %s cannot be compared", self.name, exc_info=True)
             self.problem = str(error).split("\n", maxsplit=1)[0]
@@ -87,34 +93,34 @@ class Watched:
 
 
 class ShadowedSink(Sink):
-    """A sink that works as another does, and has its rows fingerprinted.
+    """A sink that delegates to another sink and fingerprints its rows.
 
     Parameters
     ----------
     inner
-        The other sink.
+        The delegate.
     watched
-        Where the fingerprint goes.
+        The output that takes the fingerprint.
     """
 
-    def __init__(self, inner: Sink, watched: Watched) -> None:
+    def __init__(self, inner: Sink, watched: WatchedOutput) -> None:
         self.inner = inner
         self.parallelism = inner.parallelism
         self._watched = watched
 
     @property
     def materialised(self) -> bool:  # type: ignore[override]
-        """As the sink says."""
+        """As for the inner sink."""
         return self.inner.materialised
 
     @property
     def measures_tasks(self) -> bool:  # type: ignore[override]
-        """As the sink says."""
+        """As for the inner sink."""
         return self.inner.measures_tasks
 
     @property
     def restartable(self) -> bool:  # type: ignore[override]
-        """As the sink says."""
+        """As for the inner sink."""
         return self.inner.restartable
 
     @property
@@ -124,15 +130,15 @@ class ShadowedSink(Sink):
 
     @property
     def partition_columns(self) -> Sequence[str]:
-        """As the sink says."""
+        """As for the inner sink."""
         return self.inner.partition_columns
 
     def target_options(self, spark: SparkSession) -> TargetOptions:
-        """As the sink says."""
+        """As for the inner sink."""
         return self.inner.target_options(spark)
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
-        """Return the sink's stages; they get the sink's own job."""
+        """Return the inner sink's stages, which run with the inner sink's job."""
 
         def with_inner(stage: SinkStage) -> SinkStage:
             def run(job: SinkJob) -> StageReport:
@@ -144,16 +150,16 @@ class ShadowedSink(Sink):
         return [with_inner(stage) for stage in self.inner.stages(options)]
 
     def file_size(self, options: SinkOptions) -> int | None:
-        """As the sink says."""
+        """As for the inner sink."""
         return self.inner.file_size(options)
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
-        """As the sink says."""
+        """As for the inner sink."""
         return self.inner.secrets
 
     def recover(self, access: Access) -> None:
-        """As the sink says."""
+        """As for the inner sink."""
         self.inner.recover(access)
 
     def open(self, spark: SparkSession) -> SinkJob:
@@ -162,60 +168,60 @@ class ShadowedSink(Sink):
 
 
 class ShadowedSinkJob(SinkJob):
-    """The writing of one job into a `ShadowedSink`."""
+    """The writing of a job into a `ShadowedSink`."""
 
-    def __init__(self, inner: SinkJob, watched: Watched) -> None:
+    def __init__(self, inner: SinkJob, watched: WatchedOutput) -> None:
         self.inner = inner
         self.calls_python = inner.calls_python
         self._watched = watched
 
     def check(self, schema: StructType) -> None:
-        """As the sink says."""
+        """As for the inner sink."""
         self.inner.check(schema)
 
     @property
     def target_folder(self) -> str | None:
-        """As the sink says."""
+        """As for the inner sink."""
         return self.inner.target_folder
 
     @property
-    def makes_target(self) -> bool:
-        """As the sink says."""
-        return self.inner.makes_target
+    def creates_target(self) -> bool:
+        """As for the inner sink."""
+        return self.inner.creates_target
 
     def write(self, df: DataFrame) -> None:
-        """Write the rows, which are counted on the way."""
+        """Write the rows, and fingerprint them."""
         self.inner.write(self._watched.offer(df))
 
     def sample_size(self, df: DataFrame) -> int:
-        """As the sink says; a sample is not counted."""
+        """As for the inner sink; a sample is not fingerprinted."""
         return self.inner.sample_size(df)
 
-    def write_first(self, df: DataFrame, rows: int | None) -> TasksWorth | None:
-        """As the sink says; these rows are counted when all are written."""
+    def write_first(self, df: DataFrame, rows: int | None) -> SinkParallelism | None:
+        """As for the inner sink; these rows are fingerprinted when all rows are written."""
         return self.inner.write_first(df, rows)
 
     def restart(self) -> bool:
-        """As the sink says."""
+        """As for the inner sink."""
         return self.inner.restart()
 
     def prepare(self) -> Prepared | None:
-        """As the sink says."""
+        """As for the inner sink."""
         return self.inner.prepare()
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
-        """As the sink says."""
+        """As for the inner sink."""
         return self.inner.secrets
 
     def commit(self) -> None:
-        """As the sink says."""
+        """As for the inner sink."""
         self.inner.commit()
 
     def abort(self) -> None:
-        """As the sink says."""
+        """As for the inner sink."""
         self.inner.abort()
 
     def refresh(self) -> None:
-        """As the sink says."""
+        """As for the inner sink."""
         self.inner.refresh()

@@ -1,1 +1,1 @@
-"""How much each task reads, as plain arithmetic: figures in, ranges and numbers out."""
+"""Computation of how much each task reads, as pure arithmetic."""

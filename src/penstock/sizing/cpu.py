@@ -1,4 +1,4 @@
-"""How many tasks a step with Python functions is worth: their time is not in the bytes they read. Pure arithmetic."""
+"""Number of tasks of a step with Python functions, whose cost depends little on bytes. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -12,24 +12,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MIB = 1 << 20
-_LEAST_BYTES = 64 << 10
-"""A task that reads less is not worth a Python worker, whatever is done with its rows."""
-_LEAST_SECONDS = 0.5
-"""The same in seconds of Python, where these are known: a worker takes about as long to start."""
-_MOST_SECONDS = 10.0
-"""A task that takes longer is divided even where all cores are busy: the last one would be waited for."""
+_MIN_TASK_BYTES = 64 << 10
+"""A task that reads less is not worth a Python worker."""
+_MIN_TASK_SECONDS = 0.5
+"""A task with less Python time is not worth a worker, as starting a worker takes about as long."""
+_MAX_TASK_SECONDS = 10.0
+"""Longer tasks are divided even if all cores are busy, so that the job does not wait for a last long task."""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuNeed:
-    """What the Python functions of a step ask for.
+    """The number of tasks that the Python functions of a step need, at least 1.
 
-    Parameters
-    ----------
-    tasks
-        The number of tasks, at least 1.
-    reason
-        Why that many, if nothing bounds them; half a sentence, without their number.
+    The reason is a clause without the number, before bounds apply.
     """
 
     tasks: int
@@ -38,13 +33,7 @@ class CpuNeed:
 
 @dataclass(frozen=True, slots=True)
 class PythonRun:
-    """A step with Python functions that has run.
-
-    Parameters
-    ----------
-    bytes_in, seconds, tasks
-        What it read, how long it took, and by how many tasks.
-    """
+    """A finished step with Python functions: the bytes it read, its duration, and its number of tasks."""
 
     bytes_in: int
     seconds: float
@@ -52,15 +41,7 @@ class PythonRun:
 
 
 def seconds_per_mib(runs: Iterable[PythonRun], cores: int) -> float | None:
-    """Return the seconds of one core for a MiB, None if nothing was measured.
-
-    Parameters
-    ----------
-    runs
-        What has run of the same functions.
-    cores
-        How many tasks run at a time.
-    """
+    """Return the core seconds per MiB of finished steps, None if nothing was measured."""
     measured = [run for run in runs if run.bytes_in > 0]
     if not measured:
         return None
@@ -69,22 +50,15 @@ def seconds_per_mib(runs: Iterable[PythonRun], cores: int) -> float | None:
 
 
 def tasks_for_python(bytes_in: int, pace: float | None, cores: int) -> CpuNeed:
-    """Return how many tasks the Python functions of a step are worth.
+    """Return the number of tasks that the Python functions of a step need for its input.
 
-    Parameters
-    ----------
-    bytes_in
-        What the step reads.
-    pace
-        The seconds of one core for a MiB, None if they are not known: then no core is left idle.
-    cores
-        How many tasks run at a time.
+    `pace` is in core seconds per MiB, None if unknown: then all cores are used.
     """
     if pace is None:
-        tasks = max(1, min(cores, math.ceil(bytes_in / _LEAST_BYTES)))
+        tasks = max(1, min(cores, math.ceil(bytes_in / _MIN_TASK_BYTES)))
         return CpuNeed(tasks, f"it runs Python functions, and there are {show_count(cores, 'core')}")
     seconds = pace * bytes_in / MIB
-    tasks = max(1, min(cores, int(seconds / _LEAST_SECONDS)), math.ceil(seconds / _MOST_SECONDS))
+    tasks = max(1, min(cores, int(seconds / _MIN_TASK_SECONDS)), math.ceil(seconds / _MAX_TASK_SECONDS))
     return CpuNeed(
         tasks,
         f"its Python functions took {pace:.2g} s per MiB in this job, so they will take {seconds:.2g} s of a core",

@@ -1,4 +1,4 @@
-"""Packs a row of sizes into contiguous ranges, and searches for a limit that gives an allowed number of them.
+"""Packing of a row of sizes into contiguous ranges, and the search for a limit with an allowed number of ranges.
 
 The rules follow Flink's adaptive batch scheduler (its decider for vertex parallelism and input infos).
 """
@@ -43,7 +43,7 @@ class SizeRow:
     def _cuts(self, limit: int, stop: int) -> list[int]:
         """Return the starts of the packed ranges and the end of the last; give up after `stop` ranges."""
         ends, last = self._ends, len(self.sizes)
-        # Where a range would end, for every unit it could start at: one sorted search for all of them.
+        # The end of a range for every possible start, by a single vectorised search.
         reach = np.maximum(ends[:-1] + limit, ends[1:])
         following = (np.searchsorted(ends, reach, "right") - 1).tolist()
         cuts = [0]
@@ -70,7 +70,7 @@ class SizeRow:
         return len(cuts) - 1 if cuts[-1] == len(self) else stop + 1
 
     def largest_limit(self, at_least: int, low: int, high: int) -> int:
-        """Return the largest limit in [low, high] that gives at least so many ranges, -1 if `low` gives fewer."""
+        """Return the largest limit in [low, high] that gives at least `at_least` ranges, -1 if `low` gives fewer."""
         if self.count(low, at_least) < at_least:
             return -1
         while low < high:
@@ -82,11 +82,11 @@ class SizeRow:
         return low
 
     def smallest_limit(self, at_most: int, low: int, high: int) -> int:
-        """Return the smallest limit in [low, high] that gives at most so many ranges, -1 if `high` gives more.
+        """Return the smallest limit in [low, high] that gives at most `at_most` ranges, -1 if `high` gives more.
 
-        The search gallops up from the even share, because the answer lies just above it unless single units are huge.
-        Each trial then narrows the bounds: a success proves that its own largest range is a sufficient limit, a
-        failure proves that every limit fails that would not lengthen one of its ranges.
+        The search gallops up from the even share, because the result is just above it unless single units are huge.
+        Each trial narrows the bounds: a success proves that the size of its largest range suffices, a failure proves
+        that every limit fails that lengthens none of its ranges.
         """
         if high < self.total and self.count(high, at_most) > at_most:
             return -1
@@ -94,8 +94,8 @@ class SizeRow:
         step = max(1, even >> 5)
         trial = even + step if low <= even + step < high else (low + high) // 2
         while low < high:
-            found, largest, lengthens = self._trial(trial, at_most, high)
-            if found <= at_most:
+            count, largest, lengthens = self._trial(trial, at_most, high)
+            if count <= at_most:
                 high = max(low, min(trial, largest))
                 trial = (low + high) // 2
             else:
@@ -105,7 +105,7 @@ class SizeRow:
         return high
 
     def _trial(self, limit: int, stop: int, longest: int) -> tuple[int, int, int]:
-        """Return the number of ranges, the bytes of the largest, and the least limit that would lengthen one."""
+        """Return the number of ranges, the bytes of the largest, and the smallest limit that would lengthen a range."""
         cuts = self._cuts(limit, stop)
         ends = self._ends[cuts]
         largest = int((ends[1:] - ends[:-1]).max())
@@ -132,14 +132,14 @@ def pack_within(
     Parameters
     ----------
     row, volume, lower, upper
-        What is divided, and within which bounds.
+        The sizes, the bytes per range, and the bounds of the number of ranges.
     lower_from, upper_from
-        What sets the bounds, for the reason.
+        The origin of each bound, for the reason.
 
     Returns
     -------
     ranges, reason
-        The reason is half a sentence, empty if the volume alone decided.
+        The reason is a clause, empty if the volume alone decided.
     """
     count = row.count(volume, upper)
     if lower <= count <= upper:
@@ -149,16 +149,16 @@ def pack_within(
         limit = row.largest_limit(lower, low, volume)
         if limit >= 0:
             limit = row.smallest_limit(row.count(limit), low, limit)
-        why = f"raised to the minimum parallelism {lower} ({lower_from})"
+        reason = f"raised to the minimum parallelism {lower} ({lower_from})"
     else:
         limit = row.smallest_limit(upper, volume, max(row.total, volume))
-        why = f"limited by the maximum parallelism {upper} ({upper_from})"
+        reason = f"limited by the maximum parallelism {upper} ({upper_from})"
     if limit >= 0:
         ranges = row.pack(limit)
         if lower <= len(ranges) <= upper:
-            return ranges, why
+            return ranges, reason
     number = max(1, min(len(row), upper))
-    return spread_by_count(len(row), number), f"{why}, with about as many partitions in each task"
+    return spread_by_count(len(row), number), f"{reason}, with about as many partitions in each task"
 
 
 def pack_exactly(row: SizeRow, number: int) -> list[Range]:

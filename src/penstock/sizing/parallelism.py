@@ -1,4 +1,4 @@
-"""How many tasks a vertex gets and which subpartitions every task reads. Pure arithmetic.
+"""The number of tasks of a vertex, and the subpartitions that each task reads. Pure arithmetic.
 
 The rules follow Flink's adaptive batch scheduler (`DefaultVertexParallelismAndInputInfosDecider`) for hash exchanges.
 Other modules divide the other inputs: skewed subpartitions (`skew_cut`), rescale exchanges (`rescaling`) and files of a
@@ -28,17 +28,7 @@ PENSTOCKS_DEFAULT = "Penstock's default"
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The limits of a decision.
-
-    Parameters
-    ----------
-    minimum, maximum
-        The global bounds.
-    volume_per_task
-        Bytes.
-    maximum_from
-        What sets the maximum, in words.
-    """
+    """The global bounds of parallelism and the bytes per task; `maximum_from` says what sets the maximum."""
 
     minimum: int
     maximum: int
@@ -47,7 +37,7 @@ class Bounds:
 
     def __post_init__(self) -> None:
         if self.minimum < 1 or self.maximum < self.minimum:
-            raise ValueError(f"no parallelism lies between the bounds {self.minimum} and {self.maximum}")
+            raise ValueError(f"no parallelism is between the bounds {self.minimum} and {self.maximum}")
         if self.volume_per_task < 1:
             raise ValueError(f"the volume per task must be at least 1 byte, not {self.volume_per_task}")
 
@@ -56,12 +46,7 @@ class Bounds:
 class VertexDecision:
     """The parallelism of a vertex.
 
-    Parameters
-    ----------
-    reason
-        One sentence.
-    ranges
-        For every task, the subpartitions that it reads of every input.
+    `ranges` has the range of subpartitions that each task reads of every input.
     """
 
     reason: str
@@ -79,7 +64,7 @@ def global_maximum(max_parallelism: int | None, parallelism_default: int | None,
 
 
 def vertex_bounds(bounds: Bounds, maximum: int | None = None) -> Bounds:
-    """Return the bounds of one vertex; its own maximum wins over a larger global minimum."""
+    """Return the bounds of a vertex; its own maximum wins over a larger global minimum."""
     if maximum is None or maximum >= bounds.maximum:
         return bounds
     return Bounds(min(bounds.minimum, maximum), maximum, bounds.volume_per_task, "the most tasks of this step")
@@ -88,7 +73,7 @@ def vertex_bounds(bounds: Bounds, maximum: int | None = None) -> Bounds:
 def decide_vertex(
     inputs: Sequence[np.ndarray], bounds: Bounds, parallelism: int | None = None, python: CpuNeed | None = None
 ) -> VertexDecision:
-    """Decide the parallelism of a vertex whose inputs share one set of ranges, and what each task reads.
+    """Decide the parallelism of a vertex whose inputs share the same ranges, and what each task reads.
 
     Parameters
     ----------
@@ -99,17 +84,19 @@ def decide_vertex(
     parallelism
         The number of tasks if it is set; with fewer subpartitions, some tasks read nothing.
     python
-        What its Python functions ask for, if it has any. It gets more tasks for them than for its bytes, not fewer.
+        The tasks that its Python functions need, None without such functions. They can only raise the number of tasks.
     """
     widths = {len(sizes) for sizes in inputs}
     if len(widths) != 1:
         raise ValueError(f"inputs of one vertex have different numbers of subpartitions: {sorted(widths)}")
     low, high = (bounds.minimum, bounds.maximum) if parallelism is None else (parallelism, parallelism)
     row = SizeRow(np.sum(inputs, axis=0))
-    ranges, why = pack_within(row, bounds.volume_per_task, low, high, MIN_PARALLELISM.key, bounds.maximum_from)
+    ranges, limited = pack_within(row, bounds.volume_per_task, low, high, MIN_PARALLELISM.key, bounds.maximum_from)
     if not low <= len(ranges) <= high:
         ranges = pack_exactly(row, low)
-    reason = f"{show_bytes(row.total)} of input, {show_bytes(bounds.volume_per_task)} per task{why and f', {why}'}"
+    reason = (
+        f"{show_bytes(row.total)} of input, {show_bytes(bounds.volume_per_task)} per task{limited and f', {limited}'}"
+    )
     if parallelism is None and python is not None and len(ranges) < min(python.tasks, high):
         more, _ = pack_within(row, bounds.volume_per_task, min(python.tasks, high), high)
         if len(more) > len(ranges):
@@ -118,10 +105,9 @@ def decide_vertex(
     return VertexDecision(reason if parallelism is None else f"parallelism is set to {parallelism}", ranges)
 
 
-def subpartition_count(known_bytes: int, volume: int, upper: int) -> int:
-    """Return how many subpartitions a vertex should write, from the known input bytes of its consumer.
+def subpartition_count(input_bytes: int, volume: int, upper: int) -> int:
+    """Return how many subpartitions a vertex should write, from the estimated input bytes of its consumer.
 
-    Four per expected task leave room to pack them evenly.
+    There are four per expected task, so that they can be packed evenly.
     """
-    wanted = math.ceil(4 * max(known_bytes, 0) / volume)
-    return max(1, min(max(wanted, 4), upper))
+    return max(1, min(max(math.ceil(4 * max(input_bytes, 0) / volume), 4), upper))

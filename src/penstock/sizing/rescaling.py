@@ -1,4 +1,4 @@
-"""What the tasks after a rescale read: the rows of a few upstream tasks each. Pure arithmetic.
+"""What the tasks after a rescale read: each reads the rows of a few upstream tasks. Pure arithmetic.
 
 `pointwise` says which tasks are connected. The readers of a writer share its subpartitions, in order.
 """
@@ -11,17 +11,7 @@ from penstock.sizing.skew_cut import Slice
 
 
 def rescaled(writers: int, subpartitions: int, readers: int) -> list[tuple[Slice, ...]]:
-    """Return what each reader reads.
-
-    Parameters
-    ----------
-    writers
-        The number of upstream tasks.
-    subpartitions
-        The number of subpartitions that each of them wrote.
-    readers
-        The number of tasks that read them.
-    """
+    """Return the slices that each reader reads of the subpartitions that each writer wrote."""
     if readers <= writers:
         sources = (writers_of(reader, writers, readers) for reader in range(readers))
         return [(Slice((0, subpartitions), (source.start, source.stop)),) for source in sources]

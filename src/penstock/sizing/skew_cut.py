@@ -1,7 +1,7 @@
-"""What the tasks of a vertex read of inputs with skewed subpartitions. Pure arithmetic.
+"""Division of inputs with skewed subpartitions among tasks. Pure arithmetic.
 
 A task reads a range of whole subpartitions, or a slice of one: the rows of some upstream tasks. If the number of tasks
-is limited, slices are joined again, and the least skewed subpartitions are not split.
+is limited, slices are merged again, and the least skewed subpartitions are not split.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What a task reads of an input: a range of subpartitions, of all upstream tasks or of some.
+    """The part of an input that a task reads: a range of subpartitions, of all or some upstream tasks.
 
     Parameters
     ----------
     subpartitions
-        The range. With a range of upstream tasks, it is one subpartition or all of them.
+        The range. If `mappers` is set, it is a single subpartition or all of them.
     mappers
         The range of upstream tasks, or None for all.
     """
@@ -37,10 +37,10 @@ class Slice:
     mappers: Range | None = None
 
 
-_NOTHING = Slice((0, 0))
+_EMPTY = Slice((0, 0))
 
 Cuts = list[tuple[Slice, ...]]
-"""What each task reads of each input."""
+"""The slice that each task reads of each input."""
 
 
 def cut_skewed(
@@ -51,8 +51,8 @@ def cut_skewed(
 ) -> Cuts:
     """Return what each task reads of inputs that are joined by subpartition.
 
-    Subpartitions between skewed ones are packed by the volume per task. Of a skewed one, every slice of an input is
-    joined with every slice of the others, each combination in its own task if the bounds allow so many tasks.
+    Subpartitions that are not skewed are packed by the volume per task. For a skewed subpartition, every slice
+    of an input is joined with every slice of the others, each combination in its own task if the bounds allow.
 
     Parameters
     ----------
@@ -63,8 +63,7 @@ def cut_skewed(
     bounds
         The vertex's bounds.
     parallelism
-        The number of tasks if it is set. There are exactly that many then; some read nothing if there is not enough to
-        divide.
+        The exact number of tasks, if it is set; some tasks read nothing if there is too little to divide.
     """
     low, high = (bounds.minimum, bounds.maximum) if parallelism is None else (parallelism, parallelism)
     tasks = _combined(sizes, slices, bounds.volume_per_task)
@@ -72,15 +71,15 @@ def cut_skewed(
         return tasks
     most, least_limit = (low, 1) if parallelism is not None or len(tasks) < low else (high, bounds.volume_per_task)
     row = SizeRow(np.sum(sizes, axis=0))
-    apart = _apart(row, _of_one_input(slices), most)
+    apart = _apart(row, _split_inputs(slices), most)
     candidates = [_stretches(row, dict(apart[: len(apart) >> halved])) for halved in range(len(apart).bit_length() + 1)]
     divided = [_divided(_packed(stretches, most, least_limit), most) for stretches in candidates]
     runs = min(divided, key=lambda runs: max(run.bytes for run in runs))
-    return [run.slices(len(sizes)) for run in runs] + [(_NOTHING,) * len(sizes)] * (low - len(runs))
+    return [run.slices(len(sizes)) for run in runs] + [(_EMPTY,) * len(sizes)] * (low - len(runs))
 
 
 def _combined(sizes: Sequence[np.ndarray], slices: Sequence[Mapping[int, Sequence[Range]]], volume: int) -> Cuts:
-    """Return the tasks if nothing bounds their number."""
+    """Return the tasks without a limit on their number."""
     total = np.sum(sizes, axis=0)
     tasks: Cuts = []
     start = 0
@@ -97,7 +96,7 @@ def _combined(sizes: Sequence[np.ndarray], slices: Sequence[Mapping[int, Sequenc
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Neighbours that one task can read together: whole subpartitions, or the slices of one.
+    """Neighbours that one task can read together: whole subpartitions, or slices of a single subpartition.
 
     Parameters
     ----------
@@ -108,9 +107,7 @@ class _Stretch:
     span
         The range of neighbours.
     parts
-        The ranges of upstream tasks if the neighbours are slices.
-    split
-        The index of the input that is sliced.
+        The ranges of upstream tasks if the neighbours are slices, of the input with index `split`.
     """
 
     row: SizeRow
@@ -129,7 +126,7 @@ class _Stretch:
         return self.row.bytes_in(self.span)
 
     def halves(self) -> tuple[_Stretch, _Stretch]:
-        """Return two runs of about equal bytes."""
+        """Return two runs with about the same number of bytes."""
         start, end = self.span
         middles = range(start + 1, end)
         middle = min(middles, key=lambda at: max(self.row.bytes_in((start, at)), self.row.bytes_in((at, end))))
@@ -142,19 +139,19 @@ class _Stretch:
             return (Slice((self.first + start, self.first + end)),) * inputs
         whole = Slice((self.first, self.first + 1))
         part = replace(whole, mappers=(self.parts[start][0], self.parts[end - 1][1]))
-        all_of_it = end - start == len(self.parts)
-        return tuple(part if index == self.split and not all_of_it else whole for index in range(inputs))
+        is_whole = end - start == len(self.parts)
+        return tuple(part if index == self.split and not is_whole else whole for index in range(inputs))
 
 
 _Parts = tuple[int, "Sequence[Range]"]
-"""The index of an input, and the ranges of upstream tasks that divide one of its subpartitions."""
+"""The index of an input, and the ranges of upstream tasks that divide a subpartition of it."""
 
 
-def _of_one_input(slices: Sequence[Mapping[int, Sequence[Range]]]) -> dict[int, _Parts]:
-    """Return for each skewed subpartition the input with the most slices of it, and these slices.
+def _split_inputs(slices: Sequence[Mapping[int, Sequence[Range]]]) -> dict[int, _Parts]:
+    """Return the input with the most slices of each skewed subpartition, and these slices.
 
-    One task can read neighbouring slices of one input. Combinations of two inputs' slices in general cannot share a
-    task: it would join pairs that belong to another task.
+    Only slices of the same input can share a task. If slices of two inputs did, the task would also join pairs of
+    another task.
     """
     most: dict[int, _Parts] = {}
     for number, own in enumerate(slices):
@@ -165,7 +162,7 @@ def _of_one_input(slices: Sequence[Mapping[int, Sequence[Range]]]) -> dict[int, 
 
 
 def _apart(row: SizeRow, skewed: Mapping[int, _Parts], most: int) -> list[tuple[int, _Parts]]:
-    """Return the skewed subpartitions that can have their own tasks if there are at most `most`, largest first."""
+    """Return the skewed subpartitions that get their own tasks if there are at most `most` tasks, largest first."""
     apart: list[int] = []
     for index in sorted(skewed, key=lambda index: -int(row.sizes[index])):
         if len(_gaps([*apart, index], len(row))) + len(apart) + 1 <= most:
@@ -184,24 +181,24 @@ def _stretches(row: SizeRow, apart: Mapping[int, _Parts]) -> list[_Stretch]:
 
 
 def _gaps(apart: Iterable[int], width: int) -> list[Range]:
-    """Return the non-empty ranges of subpartitions between the given ones."""
-    return [(one + 1, following) for one, following in pairwise([-1, *sorted(apart), width]) if one + 1 < following]
+    """Return the non-empty ranges of subpartitions between those in `apart`."""
+    return [(low + 1, high) for low, high in pairwise([-1, *sorted(apart), width]) if low + 1 < high]
 
 
 def _packed(stretches: Sequence[_Stretch], most: int, low: int) -> list[_Stretch]:
     """Return at most `most` runs under the smallest limit that allows it, which is at least `low` bytes."""
-    high = max(low, *(one.row.total for one in stretches))
+    high = max(low, *(stretch.row.total for stretch in stretches))
     while low < high:
         middle = (low + high) // 2
-        if sum(one.row.count(middle, most) for one in stretches) <= most:
+        if sum(stretch.row.count(middle, most) for stretch in stretches) <= most:
             high = middle
         else:
             low = middle + 1
-    return [run for one in stretches for run in one.packed(low)]
+    return [run for stretch in stretches for run in stretch.packed(low)]
 
 
 def _divided(runs: list[_Stretch], at_least: int) -> list[_Stretch]:
-    """Return at least `at_least` runs by halving the largest ones; fewer if no more can be halved."""
+    """Halve the largest runs until there are `at_least`, or none can be halved."""
 
     def rank(run: _Stretch) -> tuple[int, int, int]:
         return (-run.bytes if run.span[1] - run.span[0] > 1 else 1, run.first, run.span[0])
@@ -209,7 +206,7 @@ def _divided(runs: list[_Stretch], at_least: int) -> list[_Stretch]:
     heap = [(rank(run), run) for run in runs]
     heapify(heap)
     while len(heap) < at_least and heap[0][0][0] <= 0:
-        one, another = heap[0][1].halves()
-        heapreplace(heap, (rank(one), one))
-        heappush(heap, (rank(another), another))
+        left, right = heap[0][1].halves()
+        heapreplace(heap, (rank(left), left))
+        heappush(heap, (rank(right), right))
     return sorted((run for _, run in heap), key=lambda run: (run.first, run.span))

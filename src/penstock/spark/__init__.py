@@ -1,1 +1,1 @@
-"""The only room that touches Spark's JVM side."""
+"""The only package that calls Spark's JVM."""

@@ -1,10 +1,10 @@
-"""Splitting an aggregate into what it computes of its groups and what it makes of that."""
+"""Split an aggregate into the functions that it computes for each group, and the expressions over them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.catalyst import attribute_ids, replaced
+from penstock.spark.catalyst import attribute_ids, transform
 from penstock.spark.expressions import Attributes, Expression
 from penstock.spark.jvm import children, class_name, items, with_fields
 from penstock.spark.logical_plan import LogicalPlan
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def grouping(aggregate: LogicalNode) -> tuple[int, ...] | None:
-    """Return the places of an aggregate's groups among the columns of its input, None where one is computed."""
-    there = aggregate.children[0].ids
+    """Return the positions of the grouping columns in an aggregate's input, None if a group is an expression."""
+    input_ids = aggregate.children[0].ids
     groups = attribute_ids(aggregate._handle.groupingExpressions())
-    return tuple(map(there.index, groups)) if set(groups) <= set(there) - {""} else None
+    return tuple(map(input_ids.index, groups)) if set(groups) <= set(input_ids) - {""} else None
 
 
-def functions_of(aggregate: LogicalNode) -> dict[str, Expression] | None:
-    """Return the distinct functions (``AggregateExpression``) of an aggregate, None if they cannot be told apart.
+def aggregate_functions(aggregate: LogicalNode) -> dict[str, Expression] | None:
+    """Return the distinct functions (``AggregateExpression``) of an aggregate, None if they cannot be distinguished.
 
     They are sorted by keys that identify columns by their position in the input, so equal functions of equal inputs
     have equal keys (``java/ExpressionKeys.java``).
@@ -50,7 +50,7 @@ def functions_of(aggregate: LogicalNode) -> dict[str, Expression] | None:
 
 
 def split(aggregate: LogicalNode, functions: Mapping[str, Expression]) -> LogicalPlan:
-    """Return a ``Project`` over an ``Aggregate`` that gives only its groups and functions; the output is the same."""
+    """Return a ``Project`` over an ``Aggregate`` of only the groups and functions; the output is unchanged."""
     bridge = aggregate._bridge
     named = bridge.find("org.apache.spark.sql.catalyst.expressions.NamedExpression")
     alias = bridge.find("org.apache.spark.sql.catalyst.expressions.Alias")
@@ -65,9 +65,9 @@ def split(aggregate: LogicalNode, functions: Mapping[str, Expression]) -> Logica
             return None
         return computed[Expression(bridge, expression).key].toAttribute()
 
-    given = items(aggregate._handle.groupingExpressions()) + list(computed.values())
-    inner = with_fields(bridge, aggregate._handle, aggregateExpressions=bridge.seq(given))
-    results = [replaced(one, attribute) for one in items(aggregate._handle.aggregateExpressions())]
+    columns = items(aggregate._handle.groupingExpressions()) + list(computed.values())
+    inner = with_fields(bridge, aggregate._handle, aggregateExpressions=bridge.seq(columns))
+    results = [transform(expression, attribute) for expression in items(aggregate._handle.aggregateExpressions())]
     return LogicalPlan(bridge, inner).projected(Attributes(bridge, bridge.seq(results)))
 
 
@@ -94,7 +94,7 @@ _ANY_ORDER = frozenset(
 
 
 def merges_in_any_order(bridge: Bridge, function: Any) -> bool:
-    """Whether partial results of a function come to the same in any order, and no part of them may overflow."""
+    """Whether merging partial results of a function is independent of their order, and cannot overflow."""
     name = class_name(function)
     return name in _ANY_ORDER or (
         name in {"Sum", "Average"} and bool(bridge.helper("ExpressionSafety").cannotOverflow(function))

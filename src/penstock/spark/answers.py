@@ -1,7 +1,7 @@
-"""Answers of the package's Java classes (``java/Answer.java``): facts, and objects of the JVM that they are about.
+"""Answers of the package's Java classes (``java/Answer.java``): facts as JSON, and JVM objects.
 
-One question costs one call, however much is asked, and its facts one call for each 4000 characters: a longer text in
-one piece would wait 40 ms for the acknowledgement of its first part.
+An answer costs one call, whatever its content, and its facts one call for each 4000 characters: a longer string would
+wait 40 ms for the TCP acknowledgement of its first segment.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 
 def text(answer: Any) -> str:
-    """Return the text of an answer; a short one is the answer itself."""
+    """Return the text of an answer, which is a plain string if it is short."""
     if isinstance(answer, str):
         return answer
-    return "".join(answer.piece(place) for place in range(answer.pieces()))
+    return "".join(answer.chunk(index) for index in range(answer.chunks()))
 
 
 def facts(answer: Any) -> Any:
-    """Return the facts of an answer, as JSON has them; whoever asked makes a typed value of them."""
+    """Return the facts of an answer as parsed JSON."""
     return json.loads(text(answer))

@@ -1,4 +1,4 @@
-"""Barrier stages: whether one can run in a session, plans that make one, and whether Spark runs one as a whole."""
+"""Barrier stages: whether a session can run them, plans with them, and whether Spark runs all tasks of a stage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.spark.catalyst import analyzed_plan
 from penstock.spark.expressions import Attributes
 from penstock.spark.jobs import active_session
 from penstock.spark.jvm import Bridge, children, class_name, items
-from penstock.spark.lifetimes import KeptByPlans
+from penstock.spark.lifetimes import PlanLifetimeMap
 from penstock.spark.settings import is_true, read_settings
 
 if TYPE_CHECKING:
@@ -40,36 +40,36 @@ _NARROW = frozenset(
     }
 )
 BOUNDARY = "__penstock_partition"
-"""The column by which rows are put behind a shuffle right after a barrier stage."""
-_SECONDS_TO_COME_UP = 10.0
-_FIRST_ASKED: dict[str, float] = {}
-"""When the slots of an application were asked for first, by its id."""
+"""The name prefix of the key that puts the rows of a barrier stage behind a shuffle."""
+_STARTUP_SECONDS = 10.0
+_FIRST_REQUESTS: dict[str, float] = {}
+"""The monotonic time of the first request for slots, by application id."""
 _CHECKSUMS = (
     "spark.sql.shuffle.orderIndependentChecksum.enabled",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
 )
-_FUNCTIONS: KeptByPlans[object] = KeptByPlans()
+_ATTACHED: PlanLifetimeMap[object] = PlanLifetimeMap()
 _ENCRYPTED = (
     "spark.network.crypto.enabled",
     "spark.io.encryption.enabled",
     "spark.authenticate.enableSaslEncryption",
     "spark.ssl.rpc.enabled",
 )
-"""Settings with which Spark encrypts rows on the network or on disks.
+"""Settings with which Spark encrypts rows on the network or on disk.
 
-TLS for RPC does not follow ``spark.ssl.enabled``: Spark wants it set by itself.
+TLS for RPC is a separate setting, independent of ``spark.ssl.enabled``.
 """
 
 
-def task_slots(bridge: Bridge, wanted: int = 1) -> int:
-    """Return how many tasks of one stage can run at the same time (``SparkContext.maxNumConcurrentTasks``).
+def task_slots(bridge: Bridge, requested: int = 1) -> int:
+    """Return how many tasks of a stage can run at the same time (``SparkContext.maxNumConcurrentTasks``).
 
-    Where there are fewer than `wanted`, executors get a moment to come up, once in an application.
+    If there are fewer than `requested`, wait a few seconds for executors to start, once per application.
 
     Raises
     ------
     NoBarrierError
-        If the session's settings do not let a barrier stage run.
+        If the session's settings do not allow barrier stages.
     """
     settings = read_settings(bridge.session, "spark.")
     for key in _ENCRYPTED:
@@ -80,23 +80,23 @@ def task_slots(bridge: Bridge, wanted: int = 1) -> int:
     _check_lost_blocks(bridge.spark)
     context = bridge.spark.sparkContext._jsc.sc()
     profiles = context.resourceProfileManager()
-    deadline = 0.0 if _is_local(bridge.spark) else _all_up_by(str(bridge.spark.sparkContext.applicationId))
+    deadline = 0.0 if _is_local(bridge.spark) else _startup_deadline(str(bridge.spark.sparkContext.applicationId))
     while True:
         slots = int(context.maxNumConcurrentTasks(profiles.defaultResourceProfile()))
-        if slots >= wanted or time.monotonic() > deadline:
+        if slots >= requested or time.monotonic() > deadline:
             return slots
         time.sleep(0.2)
 
 
-def _all_up_by(application: str) -> float:
-    """Return until when it is worth waiting for executors: a moment from the first time that somebody asks."""
-    return _FIRST_ASKED.setdefault(application, time.monotonic()) + _SECONDS_TO_COME_UP
+def _startup_deadline(application: str) -> float:
+    """Return the monotonic time until which to wait for executors: some seconds after the first request for slots."""
+    return _FIRST_REQUESTS.setdefault(application, time.monotonic()) + _STARTUP_SECONDS
 
 
 def _check_lost_blocks(spark: SparkSession) -> None:
-    """Raise where Spark would not notice that an exchange run again gives rows to other consumers than before.
+    """Raise if Spark would not detect that a repeated exchange sends rows to other consumers than before.
 
-    If an executor is lost afterwards, the tasks behind the exchange that are over by then have read what they read.
+    If an executor is lost afterwards, consumers that have finished already have read the earlier distribution.
     """
     if _is_local(spark):
         return
@@ -113,13 +113,13 @@ def _is_local(spark: SparkSession) -> bool:
 
 def _is_on(spark: SparkSession, key: str) -> bool:
     try:
-        return is_true(spark.conf.get(key))  # a default given here would hide Spark's own
+        return is_true(spark.conf.get(key))  # without a default argument, which would override Spark's default
     except PySparkException:
         return False
 
 
 def narrow_partitions(df: DataFrame) -> int | None:
-    """Return how many tasks a DataFrame has, None where only running a part of it would tell."""
+    """Return the number of tasks of a DataFrame, None if only running a part of it would tell."""
     if df.isStreaming:
         return None
     bridge = Bridge(df.sparkSession)
@@ -134,37 +134,37 @@ def narrow_partitions(df: DataFrame) -> int | None:
         return int(plan.execute().getNumPartitions())
 
 
-def keep_with_function(df: DataFrame, what: object) -> None:
-    """Keep something as long as a plan has the function of a ``DataFrame.mapInArrow`` that was just called."""
+def attach_to_function(df: DataFrame, attachment: object) -> None:
+    """Retain an object while a plan has the function of the ``DataFrame.mapInArrow`` that was just called."""
     bridge = Bridge(df.sparkSession)
     plan = analyzed_plan(bridge, df)
-    _FUNCTIONS.keep(bridge, function_id(plan), plan._handle.productElement(0).resultId(), what)
+    _ATTACHED.keep(bridge, function_id(plan), plan._handle.productElement(0).resultId(), attachment)
 
 
-def kept_with_function(number: int) -> object | None:
-    """Return what is kept with a function, by its id; None if there is nothing."""
-    return _FUNCTIONS.get(number)
+def attached_to_function(number: int) -> object | None:
+    """Return the object attached to a function by the function's id, None if there is none."""
+    return _ATTACHED.get(number)
 
 
-def keeps_any() -> bool:
-    """Whether anything is kept with a function of a plan that still lives."""
-    return len(_FUNCTIONS) > 0
+def has_attachments() -> bool:
+    """Whether an object is attached to a function of any plan that is still referenced."""
+    return len(_ATTACHED) > 0
 
 
 def function_id(plan: LogicalPlan) -> int:
-    """Return the id of the result of a plan's function (``MapInArrow``); 0 of one without."""
+    """Return the result id of a plan's function (``MapInArrow``); 0 if it has no function."""
     function = plan._handle.productElement(0)
     return int(function.resultId().id()) if class_name(function) == "PythonUDF" else 0
 
 
 def is_boundary(plan: LogicalPlan) -> bool:
-    """Whether a ``RepartitionByExpression`` only puts a barrier stage's rows behind a shuffle."""
+    """Whether a ``RepartitionByExpression`` exists only to put a barrier stage's rows behind a shuffle."""
     keys = plan._handle.partitionExpressions()
     return keys.size() == 1 and str(keys.apply(0).toString()).startswith(f"{BOUNDARY}#")
 
 
 def with_output(plan: LogicalPlan, output: Attributes) -> LogicalPlan:
-    """Return a plan whose columns go by the ids of others of the same names and types."""
+    """Return a plan whose columns have the ids of other columns of the same names and types."""
     bridge = plan._bridge
     alias = bridge.find("org.apache.spark.sql.catalyst.expressions.Alias")
     empty = bridge.seq([])
@@ -175,55 +175,47 @@ def with_output(plan: LogicalPlan, output: Attributes) -> LogicalPlan:
 
 @dataclass(frozen=True, slots=True)
 class StageAttempt:
-    """The attempt of a barrier stage that runs now.
-
-    Parameters
-    ----------
-    number
-        Which attempt, from 0.
-    is_whole
-        Whether it runs all tasks of the stage, and no result of an earlier attempt counts.
-    """
+    """The current attempt of a barrier stage, and whether it runs all tasks, without results of an earlier attempt."""
 
     number: int
     is_whole: bool
 
 
 def running_attempt(stage: int, task_attempt: int, index: int) -> StageAttempt | None:
-    """Return the attempt of a stage that a running task belongs to; None if Spark has given that attempt up.
+    """Return the attempt of a stage that a running task belongs to; None if Spark has abandoned the attempt.
 
-    When a task of a barrier stage fails, Spark forgets what the others gave, and runs all again a moment later. A task
-    that ends well within that moment still counts, and then only the others run again. This tells.
+    When a task of a barrier stage fails, Spark discards the results of the other tasks and repeats all of them a moment
+    later. The result of a task that ends within that moment still counts, and then only the others are repeated.
 
     Uses ``DAGScheduler.stageIdToStage``, ``Stage.findMissingPartitions`` and ``TaskSetManager.taskAttempts``.
 
     Parameters
     ----------
     stage
-        Its number.
+        The stage id.
     task_attempt, index
-        The task's number in the application, and its partition.
+        The task id in the application, and its partition.
 
     Raises
     ------
     RebalanceError
-        If no Spark context runs, or it knows no such stage.
+        If no Spark context is active, or it has no such stage.
     Py4JError
-        If Spark has no such methods.
+        If this Spark release lacks the methods.
     """
     context = SparkContext._active_spark_context
     if context is None:
         raise RebalanceError("no Spark context runs")
     scheduler: Any = context._jsc.sc().dagScheduler()
-    found: Any = scheduler.stageIdToStage().get(stage)
-    if found.isEmpty():
+    stage_option: Any = scheduler.stageIdToStage().get(stage)
+    if stage_option.isEmpty():
         raise RebalanceError(f"Spark knows no stage {stage}")
-    number = int(found.get().latestInfo().attemptNumber())
+    number = int(stage_option.get().latestInfo().attemptNumber())
     tasks: Any = scheduler.taskScheduler().taskSetManagerForAttempt(stage, number)
     if tasks.isEmpty() or tasks.get().isZombie():
         return None
-    partitions = int(found.get().numPartitions())
-    is_whole = partitions == int(tasks.get().numTasks()) == int(found.get().findMissingPartitions().size())
+    partitions = int(stage_option.get().numPartitions())
+    is_whole = partitions == int(tasks.get().numTasks()) == int(stage_option.get().findMissingPartitions().size())
     if is_whole and all(info.taskId() != task_attempt for info in items(tasks.get().taskAttempts()[index])):
         return None
     return StageAttempt(number, is_whole)

@@ -1,4 +1,4 @@
-"""Questions about Catalyst plans and expressions; see `plans` and `joins` for what is read of them at once."""
+"""Properties of Catalyst plans and expressions; `plans` and `joins` have those that are read in a single call."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def analyzed_plan(bridge: Bridge, df: DataFrame) -> LogicalPlan:
 
 
 def cached_plan(bridge: Bridge, df: DataFrame) -> LogicalPlan:
-    """Return the analysed plan of a DataFrame with cached data in place (``QueryExecution.withCachedData``)."""
+    """Return the analysed plan of a DataFrame with cached data substituted (``QueryExecution.withCachedData``)."""
     return LogicalPlan(bridge, df._jdf.queryExecution().withCachedData())
 
 
 def optimized_plan(bridge: Bridge, df: DataFrame) -> LogicalPlan:
-    """Return the optimised plan of a DataFrame, with cached data in place (``QueryExecution.optimizedPlan``)."""
+    """Return the optimised plan of a DataFrame, with cached data substituted (``QueryExecution.optimizedPlan``)."""
     return LogicalPlan(bridge, df._jdf.queryExecution().optimizedPlan())
 
 
 def optimize(analyzed: LogicalPlan) -> LogicalPlan:
-    """Return the optimised plan of an analysed one, with the user's settings (``SessionState.executePlan``)."""
+    """Return the optimised plan of an analysed plan, with the user's settings (``SessionState.executePlan``)."""
     analyzed._handle.setAnalyzed()
     state = analyzed._bridge.session._handle.sessionState()
     mode = getattr(state, "executePlan$default$2")()
@@ -70,7 +70,7 @@ MERGEABLE = frozenset(
         "HyperLogLogPlusPlus",
     }
 )
-"""Aggregate functions whose partial results stay small, and give the same in whatever order they are merged."""
+"""Aggregate functions whose partial results stay small and do not depend on the order of merging."""
 
 _NOT_MERGEABLE = {
     "CollectList": "collect_list keeps every value",
@@ -81,7 +81,7 @@ _NOT_MERGEABLE = {
     "PercentileDisc": "an exact percentile keeps every value",
     "Median": "an exact median keeps every value",
     "Mode": "mode keeps every value",
-    "PythonUDAF": "a Python function wants all rows of a group at once",
+    "PythonUDAF": "a Python function needs all rows of a group at once",
     "First": "first depends on the order of rows",
     "Last": "last depends on the order of rows",
     "MaxBy": "max_by depends on the order of rows",
@@ -89,43 +89,43 @@ _NOT_MERGEABLE = {
 }
 
 
-def why_not_mergeable(aggregate: LogicalNode) -> str | None:
-    """Return why partial results of a group cannot be merged in any order or do not stay small; None if they do."""
+def unmergeable_reason(aggregate: LogicalNode) -> str | None:
+    """Return why partial results of a group depend on the merge order or do not stay small; None if neither holds."""
     others = sorted(aggregate.functions - MERGEABLE)
     if not others:
         return None
-    return _NOT_MERGEABLE.get(others[0], f"{others[0]} is not known to give the same in any order")
+    return _NOT_MERGEABLE.get(others[0], f"the result of {others[0]} may depend on the order of rows")
 
 
 def grouping_keys(node: LogicalNode) -> list[Expression]:
-    """Return the expressions by which an operator wants its rows together; empty if all rows belong to one group."""
+    """Return the expressions by which an operator groups rows; empty if all rows belong to a single group."""
     match node.name:
         case "Aggregate":
-            found = node._handle.groupingExpressions()
+            keys = node._handle.groupingExpressions()
         case "Window" | "WindowInPandas" | "ArrowWindowPython" | "WindowGroupLimit":
-            found = node._handle.partitionSpec()
+            keys = node._handle.partitionSpec()
         case _:
-            found = node._handle.groupingAttributes()
-    return [Expression(node._bridge, one) for one in items(found)]
+            keys = node._handle.groupingAttributes()
+    return [Expression(node._bridge, key) for key in items(keys)]
 
 
 def partition_keys(node: LogicalNode) -> list[Expression]:
-    """Return the expressions by which a repartition moves rows; those of a range are of the kind ``SortOrder``."""
+    """Return the expressions by which a repartition moves rows; for a range partitioning they are ``SortOrder``s."""
     return [Expression(node._bridge, key) for key in items(node._handle.partitionExpressions())]
 
 
 def filter_condition(node: LogicalNode) -> Expression:
-    """Return what a ``Filter`` wants of its rows."""
+    """Return the condition of a ``Filter``."""
     return Expression(node._bridge, node._handle.condition())
 
 
-def keeps_an_order(node: LogicalNode) -> bool:
-    """Whether the rows of an operator come in an order, as far as Spark knows."""
+def has_ordering(node: LogicalNode) -> bool:
+    """Whether Spark guarantees an order of the operator's rows."""
     return not node._handle.outputOrdering().isEmpty()
 
 
 def row_limit(node: LogicalNode) -> int | None:
-    """Return how many rows a limit lets through, None of an operator that is none or computes it."""
+    """Return the number of rows of a limit, None for other operators and for a computed limit."""
     if node.name not in {"GlobalLimit", "LocalLimit"} or class_name(node._handle.limitExpr()) != "Literal":
         return None
     return int(str(node._handle.limitExpr().toString()))
@@ -135,12 +135,12 @@ _ATTRIBUTE = re.compile(r"#(\d+)(L?)$")
 
 
 def attribute_ids(expressions: Any) -> list[str]:
-    """Return the expression ids of a ``Seq`` of attributes, an empty text for what cannot be one.
+    """Return the expression ids of a ``Seq`` of attributes, an empty string for other expressions, in a single call.
 
-    Whatever prints like an attribute has an id here; see `is_attribute`. All cost one call.
+    An expression that only prints like an attribute also gets an id; see `is_attribute`.
     """
-    found = map(_ATTRIBUTE.search, _texts(expressions))
-    return [match[1] if match else "" for match in found]
+    matches = map(_ATTRIBUTE.search, _texts(expressions))
+    return [match[1] if match else "" for match in matches]
 
 
 def _texts(expressions: Any) -> list[str]:
@@ -148,32 +148,32 @@ def _texts(expressions: Any) -> list[str]:
 
 
 def is_attribute(expression: Any) -> bool:
-    """Whether an expression of the JVM is a plain column."""
+    """Whether a JVM expression is a plain column."""
     return class_name(expression) == "AttributeReference"
 
 
-def rebound(
-    keys: Sequence[Expression], ids: Sequence[str], node: LogicalNode, there: Sequence[str]
+def rebind(
+    keys: Sequence[Expression], ids: Sequence[str], node: LogicalNode, target_ids: Sequence[str]
 ) -> tuple[Expression, ...]:
-    """Return expressions with their columns, given by id, replaced by columns of a plan's output."""
-    columns = dict(zip(ids, node.expressions(there), strict=True))
+    """Replace the columns of expressions, identified by `ids`, by columns of a plan's output."""
+    columns = dict(zip(ids, node.expressions(target_ids), strict=True))
 
     def column(expression: Any) -> Any | None:
         if not is_attribute(expression):
             return None
-        (found,) = attribute_ids(expression.references().toSeq())
-        return columns[found]._handle
+        (attribute_id,) = attribute_ids(expression.references().toSeq())
+        return columns[attribute_id]._handle
 
-    return tuple(Expression(key._bridge, replaced(key._handle, column)) for key in keys)
+    return tuple(Expression(key._bridge, transform(key._handle, column)) for key in keys)
 
 
-def replaced(expression: Any, replacement: Callable[[Any], Any | None]) -> Any:
-    """Return an expression with some of its parts replaced; `replacement` returns None for what stays."""
+def transform(expression: Any, replacement: Callable[[Any], Any | None]) -> Any:
+    """Replace parts of an expression; `replacement` returns None for parts that stay."""
     new = replacement(expression)
     if new is not None:
         return new
     old = children(expression)
-    inner = [replaced(child, replacement) for child in old]
+    inner = [transform(child, replacement) for child in old]
     if all(a is b for a, b in zip(old, inner, strict=True)):
         return expression
     changed = expression.children().empty()
@@ -182,21 +182,21 @@ def replaced(expression: Any, replacement: Callable[[Any], Any | None]) -> Any:
     return expression.withNewChildren(changed)
 
 
-def grouped_by(node: LogicalNode, ids: Iterable[str]) -> bool:
-    """Whether all of some columns are among those by which an operator wants its rows together."""
+def groups_by(node: LogicalNode, ids: Iterable[str]) -> bool:
+    """Whether the grouping expressions of an operator include all of some columns."""
     groups = node._handle.groupingExpressions() if node.name == "Aggregate" else node._handle.partitionSpec()
-    found = attribute_ids(groups)
-    return all(one in found and is_attribute(groups.apply(found.index(one))) for one in ids)
+    group_ids = attribute_ids(groups)
+    return all(column in group_ids and is_attribute(groups.apply(group_ids.index(column))) for column in ids)
 
 
 def is_partitioned_by(leaf: LogicalNode, keys: Sequence[Expression]) -> bool:
-    """Whether one of some columns is one that the files or partitions of a leaf are laid out by."""
+    """Whether the files or partitions of a leaf are partitioned by at least one of some columns."""
     names = leaf.partition_columns
     return bool(names) and any(key.is_attribute and key.name in names for key in keys)
 
 
-def reduces(node: LogicalNode) -> bool:
-    """Whether a subtree may give much less than its leaves hold: it is more than columns that are not null."""
+def reduces_rows(node: LogicalNode) -> bool:
+    """Whether a subtree may return far fewer rows than its leaves; not-null filters alone do not count."""
     return any(
         not (part.name == "Project" or not part.children or part.name in _ALL_ROWS) and not part.only_not_null
         for part in node.walk()
@@ -207,33 +207,33 @@ _ALL_ROWS = frozenset({"Sort", "Repartition", "RepartitionByExpression", "Rebala
 
 
 def filters_groups(node: LogicalNode) -> bool:
-    """Whether what a subtree gives are groups of an aggregate that a filter has chosen from (HAVING)."""
-    chooses = False
+    """Whether a subtree returns groups of an aggregate that a filter has selected (HAVING)."""
+    has_filter = False
     while node.name in {"Project", "Filter", "Aggregate"}:
         if node.name == "Aggregate":
-            return chooses
-        chooses = chooses or (node.name == "Filter" and not node.only_not_null)
+            return has_filter
+        has_filter = has_filter or (node.name == "Filter" and not node.only_not_null)
         node = node.children[0]
     return False
 
 
 def same_result(left: LogicalPlan, right: LogicalPlan) -> bool:
-    """Whether two plans give the same rows, column by column."""
+    """Whether two plans return the same rows, column by column."""
     return bool(left._handle.sameResult(right))
 
 
-def reads_same(left: LogicalPlan, right: LogicalPlan) -> bool:
-    """Whether two plans with the same result have listed the same files (Spark compares no more than their paths)."""
+def lists_same_files(left: LogicalPlan, right: LogicalPlan) -> bool:
+    """Whether two plans with the same result have listed the same files; Spark itself compares only their paths."""
     return bool(left._bridge.helper("ListingComparison").readsSame(left, right))
 
 
 def mixes_listings(plan: LogicalPlan) -> bool:
-    """Whether a plan has relations that are equal to Spark though they have listed other files."""
+    """Whether a plan has relations that Spark considers equal although they have listed different files."""
     return bool(plan._bridge.helper("ListingComparison").mixesListings(plan))
 
 
 def rdd_id(leaf: LogicalNode) -> int:
-    """Return the number of the RDD behind a ``LogicalRDD``: of all facts of such a leaf, the one that no copy loses."""
+    """Return the id of the RDD of a ``LogicalRDD``, the only property of the leaf that all of its copies share."""
     return rows_of(leaf).id
 
 
@@ -242,17 +242,17 @@ def rows_of(leaf: LogicalPlan) -> InternalRows:
     return InternalRows(leaf._bridge, leaf._handle.rdd())
 
 
-def at_one_time(bridge: Bridge, plans: Sequence[LogicalPlan]) -> list[LogicalPlan] | None:
-    """Return analysed plans with one value for the present time in all of them; None if none of them asks for it.
+def fix_current_time(bridge: Bridge, plans: Sequence[LogicalPlan]) -> list[LogicalPlan] | None:
+    """Replace the current time by a common value in all analysed plans; return None if no plan uses it.
 
-    Uses ``ComputeCurrentTime``, which gives all of one plan the same time, on a union of the plans that is never run.
+    Uses ``ComputeCurrentTime``, which sets the same time in a whole plan, on a union of the plans that never runs.
     """
-    asks = bridge.companion("org.apache.spark.sql.catalyst.trees.TreePattern").CURRENT_LIKE()
-    if not any(plan._handle.containsPattern(asks) for plan in plans):
+    pattern = bridge.companion("org.apache.spark.sql.catalyst.trees.TreePattern").CURRENT_LIKE()
+    if not any(plan._handle.containsPattern(pattern) for plan in plans):
         return None
-    together = bridge.find(LOGICAL + "Union")(bridge.seq(plans), False, False)
-    given = bridge.companion("org.apache.spark.sql.catalyst.optimizer.ComputeCurrentTime").apply(together)
-    return [LogicalPlan(bridge, plan) for plan in children(given)]
+    union = bridge.find(LOGICAL + "Union")(bridge.seq(plans), False, False)
+    fixed = bridge.companion("org.apache.spark.sql.catalyst.optimizer.ComputeCurrentTime").apply(union)
+    return [LogicalPlan(bridge, plan) for plan in children(fixed)]
 
 
 def semantic_hash(plan: LogicalPlan) -> int:
@@ -261,25 +261,25 @@ def semantic_hash(plan: LogicalPlan) -> int:
 
 
 def leaf_bytes(plan: LogicalPlan) -> int:
-    """Return Spark's estimate of the bytes all leaves of a plan hold, those of subqueries included."""
-    return int(plan._bridge.helper("SourceBytes").inAll(plan))
+    """Return Spark's estimated bytes of all leaves of a plan, including subqueries."""
+    return int(plan._bridge.helper("SourceBytes").total(plan))
 
 
 def observes_metrics(plan: LogicalPlan) -> bool:
-    """Whether a plan has ``CollectMetrics`` in it (``DataFrame.observe``)."""
+    """Whether a plan contains ``CollectMetrics`` (``DataFrame.observe``)."""
     return bool(plan._bridge.helper("PlanSearch").observesMetrics(plan))
 
 
-def buckets_save_a_shuffle(plan: LogicalPlan) -> bool:
-    """Whether tables of a plan lie by the keys of a join, an aggregation or a window, so that Spark shuffles less."""
-    return bool(plan._bridge.helper("BucketedTables").saveAShuffle(plan))
+def buckets_save_shuffle(plan: LogicalPlan) -> bool:
+    """Whether tables of a plan are bucketed by the keys of a join, aggregate or window, so that Spark shuffles less."""
+    return bool(plan._bridge.helper("BucketedTables").saveShuffle(plan))
 
 
 def user_line(plan: LogicalPlan) -> SourceLine | None:
-    """Return the user's line that made an operator, from what PySpark noted on its expressions, if anything.
+    """Return the user's source line that created an operator, None if PySpark has not recorded it.
 
-    PySpark notes the line of functions and operators on columns (``Origin.pysparkErrorContext``), not of methods
-    of a DataFrame.
+    PySpark records the line of functions and operators on columns (``Origin.pysparkErrorContext``), not of DataFrame
+    methods.
     """
     todo = items(plan._handle.expressions())[:8]
     for _ in range(64):

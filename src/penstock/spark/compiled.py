@@ -1,10 +1,10 @@
-"""The package's Java classes: compiled when the wheel was built, or else when first used; tasks get them, too.
+"""The package's Java classes: compiled when the wheel was built, or at first use; executors receive them, too.
 
-A wheel has the classes in ``java/penstock-spark4.3.jar``, compiled with Spark 4.3. On another release of Spark, and
-where the package is used from its sources, the Janino inside Spark compiles them, see `CompiledClasses`.
+A wheel has the classes in ``java/penstock-spark4.3.jar``, compiled with Spark 4.3. On another release of Spark, and if
+the package runs from its sources, Spark's own Janino compiles them, see `CompiledClasses`.
 
-The sources are written for both: Janino knows neither lambdas nor the types of elements, so elements are cast, and
-collections are declared such that ``javac -Xlint:all`` takes no cast for redundant.
+The sources suit both compilers: Janino supports neither lambdas nor generic element types, so elements are cast, and
+collections are declared such that ``javac -Xlint:all`` reports no redundant cast.
 """
 
 from __future__ import annotations
@@ -26,29 +26,22 @@ if TYPE_CHECKING:
 _JAVA = resources.files("penstock.spark").joinpath("java")
 _LOCK = threading.RLock()
 _JVMS: WeakKeyDictionary[Any, JavaClasses] = WeakKeyDictionary()
-"""The classes of a JVM. They outlive a Spark application: to py4j, classes of one name are one class."""
+"""The classes of each JVM. They outlive a Spark application: py4j identifies classes by name."""
 
 
 def helper(bridge: Bridge, name: str, *, on_executors: bool = False) -> Any:
-    """Return the one object of a class without state; see `new_instance`."""
+    """Return the shared instance of a stateless class; see `new_instance`."""
     with _LOCK:
         return _classes(bridge).helper(bridge, name, on_executors=on_executors)
 
 
 def new_instance(bridge: Bridge, name: str, *, on_executors: bool = True) -> Any:
-    """Return a new object of a class whose source is ``java/NAME.java``.
-
-    Parameters
-    ----------
-    name
-        The class.
-    on_executors
-        Whether tasks need it, too.
+    """Return a new instance of the class in ``java/NAME.java``, which is also sent to executors by default.
 
     Raises
     ------
     py4j.protocol.Py4JJavaError
-        If it does not compile against the running Spark.
+        If the class does not compile with the running Spark.
     """
     with _LOCK:
         return _classes(bridge).new_instance(bridge, name, on_executors=on_executors)
@@ -62,7 +55,7 @@ def _classes(bridge: Bridge) -> JavaClasses:
 
 
 def shipped_jar(version: tuple[int, int]) -> Path | None:
-    """Return the jar with the classes for a release of Spark, None if this package has none."""
+    """Return the jar with the classes for a release of Spark, None if the package has none."""
     jar = _JAVA.joinpath(f"penstock-spark{version[0]}.{version[1]}.jar")
     return _FILES.enter_context(resources.as_file(jar)) if jar.is_file() else None
 
@@ -73,28 +66,20 @@ register(_FILES.close)
 
 @dataclass(frozen=True, slots=True)
 class LoadedClass:
-    """A class, and the jar by which executors get it; none for a class that only the driver needs."""
+    """A class, and the jar that brings it to executors; None if only the driver needs the class."""
 
     handle: Any
     jar: Path | None
 
 
 class _Origin(Protocol):
-    """Where classes come from."""
-
     def load(self, bridge: Bridge, name: str, *, on_executors: bool) -> LoadedClass:
         """Return a class."""
         ...
 
 
 class JavaClasses:
-    """The classes in one JVM.
-
-    Parameters
-    ----------
-    origin
-        Where they come from.
-    """
+    """The classes in a JVM."""
 
     def __init__(self, origin: _Origin) -> None:
         self._origin = origin
@@ -102,7 +87,7 @@ class JavaClasses:
         self._helpers: dict[str, Any] = {}
 
     def helper(self, bridge: Bridge, name: str, *, on_executors: bool) -> Any:
-        """Return the one object of a class."""
+        """Return the shared instance of a class."""
         if name not in self._helpers:
             self._helpers[name] = self._new(bridge, name, on_executors=on_executors)
         self._send(bridge, name)
@@ -110,25 +95,24 @@ class JavaClasses:
 
     def new_instance(self, bridge: Bridge, name: str, *, on_executors: bool) -> Any:
         """Return a new object of a class."""
-        found = self._new(bridge, name, on_executors=on_executors)
+        instance = self._new(bridge, name, on_executors=on_executors)
         self._send(bridge, name)
-        return found
+        return instance
 
     def _new(self, bridge: Bridge, name: str, *, on_executors: bool) -> Any:
         if name not in self._loaded:
             self._loaded[name] = self._origin.load(bridge, name, on_executors=on_executors)
-        maker = self._loaded[name].handle.getDeclaredConstructor(bridge.new_array("java.lang.Class", []))
-        return maker.newInstance(bridge.new_array("java.lang.Object", []))
+        constructor = self._loaded[name].handle.getDeclaredConstructor(bridge.new_array("java.lang.Class", []))
+        return constructor.newInstance(bridge.new_array("java.lang.Object", []))
 
     def _send(self, bridge: Bridge, name: str) -> None:
-        """Let the tasks of a session have a class."""
         jar = self._loaded[name].jar
         if jar is not None:
             self.helper(bridge, "Artifacts", on_executors=False).addJar(bridge.session, str(jar))
 
 
 class ShippedClasses:
-    """Classes in a jar, which were compiled when the wheel was built."""
+    """Classes in a jar that was compiled when the wheel was built."""
 
     def __init__(self, bridge: Bridge, jar: Path) -> None:
         self._jar = jar
@@ -144,8 +128,8 @@ class ShippedClasses:
 class CompiledClasses:
     """Classes that Janino compiles.
 
-    One that does not fit the running Spark keeps all others of its class loader from being compiled. So those of tasks,
-    of which some are for new releases only, have a class loader each.
+    A class that does not compile with the running Spark breaks the compilation of all other classes of its class
+    loader. Some classes of tasks need recent releases, so each has a class loader of its own.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -156,23 +140,23 @@ class CompiledClasses:
         self._driver = self._compiler(bridge, bridge.find("java.util.HashMap")())
 
     def load(self, bridge: Bridge, name: str, *, on_executors: bool) -> LoadedClass:
-        """Return a class; its jar has those that it uses, too."""
+        """Return a class; its jar includes the classes that it uses."""
         if not on_executors:
             return LoadedClass(self._driver.loadClass(f"penstock.{name}"), None)
         codes = bridge.find("java.util.HashMap")()
-        found = self._compiler(bridge, codes).loadClass(f"penstock.{name}")
+        compiled = self._compiler(bridge, codes).loadClass(f"penstock.{name}")
         jar = Path(_FILES.enter_context(tempfile.TemporaryDirectory(prefix="penstock-"))) / f"{name}.jar"
         with zipfile.ZipFile(jar, "w") as archive:
             for file in codes:
                 archive.writestr(str(file), bytes(codes[file]))
-        return LoadedClass(found, jar)
+        return LoadedClass(compiled, jar)
 
     def _compiler(self, bridge: Bridge, codes: Any) -> Any:
-        """Return a class loader that compiles, and keeps the classes in a map by the names of their files."""
-        none_before = bridge.find(f"{_JANINO_FILES}.MapResourceFinder")()
-        new_ones = bridge.find(f"{_JANINO_FILES}.MapResourceCreator")(codes)
+        """Return a class loader that compiles, and stores the class files in a map by file name."""
+        existing = bridge.find(f"{_JANINO_FILES}.MapResourceFinder")()
+        created = bridge.find(f"{_JANINO_FILES}.MapResourceCreator")(codes)
         return bridge.find("org.codehaus.janino.CachingJavaSourceClassLoader")(
-            _spark_classes(bridge), self._sources, "UTF-8", none_before, new_ones
+            _spark_classes(bridge), self._sources, "UTF-8", existing, created
         )
 
 

@@ -20,30 +20,25 @@ _ISOLATED = {
     "spark.sql.artifact.isolation.enabled": "true",
     "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
 }
-"""What one client adds to its session is not there for others, as in Spark's own server (``SparkConnectServer``)."""
+"""Isolates the artifacts of clients from each other, as Spark's own server (``SparkConnectServer``) does."""
 
 
 def settings(host: str, port: int) -> dict[str, str]:
-    """Return the settings by which an application's server is reached; they are read when it starts.
+    """Return the settings of an application's server, which are read when it starts; port 0 selects a free port.
 
-    The token is not among them: PySpark passes settings to the JVM on its command line, which every user of the machine
-    can read. The JVM gets the token in its environment.
-
-    Parameters
-    ----------
-    host, port
-        Where it listens; port 0 is a free one.
+    The token is not among them: PySpark passes settings on the JVM's command line, which every user of the machine can
+    read. The JVM gets the token in its environment.
     """
     return {ADDRESS: host, PORT: str(port), **_ISOLATED}
 
 
 def ignore_default_token(bridge: Bridge) -> None:
-    """Let the environment alone decide the token, also if ``spark-defaults.conf`` has one."""
+    """Let only the environment set the token, even if ``spark-defaults.conf`` has a token."""
     bridge.spark.sparkContext._jsc.sc().conf().remove(TOKEN)
 
 
 def has_default_token(bridge: Bridge) -> bool:
-    """Return whether ``spark-defaults.conf`` has a token, which Spark prefers to that of the environment."""
+    """Return whether ``spark-defaults.conf`` has a token, which Spark prefers over the environment's."""
     return bool(bridge.spark.sparkContext._jsc.sc().conf().contains(TOKEN))
 
 
@@ -53,7 +48,7 @@ def start(bridge: Bridge) -> int:
     Raises
     ------
     SessionError
-        If it does not start: its port is taken, or Spark has no Connect server.
+        If it does not start: the port is in use, or Spark lacks the Connect server.
     """
     try:
         return int(bridge.helper("ConnectServer").start(bridge.spark.sparkContext._jsc.sc()))
@@ -66,5 +61,5 @@ def start(bridge: Bridge) -> int:
 
 
 def stop(bridge: Bridge) -> None:
-    """Stop the server of an application; queries that run are interrupted."""
+    """Stop the server of an application; running queries are interrupted."""
     bridge.helper("ConnectServer").stop()

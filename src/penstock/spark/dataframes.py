@@ -1,4 +1,4 @@
-"""From plans to DataFrames and back, and hints on DataFrames that survive Spark's optimiser."""
+"""Conversions between plans and DataFrames, and hints on DataFrames that survive Spark's optimiser."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.masking import mask
 from penstock.spark import answers
 from penstock.spark.jvm import LOGICAL, Bridge, class_name, option
-from penstock.spark.lifetimes import KeptByPlans
+from penstock.spark.lifetimes import PlanLifetimeMap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from penstock.spark.logical_plan import LogicalPlan
 
 _numbers = itertools.count(1)
-_HINTS: KeptByPlans[object] = KeptByPlans()
+_HINTS: PlanLifetimeMap[object] = PlanLifetimeMap()
 HINT_SIZES = (64 << 20, (64 << 20) + (1 << 24))
-"""Between which two advisory sizes an exchange carries a hint; nobody would write one of them."""
+"""The range of advisory sizes that encode a hint; users are unlikely to set a size within it."""
 _PASSED = frozenset({"Project", "Filter", "SubqueryAlias"})
 """Operators that Spark's optimiser moves below an exchange."""
 _SHOWN = 20
-"""Characters of a value that ``DataFrame.show`` prints."""
+"""Characters of a value that ``DataFrame.show`` prints by default."""
 
 
 def dataframe(session: Session, plan: LogicalPlan) -> DataFrame:
-    """Return a DataFrame of a logical plan, planned with the settings of a session (``Dataset.ofRows``)."""
+    """Return a DataFrame of a logical plan with the settings of a session (``Dataset.ofRows``)."""
     from pyspark.sql import DataFrame
 
     bridge = session._bridge
@@ -41,29 +41,29 @@ def dataframe(session: Session, plan: LogicalPlan) -> DataFrame:
 
 
 def shown_rows(n: int, truncate: bool | int, vertical: bool, df: DataFrame) -> str:  # noqa: FBT001
-    """Return what ``DataFrame.show`` prints (``Dataset.showString``)."""
+    """Return the text that ``DataFrame.show`` prints (``Dataset.showString``)."""
     characters = _SHOWN if truncate is True else int(truncate)
     return str(df._jdf.showString(n, characters, vertical))
 
 
 def executed_plan_text(df: DataFrame) -> str:
-    """Return how Spark would run a DataFrame, as a tree without secrets (``QueryExecution.executedPlan``)."""
+    """Return the physical plan of a DataFrame as a tree with masked secrets (``QueryExecution.executedPlan``)."""
     return mask(str(df._jdf.queryExecution().executedPlan().treeString())).rstrip()
 
 
-def given_text(bridge: Bridge, df: DataFrame) -> str | None:
-    """Return the SQL text that a DataFrame was made by; None if it was not, or if the user did more to its rows."""
+def sql_text(bridge: Bridge, df: DataFrame) -> str | None:
+    """Return the SQL text that created a DataFrame; None if there is none, or if its rows were transformed later."""
     session = df._jdf.sparkSession()
-    text = bridge.helper("GivenText").of(df._jdf.queryExecution().logical(), session, None)
+    text = bridge.helper("SqlText").of(df._jdf.queryExecution().logical(), session, None)
     return None if text is None else str(text)
 
 
 @contextmanager
-def with_settings(of: DataFrame | SparkSession, settings: Mapping[str, str | None]) -> Iterator[None]:
-    """Let settings hold for what is done with a DataFrame, or in a session, in the block; None is Spark's default."""
+def with_settings(target: DataFrame | SparkSession, settings: Mapping[str, str | None]) -> Iterator[None]:
+    """Change settings of a DataFrame's session, or of a session, within the block; None resets to Spark's default."""
     from pyspark.sql import DataFrame
 
-    conf = (of._jdf.sparkSession() if isinstance(of, DataFrame) else of._jsparkSession).conf()
+    conf = (target._jdf.sparkSession() if isinstance(target, DataFrame) else target._jsparkSession).conf()
     before = {key: option(conf.getOption(key)) for key in settings}
     _set(conf, settings)
     try:
@@ -80,18 +80,18 @@ def _set(conf: Any, settings: Mapping[str, str | None]) -> None:
             conf.set(key, value)
 
 
-def add_hint(df: DataFrame, what: object, partitions: int | None = None) -> DataFrame:
-    """Return a DataFrame whose plan carries a number at this place, by which `hint_at` returns what was said.
+def add_hint(df: DataFrame, hint: object, partitions: int | None = None) -> DataFrame:
+    """Return a DataFrame whose plan carries the number of a hint, by which `hint_at` returns it.
 
-    The hint is a ``RebalancePartitions`` with an advisory size that nobody would write: filters and projections pass
-    through it, and in plain Spark it is what it says, a rebalance into partitions of about 64 MiB. Spark chooses their
-    number; where one is given, a ``Repartition`` on top keeps it, see `rebalance.adapted.distribution_at`.
+    The hint is a ``RebalancePartitions`` with an unusual advisory size: filters and projections pass through it, and in
+    plain Spark it only rebalances rows into partitions of about 64 MiB. Spark chooses their number, unless `partitions`
+    adds a ``Repartition`` on top that fixes it, see `rebalance.adaptive_exchanges.distribution_at`.
     """
     bridge = Bridge(df.sparkSession)
     plan = df._jdf.queryExecution().analyzed()
     number = next(_numbers)
     advisory = bridge.some_long(HINT_SIZES[0] + number)
-    _HINTS.keep(bridge, number, advisory, what)
+    _HINTS.keep(bridge, number, advisory, hint)
     carrier = bridge.find(LOGICAL + "RebalancePartitions")(bridge.seq([]), plan, bridge.none, advisory)
     if partitions is not None:
         carrier = bridge.find(LOGICAL + "Repartition")(partitions, True, carrier)
@@ -102,12 +102,12 @@ def add_hint(df: DataFrame, what: object, partitions: int | None = None) -> Data
 
 
 def hint_at(number: int) -> object | None:
-    """Return what was said at a place, None if no plan of this process has that number."""
+    """Return a hint by its number, None if no plan of this process has that number."""
     return _HINTS.get(number)
 
 
 def hint_below(df: DataFrame) -> object | None:
-    """Return what the nearest hint below projections and filters says: Spark's optimiser drops it below another one."""
+    """Return the nearest hint below projections and filters: a hint above would make Spark's optimiser drop it."""
     plan = df._jdf.queryExecution().analyzed()
     while class_name(plan) in _PASSED:
         plan = plan.child()
@@ -117,20 +117,18 @@ def hint_below(df: DataFrame) -> object | None:
 
 
 def hint_number(plan: LogicalPlan) -> int | None:
-    """Return the number a ``RebalancePartitions`` carries for a hint, None if it is a plain one."""
+    """Return the hint number that a ``RebalancePartitions`` carries, None if it carries none."""
     return _number(option(plan._handle.optAdvisoryPartitionSize()))
 
 
 def hints_and_options(plan: LogicalPlan) -> tuple[list[int], list[str]]:
-    """Return the numbers of all hints in a plan and its subqueries, and the keys of its readers' options."""
-    found = _SizesAndOptions.of(answers.facts(plan._bridge.helper("PlanSearch").advisorySizesAndOptions(plan)))
-    return [number for number in map(_number, found.sizes) if number is not None], list(found.options)
+    """Return the numbers of all hints in a plan and its subqueries, and the keys of its reader options."""
+    plan_facts = _SizesAndOptions.of(answers.facts(plan._bridge.helper("PlanSearch").advisorySizesAndOptions(plan)))
+    return [number for number in map(_number, plan_facts.sizes) if number is not None], list(plan_facts.options)
 
 
 @dataclass(frozen=True, slots=True)
 class _SizesAndOptions:
-    """The advisory sizes of a plan's exchanges, and the names of its readers' options."""
-
     sizes: tuple[int, ...]
     options: tuple[str, ...]
 

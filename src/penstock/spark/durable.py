@@ -1,4 +1,4 @@
-"""Files of this machine that survive a loss of power: a rename or a close alone does not see to that."""
+"""Local files that survive a power failure, which a rename or a close alone does not ensure."""
 
 from __future__ import annotations
 
@@ -9,59 +9,55 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-_SIDE_BY_SIDE = 16
+_THREADS = 16
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 def sync(path: str) -> None:
-    """Wait until a file's content, or a folder's names, are on the disk."""
-    opened = os.open(path, os.O_RDONLY)
+    """Wait until the content of a file, or the names in a folder, are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(opened)
-    except OSError as error:  # some file systems cannot do it for folders
+        os.fsync(descriptor)
+    except OSError as error:  # some file systems cannot sync folders
         if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
             raise
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
-def sync_below(path: str) -> None:
-    """Wait until a folder with all it holds is on the disk."""
-    found = [path]
+def sync_tree(path: str) -> None:
+    """Wait until a folder and everything in it are on disk."""
+    paths = [path]
     for folder, folders, files in os.walk(path):
-        found += [f"{folder}/{name}" for name in (*folders, *files)]
-    with ThreadPoolExecutor(_SIDE_BY_SIDE) as threads:
-        list(threads.map(sync, found))
+        paths += [f"{folder}/{name}" for name in (*folders, *files)]
+    with ThreadPoolExecutor(_THREADS) as threads:
+        list(threads.map(sync, paths))
 
 
-def write_whole(path: str, content: bytes, *, overwrite: bool, private: bool = False) -> bool:
-    """Make a file with all of its content or not at all; return False where there is one that may not be replaced.
+def write_atomically(path: str, content: bytes, *, overwrite: bool, private: bool = False) -> bool:
+    """Create a file with all of its content or not at all; return False if an existing file may not be replaced.
 
     Parameters
     ----------
-    path, content
-        The file.
-    overwrite
-        Whether a file that is there may be replaced.
     private
-        Whether only the user may read and write the file (mode 0600), whatever the umask is.
+        Whether only the user may read and write the file (mode 0600), regardless of the umask.
 
     Raises
     ------
     NotImplementedError
-        If the file system cannot refuse a name that is taken.
+        If the file system cannot refuse an existing name.
     """
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.tmp")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        mode = 0o600 if private else 0o666  # the umask takes from it
+        mode = 0o600 if private else 0o666  # reduced by the umask
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         if overwrite:
-            target.with_name(f".{target.name}.crc").unlink(missing_ok=True)  # Hadoop's, of the file as it was
+            target.with_name(f".{target.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of the old content
             temporary.rename(target)
         else:
             os.link(temporary, target)

@@ -1,4 +1,4 @@
-"""Aggregates that sum up their rows before a join with a table that leaves none out (``java/AggregateMover.java``).
+"""Aggregates that pre-aggregate before a join with a table that filters no rows (``java/AggregateMover.java``).
 
 Example
 -------
@@ -23,15 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition that rows must meet.
-
-    Parameters
-    ----------
-    kind
-        What Spark calls it, such as ``EqualTo``.
-    columns
-        The columns that it is about, by their ids.
-    """
+    """A condition on rows, with Spark's name of it, such as ``EqualTo``, and the ids of its columns."""
 
     kind: str
     columns: tuple[str, ...]
@@ -39,15 +31,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class RowsRead:
-    """Rows of a table that an aggregate sums up.
-
-    Parameters
-    ----------
-    rows
-        About how many rows the table has.
-    conditions
-        What they must meet.
-    """
+    """The rows of a table that an aggregate reads: their estimated number, and their conditions."""
 
     rows: float
     conditions: tuple[Condition, ...]
@@ -55,22 +39,20 @@ class RowsRead:
 
 @dataclass(frozen=True, slots=True)
 class LaterJoin:
-    """A table that can be joined once an aggregate has summed up the other rows.
+    """A table that can be joined after an aggregate has pre-aggregated the other rows.
 
     Parameters
     ----------
     table, largest
-        The table, and the largest of the others.
+        The table, and the largest of the other tables.
     rows, bytes
-        What it holds, as far as Spark's statistics tell.
+        The table's size by Spark's statistics.
     keys
-        The columns that the other rows are summed up by.
+        The columns by which the other rows are pre-aggregated.
     bounds
-        How many values those of them have that are not compared with the table.
-    read
-        The other tables.
+        The numbers of distinct values of the keys that are not compared with the table.
     plan
-        The aggregate in two steps. Its columns are the same.
+        The aggregate in two steps, with the same output columns.
     """
 
     table: LogicalNode
@@ -83,21 +65,28 @@ class LaterJoin:
     plan: LogicalPlan
 
 
-def later_joins(aggregate: LogicalNode) -> list[LaterJoin]:
-    """Return the tables that an aggregate's rows can be joined with once they are summed up, and the plans for that."""
+def find_later_joins(aggregate: LogicalNode) -> list[LaterJoin]:
+    """Return the tables that can be joined after an aggregate's pre-aggregation, with the plans for that."""
     bridge = aggregate._bridge
     answer = bridge.helper("AggregateMover").find(aggregate._handle)
     if answer is None:
         return []
-    found = []
+    joins = []
     for number, facts in enumerate(answers.facts(answer)):
-        table, largest, plan = (LogicalPlan(bridge, answer.handle(3 * number + place)) for place in range(3))
-        read = tuple(RowsRead(one["rows"], _conditions(one)) for one in facts["read"])
-        keys, bounds = tuple(facts["keys"]), tuple(facts["bounds"])
-        known = read_plan(table), read_plan(largest), facts["rows"], facts["bytes"], keys, bounds, read, plan
-        found.append(LaterJoin(*known))
-    return found
+        table, largest, plan = (LogicalPlan(bridge, answer.handle(3 * number + offset)) for offset in range(3))
+        join = LaterJoin(
+            read_plan(table),
+            read_plan(largest),
+            facts["rows"],
+            facts["bytes"],
+            tuple(facts["keys"]),
+            tuple(facts["bounds"]),
+            tuple(RowsRead(source["rows"], _conditions(source)) for source in facts["read"]),
+            plan,
+        )
+        joins.append(join)
+    return joins
 
 
-def _conditions(read: Mapping[str, Any]) -> tuple[Condition, ...]:
-    return tuple(Condition(one["kind"], tuple(one["columns"])) for one in read["conditions"])
+def _conditions(source: Mapping[str, Any]) -> tuple[Condition, ...]:
+    return tuple(Condition(condition["kind"], tuple(condition["columns"])) for condition in source["conditions"])

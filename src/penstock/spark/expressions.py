@@ -1,4 +1,4 @@
-"""Expressions and columns of Catalyst, as the other rooms hold them."""
+"""Expressions and columns of Catalyst, as wrappers for the other packages."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Expression(JvmObject):
-    """An expression over the columns of a plan. What is asked of it is asked once."""
+    """An expression over the columns of a plan. Its properties are read from the JVM once."""
 
-    _known_key: str | None = field(default=None, repr=False)
+    _precomputed_key: str | None = field(default=None, repr=False)
 
     @cached_property
     def key(self) -> str:
-        """A text that is equal for two expressions if and only if they compute the same value of the same columns.
+        """A string that is equal for two expressions if and only if they compute the same value from the same columns.
 
-        It is valid as long as one of these expressions is reachable; that of a nondeterministic expression is unique.
+        It is valid while any of these expressions is reachable. A nondeterministic expression has a unique key.
         """
-        if self._known_key is not None:
-            return self._known_key
+        if self._precomputed_key is not None:
+            return self._precomputed_key
         return str(self._bridge.helper("ExpressionKeys").of(self._handle))
 
     @cached_property
     def text(self) -> str:
-        """How Spark prints it."""
+        """Spark's string form of the expression."""
         return str(self._handle.toString())
 
     @cached_property
     def sql(self) -> str:
-        """The same in Spark's SQL."""
+        """The expression in Spark's SQL."""
         return answers.text(self._bridge.helper("PlanReader").sql(self._handle))
 
     @cached_property
     def kind(self) -> str:
-        """The simple name of its class, such as ``SortOrder``."""
+        """The simple class name, such as ``SortOrder``."""
         return class_name(self._handle)
 
     @property
     def is_attribute(self) -> bool:
-        """Whether it is a plain column."""
+        """Whether the expression is a plain column."""
         return self.kind == "AttributeReference"
 
     @cached_property
@@ -57,24 +57,24 @@ class Expression(JvmObject):
 
     @cached_property
     def type(self) -> str:
-        """Its type as SQL spells it."""
+        """The SQL name of the type."""
         return str(self._handle.dataType().simpleString())
 
 
 class Attributes(JvmObject):
-    """The columns of a plan's output, in their order (``Seq[Attribute]``)."""
+    """The output columns of a plan, in order (``Seq[Attribute]``)."""
 
     def __len__(self) -> int:
         return int(self._handle.size())
 
-    def at(self, place: int) -> Expression:
-        """Return the column at a place."""
-        return Expression(self._bridge, self._handle.apply(place))
+    def at(self, position: int) -> Expression:
+        """Return the column at a position."""
+        return Expression(self._bridge, self._handle.apply(position))
 
     def columns(self) -> list[Expression]:
         """Return all columns."""
         return list(map(self.at, range(len(self))))
 
-    def take(self, places: Iterable[int]) -> Attributes:
-        """Return the columns at some places."""
-        return Attributes(self._bridge, self._bridge.seq(map(self._handle.apply, places)))
+    def take(self, positions: Iterable[int]) -> Attributes:
+        """Return the columns at some positions."""
+        return Attributes(self._bridge, self._bridge.seq(map(self._handle.apply, positions)))

@@ -1,4 +1,4 @@
-"""File scans: which files a relation would read, and how Spark is told to cut them."""
+"""File scans: the files that a relation reads, and the settings that control how Spark splits them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.spark.handles import Session
     from penstock.spark.plans import LogicalNode
 
-_BY_COLUMN = ("parquet", "orc")
+_COLUMNAR = ("parquet", "orc")
 _FORMATS = {
     "parquet": "parquet.ParquetFileFormat",
     "orc": "orc.OrcFileFormat",
@@ -36,32 +36,26 @@ _FORMATS = {
 }
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 EVERY_ROW = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
-"""Options of a reader whose rows are written elsewhere: files that cannot be read must fail it, whatever the session's
-settings say of queries."""
+"""Reader options of rows that are written elsewhere: unreadable files must raise an error, whatever the session's
+settings for queries."""
 _LEAST_LISTING_TASKS = 16
 _TASKS_PER_CORE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class FileListing:
-    """The files behind a relation, after pruning of partitions.
+    """The files of a relation after partition pruning.
 
     Parameters
     ----------
-    sizes
-        Bytes of each file.
-    splittable
-        Whether each may be read by several tasks.
     format
-        Its short name, such as ``parquet``.
+        Spark's short name of the format, such as ``parquet``.
     name
         The table's name, or the first path.
     fraction
-        Which part of a row is read; formats by column only.
-    paths
-        Where they are.
+        The fraction of a row that is read; 1.0 for formats that are not columnar.
     rows
-        Returns about how many rows they hold, or None where only reading them would tell.
+        Returns the estimated number of rows, None if only reading the files would tell.
     """
 
     sizes: tuple[int, ...]
@@ -73,69 +67,59 @@ class FileListing:
     rows: Callable[[], int | None] = field(default=lambda: None, compare=False, repr=False)
 
 
-def is_cut_by_size(leaf: LogicalNode) -> bool:
-    """Whether a leaf is a scan of files that Spark cuts by size (``HadoopFsRelation`` that is not bucketed)."""
+def is_split_by_size(leaf: LogicalNode) -> bool:
+    """Whether a leaf is a file scan that Spark splits by size (a ``HadoopFsRelation`` without buckets)."""
     return leaf.files is not None and not leaf.files.bucketed
 
 
 def list_files(leaf: LogicalNode, scan: LogicalPlan) -> FileListing:
-    """Return the files a scan would read (``FileIndex.listFiles`` with the partition filters of its plan).
-
-    Parameters
-    ----------
-    leaf
-        A file relation.
-    scan
-        The plan of the relation with the filters right above it.
-    """
+    """Return the files that `scan`, a relation with filters above it, reads after partition pruning."""
     assert leaf.files is not None
     bridge = leaf._bridge
     filters = _partition_filters(bridge.session, scan) if leaf.partition_columns else []
     answer = bridge.helper("FileRelations").list(leaf, scan, bridge.seq(filters))
-    found = _Listed.of(answers.facts(answer))
+    listing = _Listing.of(answers.facts(answer))
     is_parquet = leaf.files.format == "parquet"
-    sized = list(zip(found.paths, found.sizes, strict=True))
+    sized = list(zip(listing.paths, listing.sizes, strict=True))
     return FileListing(
-        sizes=found.sizes,
-        splittable=found.splittable,
+        sizes=listing.sizes,
+        splittable=listing.splittable,
         format=leaf.files.format,
         name=leaf.files.name,
-        fraction=found.fraction if leaf.files.format in _BY_COLUMN else 1.0,
-        paths=found.paths,
+        fraction=listing.fraction if leaf.files.format in _COLUMNAR else 1.0,
+        paths=listing.paths,
         rows=cache(partial(estimate_rows, bridge.session, sized) if is_parquet else (lambda: None)),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
-    """The files that a relation has listed, and which part of a row its scan wants."""
-
+class _Listing:
     paths: tuple[str, ...]
     sizes: tuple[int, ...]
     splittable: tuple[bool, ...]
     fraction: float
 
     @classmethod
-    def of(cls, facts: dict[str, Any]) -> _Listed:
+    def of(cls, facts: dict[str, Any]) -> _Listing:
         return cls(tuple(facts["paths"]), tuple(facts["sizes"]), tuple(facts["splittable"]), facts["fraction"])
 
 
 def read_parquet(spark: SparkSession, schema: StructType, paths: Sequence[str], **options: str) -> DataFrame:
-    """Return the rows of parquet files that are known to exist.
+    """Return the rows of existing Parquet files.
 
-    Spark looks at many paths by a job with a task for each of them; a few for each core are as good, and take a second
-    for 10 000 files instead of half a minute.
+    Spark checks many paths in a job with a task for each of them. A few tasks per core list 10 000 files in a second
+    instead of half a minute.
     """
-    given = int(str(spark.conf.get(_LISTING_TASKS)))
+    user_tasks = int(str(spark.conf.get(_LISTING_TASKS)))
     few = max(_LEAST_LISTING_TASKS, _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
-    with with_settings(spark, {_LISTING_TASKS: str(min(given, few))}):
+    with with_settings(spark, {_LISTING_TASKS: str(min(user_tasks, few))}):
         return spark.read.schema(schema).options(**options).parquet(*paths)
 
 
-def refused_columns(spark: SparkSession, kind: str, columns: Sequence[StructField]) -> str | None:
-    """Return what Spark says of columns that files of a format cannot hold, None if they can.
+def unsupported_columns_reason(spark: SparkSession, kind: str, columns: Sequence[StructField]) -> str | None:
+    """Return Spark's error for columns that a file format cannot store, None if it can store all of them.
 
-    Uses ``DataSourceUtils.verifySchema`` (Spark 4.0 to 4.3), which Spark asks when it writes.
+    Uses ``DataSourceUtils.verifySchema`` (Spark 4.0 to 4.3), Spark's own check before a write.
     """
     bridge = Bridge(spark)
     package = "org.apache.spark.sql.execution.datasources."
@@ -152,14 +136,14 @@ def refused_columns(spark: SparkSession, kind: str, columns: Sequence[StructFiel
 def with_split_size(leaf: LogicalPlan, session: Session) -> LogicalPlan:
     """Return a file relation that takes its split size from another session.
 
-    A scan reads the settings of the session that made its relation, when it is executed. Relations of different
-    sessions are equal to Spark, which would keep the old one; an option of our own tells them apart.
+    When a scan is executed, it reads the settings of the session that created its relation. Spark considers relations
+    of different sessions equal and would reuse the old one, so an extra option distinguishes them.
     """
     return LogicalPlan(leaf._bridge, leaf._bridge.helper("FileRelations").withSplitSize(leaf, session))
 
 
 def split_settings(max_split_bytes: int, open_cost: int) -> dict[str, str]:
-    """Return the settings that make Spark cut files at a size, whatever the number of cores."""
+    """Return the settings that make Spark split files at a size, regardless of the number of cores."""
     return {
         "spark.sql.files.maxPartitionBytes": str(max_split_bytes),
         "spark.sql.files.openCostInBytes": str(open_cost),

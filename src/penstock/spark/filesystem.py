@@ -1,4 +1,4 @@
-"""Files and folders on whatever file system Spark can reach (``org.apache.hadoop.fs.FileSystem``)."""
+"""Files and folders on any file system that Spark can reach (``org.apache.hadoop.fs.FileSystem``)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from penstock.spark.durable import sync, sync_below, write_whole
-from penstock.spark.ownership import CheckedContent, Writer, is_own_entry, judged, read_checked, too_large
+from penstock.spark.durable import sync, sync_tree, write_atomically
+from penstock.spark.ownership import CheckedContent, Writer, check_owner, is_own_entry, read_checked, too_large
 from penstock.spark.rename import exchange, is_volume, rename, volumes_below
 
 if TYPE_CHECKING:
@@ -23,27 +23,27 @@ _STATUS = re.compile(
 )
 
 _GONE = {"FileNotFoundException", "NoSuchFileException"}
-_WHOLE = {"file", "hdfs", "viewfs", "webhdfs", "swebhdfs"}
-"""File systems that rename a folder in one step; of others that is not known."""
+_ATOMIC_RENAMES = {"file", "hdfs", "viewfs", "webhdfs", "swebhdfs"}
+"""File systems that rename a folder in a single step; others may not."""
 _WITH_OWNERS = {"hdfs", "webhdfs", "swebhdfs"}
-"""File systems of several machines that record who made a file; object stores report the reader as the owner."""
+"""Distributed file systems that record the owner of a file; object stores report the reader as the owner."""
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Spark's readers pass over a file or folder of this name (``HadoopFSUtils.shouldFilterOutPathName``).
+    """Whether Spark's readers skip a file or folder of this name (``HadoopFSUtils.shouldFilterOutPathName``).
 
-    A partition folder may begin with ``_``, as its column does, but not with a dot.
+    A partition folder may begin with ``_``, like its column, but not with a dot.
     """
     return is_marker(name) or name.startswith(".") or name.endswith("._COPYING_")
 
 
 def is_marker(name: str) -> bool:
-    """Whether a name is one that Spark gives to what describes a write, such as ``_SUCCESS``."""
+    """Whether Spark uses such a name for metadata of a write, such as ``_SUCCESS``."""
     return name.startswith("_") and "=" not in name
 
 
 def is_denied(error: Exception) -> bool:
-    """Whether a file system refused what the user may not do; object stores tell so by the second name."""
+    """Whether a file system denied access to the user; the second name comes from object stores."""
     return any(name in str(error) for name in ("AccessControlException", "AccessDeniedException"))
 
 
@@ -52,12 +52,10 @@ class Folder:
 
     Parameters
     ----------
-    bridge
-        The session.
     path
-        The path; a relative one is below the file system's working directory.
+        A path, relative to the file system's working directory unless it is absolute.
     near
-        A path of the same file system, which need not be looked for then: `path` is a whole one.
+        Another path of the same file system, which saves the lookup of the file system; `path` must be qualified then.
     """
 
     def __init__(self, bridge: Bridge, path: str, near: Folder | None = None) -> None:
@@ -77,64 +75,63 @@ class Folder:
         return self._text
 
     def at(self, path: str) -> Folder:
-        """Return another path of the same file system, given as `str` gives it."""
+        """Return another path of the same file system, in the form that `str` returns."""
         return Folder(self._bridge, path, self)
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
+        """The last component of the path."""
         return str(self._hadoop_path.getName())
 
     @property
     def parent(self) -> Folder:
-        """The folder above."""
+        """The parent folder."""
         return self.at(str(self._hadoop_path.getParent().toString()))
 
     def child(self, name: str) -> Folder:
-        """Return a path below this one."""
+        """Return a path below this path."""
         return self.at(f"{self}/{name}")
 
     def exists(self) -> bool:
-        """Whether there is anything at the path."""
+        """Whether a file or folder exists at the path."""
         return bool(self._fs.exists(self._hadoop_path))
 
     def is_folder(self) -> bool:
-        """Whether there is a folder at the path."""
+        """Whether a folder exists at the path."""
         return self.exists() and bool(self._fs.getFileStatus(self._hadoop_path).isDirectory())
 
     def children(self) -> list[Folder]:
-        """Return what lies in the folder."""
-        found = self._fs.listStatus(self._hadoop_path)
-        return [self.at(str(status.getPath().toString())) for status in found]
+        """Return the files and folders in the folder."""
+        return [self.at(str(status.getPath().toString())) for status in self._fs.listStatus(self._hadoop_path)]
 
     def files_below(self, under: str = "", *, unread: bool = False) -> Iterator[tuple[str, int]]:
-        """Iterate over the files below the folder, as paths relative to it and bytes; two calls for each folder.
+        """Yield the relative path and the size in bytes of each file below the folder; two calls for each folder.
 
-        What `is_hidden` is left out.
+        Hidden files (`is_hidden`) are skipped.
 
         Parameters
         ----------
         under
-            What to put in front of the paths.
+            A prefix for the paths.
         unread
-            Whether partition folders count that Spark writes but does not read: a dot is in front of their names.
+            Whether to include partition folders with a leading dot, which Spark writes but does not read.
         """
         for name, is_folder, size in self.entries():
             if is_hidden(name) and not (unread and is_folder and "=" in name):
                 continue
-            place = f"{under}{name}"
+            path = f"{under}{name}"
             if is_folder:
-                yield from self.child(name).files_below(f"{place}/", unread=unread)
+                yield from self.child(name).files_below(f"{path}/", unread=unread)
             else:
-                yield place, size
+                yield path, size
 
     def touch(self) -> None:
-        """Make an empty file; one that is there stays."""
+        """Create an empty file; an existing file is unchanged."""
         if not self.exists():
             self._fs.create(self._hadoop_path, True).close()
 
     def read(self) -> bytes:
-        """Return what a file holds."""
+        """Return the content of a file."""
         stream = self._fs.open(self._hadoop_path)
         try:
             return bytes(self._bridge.find("org.apache.commons.io.IOUtils").toByteArray(stream))
@@ -142,9 +139,9 @@ class Folder:
             stream.close()
 
     def read_range(self, start: int, length: int) -> bytes:
-        """Return a part of a file; it is shorter than `length` bytes, or empty, if the file ends before.
+        """Return a range of a file; shorter than `length` bytes, or empty, if the file ends earlier.
 
-        Only these bytes are fetched, and what the file system reads ahead.
+        Only these bytes, and the file system's read-ahead, are fetched.
         """
         stream = self._fs.open(self._hadoop_path)
         try:
@@ -153,12 +150,12 @@ class Folder:
         except Py4JJavaError as error:
             if error.java_exception.getClass().getSimpleName() != "EOFException":
                 raise
-            return b""  # the start is behind the end: another process has replaced the file
+            return b""  # the start is beyond the end: another process has replaced the file
         finally:
             stream.close()
 
-    def read_if_there(self) -> bytes | None:
-        """Return what a file holds, None if it is not there: somebody may remove it at any time."""
+    def read_if_exists(self) -> bytes | None:
+        """Return the content of a file, None if it does not exist; another process may remove it at any time."""
         try:
             return self.read()
         except Py4JJavaError as error:
@@ -167,13 +164,7 @@ class Folder:
             return None
 
     def read_checked(self, limit: int) -> CheckedContent | None:
-        """Return what a file holds, and who may have written it; None if it is not there.
-
-        Parameters
-        ----------
-        limit
-            The largest size to read, in bytes.
-        """
+        """Return the content of a file, up to a limit in bytes, and its possible writer; None if it does not exist."""
         path = self.local_path
         if path is not None:
             return read_checked(path, limit)
@@ -187,7 +178,7 @@ class Folder:
             raise
 
     def _read_checked(self, limit: int) -> CheckedContent:
-        if self._scheme == "viewfs":  # a mount of any file system, also of one that records no owners
+        if self._scheme == "viewfs":  # a mount of any file system, possibly without owners
             target = self._fs.resolvePath(self._hadoop_path)
             return Folder(self._bridge, str(target.toString())).read_checked(limit) or CheckedContent(
                 b"", Writer.OTHER, "it has just been removed"
@@ -200,19 +191,19 @@ class Folder:
         content = self.read()
         if self._scheme not in _WITH_OWNERS:
             return CheckedContent(content, Writer.UNKNOWN, "its file system does not record who wrote it")
-        # Hadoop reports the owner of a path, not of an opened file: a file that was exchanged meanwhile is not read.
+        # Hadoop reports the owner of a path, not of an open file, so a file that was replaced meanwhile is rejected.
         after = self._fs.getFileStatus(self._hadoop_path)
         if (before.getModificationTime(), before.getLen()) != (after.getModificationTime(), after.getLen()):
             return CheckedContent(b"", Writer.OTHER, "it changed while it was read")
-        return judged(content, str(after.getOwner()), self._user(), int(after.getPermission().toShort()))
+        return check_owner(content, str(after.getOwner()), self._user(), int(after.getPermission().toShort()))
 
     def _user(self) -> str:
         user = self._bridge.find("org.apache.hadoop.security.UserGroupInformation").getCurrentUser()
         return str(user.getShortUserName())
 
     @property
-    def may_be_removed(self) -> bool:
-        """Whether a file or folder is the user's own, and not a symbolic link; True where no owners are recorded."""
+    def is_removable(self) -> bool:
+        """Whether a file or folder belongs to the user and is not a symbolic link; True if no owners are recorded."""
         path = self.local_path
         if path is not None:
             return is_own_entry(path)
@@ -227,16 +218,15 @@ class Folder:
         return not status.isSymlink() and str(status.getOwner()) == self._user()
 
     def write(self, content: bytes, *, overwrite: bool = False, private: bool = False) -> bool:
-        """Make a file with all of its content or not at all, as Spark makes its logs.
+        """Create a file with all of its content or not at all; return False if an existing file may not be replaced.
 
-        It survives a loss of power. Uses ``CheckpointFileManager.createAtomic`` but for files of this machine, where
-        that syncs nothing; returns False where there is such a file that may not be replaced. A private file of this
-        machine has the mode 0600.
+        The file survives a power failure. Uses ``CheckpointFileManager.createAtomic``, like Spark's logs, except for
+        local files, which that does not sync. A private local file has the mode 0600.
         """
         path = self.local_path
         if path is not None:
             with suppress(NotImplementedError):
-                return write_whole(path, content, overwrite=overwrite, private=private)
+                return write_atomically(path, content, overwrite=overwrite, private=private)
         package = "org.apache.spark.sql.execution.streaming."
         package += "checkpointing." if self._bridge.version >= (4, 1) else ""
         manager = self._bridge.companion(package + "CheckpointFileManager")
@@ -255,52 +245,58 @@ class Folder:
             if "FileAlreadyExists" in str(error):
                 return False
             raise
-        if overwrite and self.read_if_there() != content:
-            # Spark renames another file onto this one, and does not tell where the file system refuses to. Those are
-            # object stores without a `FileContext`: an object that is written is in place, whole, when it is closed.
-            replaced = self._fs.create(self._hadoop_path, True)
-            replaced.write(bytearray(content))
-            replaced.close()
+        if overwrite and self.read_if_exists() != content:
+            # Spark renames a temporary file onto the target, and does not report if the file system refuses. That is so
+            # on object stores without a `FileContext`, where a new object becomes visible as a whole when it is closed.
+            stream = self._fs.create(self._hadoop_path, True)
+            stream.write(bytearray(content))
+            stream.close()
         return True
 
     def copy_to(self, target: Folder) -> None:
-        """Copy a file or a folder with all it holds, onto a path that does not exist."""
+        """Copy a file, or a folder with its content, to a path that does not exist."""
         conf = self._bridge.session._handle.sessionState().newHadoopConf()
         util = self._bridge.find("org.apache.hadoop.fs.FileUtil")
         util.copy(self._fs, self._hadoop_path, target._fs, target._hadoop_path, False, conf)
 
     def entries(self) -> list[tuple[str, bool, int]]:
-        """Return name, whether it is a folder, and bytes of everything in the folder, hidden ones too."""
+        """Return name, whether it is a folder, and bytes of each entry of the folder, including hidden entries."""
         return [(name, is_folder, size) for name, is_folder, size, _ in self.statuses()]
 
     def statuses(self) -> list[tuple[str, bool, int, float]]:
-        """Return name, whether it is a folder, bytes and time of change of everything in the folder, in one call."""
+        """Return name, whether it is a folder, bytes and modification time of each entry, in a single call."""
         array = self._fs.listStatus(self._hadoop_path)
         wrapped = self._bridge.find("scala.collection.immutable.ArraySeq").unsafeWrapArray(array)
-        found = _STATUS.findall(str(wrapped.mkString(" ")))
-        if len(found) != len(array) or any(path == "null" for path, *_ in found):  # as of mounted file systems (ViewFs)
-            found = [
-                (one.getPath().toString(), str(one.isDirectory()).lower(), one.getLen(), one.getModificationTime())
-                for one in array
+        entries = _STATUS.findall(str(wrapped.mkString(" ")))
+        # Statuses of mounted file systems (ViewFs) have no paths in their string form.
+        if len(entries) != len(array) or any(path == "null" for path, *_ in entries):
+            entries = [
+                (
+                    status.getPath().toString(),
+                    str(status.isDirectory()).lower(),
+                    status.getLen(),
+                    status.getModificationTime(),
+                )
+                for status in array
             ]
         return [
             (path.rpartition("/")[2], folder == "true", int(size or 0), int(modified or 0) / 1000)
-            for path, folder, size, modified in found
+            for path, folder, size, modified in entries
         ]
 
     def open_to_write(self) -> HadoopLog:
-        """Begin a file, and return what writes lines into it."""
+        """Create a file, and return the log that writes lines to it."""
         return HadoopLog(self._fs.create(self._hadoop_path, False))
 
-    def nearest(self) -> Folder:
-        """Return the folder itself, or the first above it that is there."""
-        found = self
-        while not found.exists() and found._hadoop_path.getParent() is not None:
-            found = found.parent
-        return found
+    def nearest_existing(self) -> Folder:
+        """Return the folder itself, or its nearest ancestor that exists."""
+        folder = self
+        while not folder.exists() and folder._hadoop_path.getParent() is not None:
+            folder = folder.parent
+        return folder
 
     def may_write(self) -> bool:
-        """Whether the user's permissions allow to write to the folder, as far as the file system tells."""
+        """Whether the user's permissions allow writing to the folder, as far as the file system reports them."""
         write = self._bridge.find("org.apache.hadoop.fs.permission.FsAction").WRITE
         try:
             self._fs.access(self._hadoop_path, write)
@@ -311,83 +307,83 @@ class Folder:
         return True
 
     def matching(self, pattern: str) -> list[Folder]:
-        """Return what lies in the folder by a name that fits a pattern; nothing where there is no folder."""
+        """Return the entries of the folder whose names match a pattern; empty if the folder does not exist."""
         if not self.is_folder():
             return []
-        wanted = self._bridge.find("org.apache.hadoop.fs.GlobFilter")(pattern)
-        found = self._fs.listStatus(self._hadoop_path, wanted)
-        return [self.at(str(status.getPath().toString())) for status in found]
+        name_filter = self._bridge.find("org.apache.hadoop.fs.GlobFilter")(pattern)
+        matches = self._fs.listStatus(self._hadoop_path, name_filter)
+        return [self.at(str(status.getPath().toString())) for status in matches]
 
     def modified(self) -> float:
-        """Return when it was changed, in seconds since the epoch."""
+        """Return the modification time, in seconds since the epoch."""
         return float(self._fs.getFileStatus(self._hadoop_path).getModificationTime()) / 1000
 
     @property
     def local_path(self) -> str | None:
-        """The path on this machine's own file system, None of any other."""
+        """The path on the local file system, None for other file systems."""
         if self._scheme != "file":
             return None
         text = str(self)
         return str(self._hadoop_path.toUri().getPath()) if text.startswith("file://") else text.removeprefix("file:")
 
     def exchange(self, other: Folder) -> bool:
-        """Let two folders change places in one step; return False where that cannot be."""
+        """Swap two folders in a single step; return False if that is impossible."""
         mine, others = self.local_path, other.local_path
         return mine is not None and others is not None and exchange(mine, others)
 
     @property
     def renames_whole(self) -> bool:
-        """Whether a folder is renamed in one step; object stores copy file by file."""
-        return self._scheme in _WHOLE
+        """Whether a folder is renamed in a single step; object stores copy file by file."""
+        return self._scheme in _ATOMIC_RENAMES
 
     def sync_entries(self) -> None:
-        """Let the names in the folder survive a loss of power; file systems of several machines see to that."""
+        """Make the names in the folder survive a power failure; distributed file systems ensure that themselves."""
         path = self.local_path
         if path is not None and self.is_folder():
             sync(path)
 
     def sync(self) -> None:
-        """Let all that lies in the folder survive a loss of power."""
+        """Make everything in the folder survive a power failure."""
         path = self.local_path
         if path is not None and self.is_folder():
-            sync_below(path)
+            sync_tree(path)
 
     @property
     def resolved(self) -> Folder:
-        """The folder itself, where the path has symbolic links of this machine: all who write to it name it so."""
+        """The folder with local symbolic links resolved, so that all writers use the same path."""
         path = self.local_path
         return self if path is None else Folder(self._bridge, f"file:{os.path.realpath(path)}")
 
     @property
     def is_volume(self) -> bool:
-        """Whether it is a volume of this machine of its own, which nothing can be renamed into or out of."""
+        """Whether it is the mount point of a local volume, which nothing can be renamed into or out of."""
         path = self.local_path
         return path is not None and is_volume(path)
 
     def volumes_below(self) -> list[str]:
-        """Return where volumes of this machine are mounted below it."""
+        """Return the mount points of local volumes below the folder."""
         path = self.local_path
         return [] if path is None else volumes_below(path)
 
     def free_bytes(self) -> int:
-        """Return the bytes that the file system has left."""
+        """Return the free bytes of the file system."""
         return int(self._fs.getStatus(self._hadoop_path).getRemaining())
 
     def size(self) -> int:
-        """Return the bytes of a file."""
+        """Return the size of a file in bytes."""
         return int(self._fs.getFileStatus(self._hadoop_path).getLen())
 
     def make(self) -> None:
-        """Make the folder, with those above it."""
+        """Create the folder and its missing ancestors."""
         self._fs.mkdirs(self._hadoop_path)
 
     def move_to(self, target: Folder) -> bool:
-        """Rename onto a path that is free; return whether that succeeded. On this machine nothing is ever copied.
+        """Rename to a path that does not exist; return whether that succeeded. Local files are never copied.
 
         Raises
         ------
         OSError
-            If this machine's file system refuses.
+            If the local file system refuses.
         """
         path, others = self.local_path, target.local_path
         if path is not None and others is not None:
@@ -395,67 +391,61 @@ class Folder:
         return bool(self._fs.rename(self._hadoop_path, target._hadoop_path))
 
     def is_empty(self) -> bool:
-        """Whether it is a folder with nothing in it."""
+        """Whether it is an empty folder."""
         return self.is_folder() and not self.entries()
 
     def remove_if_empty(self) -> None:
-        """Delete a folder with nothing in it; any other stays."""
+        """Delete a folder if it is empty."""
         if self.exists() and not self.entries():
-            with suppress(Py4JJavaError):  # somebody has put something there meanwhile
+            with suppress(Py4JJavaError):  # another process has created a file meanwhile
                 self._fs.delete(self._hadoop_path, False)
 
     def delete(self) -> None:
-        """Delete it with all it holds; a path with nothing there is fine.
+        """Delete a file, or a folder with its content; the path need not exist.
 
         Raises
         ------
         OSError
-            If it is still there: some file systems only return that.
+            If it still exists: some file systems do not raise an error.
         """
         if not self._fs.delete(self._hadoop_path, True) and self.exists():
             raise OSError(f"{self} cannot be deleted")
 
 
 class HadoopLogs:
-    """A folder of logs on a file system of Hadoop.
-
-    Parameters
-    ----------
-    folder
-        The folder; made where it is not there.
-    """
+    """A folder of logs on a Hadoop file system, created if it does not exist."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
 
     def entries(self) -> list[tuple[str, int, float]]:
-        """Return name, bytes and time of change of each file."""
+        """Return name, bytes and modification time of each file."""
         if not self._folder.exists():
             return []
         return [(name, size, modified) for name, is_folder, size, modified in self._folder.statuses() if not is_folder]
 
     def read(self, name: str, start: int, length: int) -> bytes:
-        """Return a part of a file."""
+        """Return a range of a file."""
         return self._folder.child(name).read_range(start, length)
 
     def create(self, name: str) -> HadoopLog:
-        """Begin a file."""
+        """Create a file."""
         self._folder.make()
         return self._folder.child(name).open_to_write()
 
     def remove(self, name: str) -> None:
-        """Remove a file; it may be gone already."""
+        """Remove a file, which may be missing already."""
         self._folder.child(name).delete()
 
 
 class HadoopLog:
-    """A log on a file system of Hadoop; on object stores its lines can be read once it is closed."""
+    """A log on a Hadoop file system; on object stores its lines become readable when it is closed."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def append(self, text: str) -> None:
-        """Add text, and hand it to the file system's servers."""
+        """Append text, and flush it to the file system's servers."""
         self._stream.write(bytearray(text.encode()))
         self._stream.hflush()
 

@@ -1,7 +1,7 @@
-"""Join keys of a finished result as a filter: exact values, or bounds and a Bloom filter.
+"""Filters from the join keys of a finished result: exact values, or bounds and a Bloom filter.
 
 Uses (Spark 4.0 to 4.3): ``CollectSet``, ``Min``, ``Max``, ``BloomFilterAggregate``, ``BloomFilterMightContain``,
-``XxHash64``, ``InSet``. Values stay in the JVM: on the way through Python a long would become an integer.
+``XxHash64``, ``InSet``. Values stay in the JVM, as py4j would convert a small long to an integer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from penstock.spark.exchange import physical_plan
 from penstock.spark.expressions import Expression
 from penstock.spark.handles import JvmObject
 from penstock.spark.jvm import EXPRESSIONS, LOGICAL
-from penstock.spark.key_rows import MOST_ROWS, KeyRows
+from penstock.spark.key_rows import MAX_ROWS, KeyRows
 from penstock.spark.logical_plan import LogicalPlan
 
 if TYPE_CHECKING:
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 _BITS_PER_ROW = 10
 _PLANNED_PER_ROW = 2.3
-"""Items the filter is planned for, per row: that makes it use three hash functions, and lets 1.7 % through in error.
+"""Items per row that the filter is sized for: this results in three hash functions and 1.7 % false positives.
 
-Seven functions, the best for its size, would let 0.8 % through, and cost twice the memory accesses per row.
+Seven functions, the optimum for its size, would result in 0.8 %, but in twice the memory accesses per row.
 """
 _MOST_BITS = 1 << 26
 BLOOM_SETTINGS = {
     "spark.sql.optimizer.runtime.bloomFilter.maxNumItems": str(_MOST_BITS),
     "spark.sql.optimizer.runtime.bloomFilter.maxNumBits": str(_MOST_BITS),
 }
-"""The bounds that Spark puts to the size of a Bloom filter, for sessions that make one."""
+"""Spark's limits on the size of a Bloom filter, for sessions that build one."""
 
 
 class KeyLiteral(JvmObject):
@@ -47,28 +47,26 @@ class KeyValues(JvmObject):
 
     @property
     def text(self) -> str:
-        """All of them, with spaces between."""
+        """All values, separated by spaces."""
         return str(self._handle.mkString(" "))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySet:
-    """The keys of a result.
+    """The distinct keys of a result.
 
     Parameters
     ----------
     rows
-        How many rows gave them.
+        The number of rows that have these keys.
     exact
-        The values of each key; empty where there are too many.
+        The values of each key; empty if there are too many.
     bounds
-        Per key the smallest and the largest value, or None.
+        The minimum and maximum of each key, or None.
     bloom
         A Bloom filter of the keys' hashes.
-    is_empty
-        Whether there is no key at all.
     as_rows
-        The keys as rows; None where there are too many.
+        The keys as rows; None if there are too many.
     """
 
     rows: int
@@ -78,9 +76,9 @@ class KeySet:
     is_empty: bool = False
     as_rows: KeyRows | None = field(default=None, repr=False)
 
-    def of_key(self, place: int) -> KeySet:
-        """Return the values or bounds of one of several keys."""
-        return replace(self, exact=self.exact[place : place + 1], bounds=self.bounds[place : place + 1])
+    def of_key(self, index: int) -> KeySet:
+        """Return the values or bounds of a single key."""
+        return replace(self, exact=self.exact[index : index + 1], bounds=self.bounds[index : index + 1])
 
 
 def collect_keys(session: Session, leaf: LogicalPlan, keys: Sequence[Expression], rows: int, exact_rows: int) -> KeySet:
@@ -88,14 +86,10 @@ def collect_keys(session: Session, leaf: LogicalPlan, keys: Sequence[Expression]
 
     Parameters
     ----------
-    leaf
-        A plan.
-    keys
-        Expressions over its output.
     rows
-        How many rows it has, about.
+        The estimated number of rows.
     exact_rows
-        Up to so many rows, exact values are kept.
+        The maximum number of rows for exact values.
     """
     if rows == 0:
         return KeySet(0, is_empty=True)
@@ -104,35 +98,26 @@ def collect_keys(session: Session, leaf: LogicalPlan, keys: Sequence[Expression]
     named = [_alias(bridge, function.toAggregateExpression(), f"k{i}") for i, function in enumerate(functions)]
     plan = bridge.find(LOGICAL + "Aggregate")(bridge.seq([]), bridge.seq(named), leaf, bridge.none)
     row = physical_plan(session, LogicalPlan(bridge, plan))._handle.executeCollect()[0]
-    found = _key_set(bridge, row, functions, rows, exact_rows)
-    return replace(found, as_rows=_rows_of_plan(leaf, keys, rows)) if rows <= MOST_ROWS else found
+    key_set = _key_set(bridge, row, functions, rows, exact_rows)
+    return replace(key_set, as_rows=_rows_of_plan(leaf, keys, rows)) if rows <= MAX_ROWS else key_set
 
 
 def _rows_of_plan(leaf: LogicalPlan, keys: Sequence[Expression], rows: int) -> KeyRows:
     def write(session: Session, path: str) -> None:
         bridge = session._bridge
-        named = bridge.seq(_alias(bridge, key, f"k{place}") for place, key in enumerate(keys))
+        named = bridge.seq(_alias(bridge, key, f"k{index}") for index, key in enumerate(keys))
         plan = physical_plan(session, LogicalPlan(bridge, bridge.find(LOGICAL + "Project")(named, leaf)))
         bridge.helper("NativeKeys").writePlan(plan, path)
 
     return KeyRows(rows, write)
 
 
-def keys_of_relation(
+def collect_relation_keys(
     relation: HashedRelation, output: Attributes, keys: Sequence[Expression], rows: int, exact_rows: int
 ) -> KeySet | None:
-    """Return the keys of a broadcast relation without a query; None if it is of another kind.
+    """Return the keys of a broadcast relation without a query; None for an unsupported kind of relation.
 
-    A row with a key that is null is in no relation, and meets none.
-
-    Parameters
-    ----------
-    relation
-        What every executor can fetch.
-    output
-        The columns of its rows.
-    keys, rows, exact_rows
-        See `collect_keys`.
+    A relation omits rows with a null key, which match nothing.
     """
     if rows == 0:
         return KeySet(0, is_empty=True)
@@ -141,8 +126,8 @@ def keys_of_relation(
     row = _of_relation(relation, output, functions)
     if row is None:
         return None
-    found = _key_set(bridge, row, functions, rows, exact_rows)
-    return replace(found, as_rows=_rows_of_relation(relation, output, keys, rows)) if rows <= MOST_ROWS else found
+    key_set = _key_set(bridge, row, functions, rows, exact_rows)
+    return replace(key_set, as_rows=_rows_of_relation(relation, output, keys, rows)) if rows <= MAX_ROWS else key_set
 
 
 def _rows_of_relation(relation: HashedRelation, output: Attributes, keys: Sequence[Expression], rows: int) -> KeyRows:
@@ -153,8 +138,8 @@ def _rows_of_relation(relation: HashedRelation, output: Attributes, keys: Sequen
     return KeyRows(rows, write, relation.broadcast)
 
 
-def is_met_in_relation(relation: HashedRelation, output: Attributes, condition: Expression) -> bool:
-    """Whether a row of a broadcast relation meets a condition."""
+def any_row_matches(relation: HashedRelation, output: Attributes, condition: Expression) -> bool:
+    """Whether any row of a broadcast relation meets a condition."""
     largest = relation._bridge.find(EXPRESSIONS + "aggregate.Max")(condition)
     row = _of_relation(relation, output, [largest])
     return row is not None and not row.isNullAt(0) and bool(row.getBoolean(0))
@@ -180,46 +165,46 @@ def _functions(bridge: Bridge, keys: Sequence[Expression], rows: int, exact_rows
 
 
 def _key_set(bridge: Bridge, row: Any, functions: Sequence[Any], rows: int, exact_rows: int) -> KeySet:
-    values = _Values(bridge, row, [function.dataType() for function in functions])
-    bloom = values.literal(0)
+    reader = _RowReader(bridge, row, [function.dataType() for function in functions])
+    bloom = reader.literal(0)
     if bloom is None:
         return KeySet(rows, is_empty=True)
     if rows <= exact_rows:
-        exact = tuple(values.set_of(i) for i in range(1, len(functions)))
-        # A key that is never anything but null meets no other.
-        return KeySet(rows, exact, (), bloom, is_empty=any(one._handle.isEmpty() for one in exact))
-    ends = [values.literal(i) for i in range(1, len(functions))]
+        exact = tuple(reader.set_at(i) for i in range(1, len(functions)))
+        # A key with only null values matches nothing.
+        return KeySet(rows, exact, (), bloom, is_empty=any(values._handle.isEmpty() for values in exact))
+    ends = [reader.literal(i) for i in range(1, len(functions))]
     pairs = zip(ends[::2], ends[1::2], strict=True)
     bounds = tuple(None if low is None or high is None else (low, high) for low, high in pairs)
     return KeySet(rows, (), bounds, bloom)
 
 
-def might_contain(found: KeySet, keys: Sequence[Expression]) -> Expression:
-    """Return a condition that is true of keys that are among those found, and of few others; sources ignore it."""
+def might_contain(key_set: KeySet, keys: Sequence[Expression]) -> Expression:
+    """Return a condition that is true for keys in the set, and for few others; sources ignore it."""
     bridge = keys[0]._bridge
-    asked = bridge.find(EXPRESSIONS + "BloomFilterMightContain")(found.bloom, _hash(bridge, keys))
-    condition = Expression(bridge, asked)
-    if found.as_rows is None or found.bloom is None:
+    test = bridge.find(EXPRESSIONS + "BloomFilterMightContain")(key_set.bloom, _hash(bridge, keys))
+    condition = Expression(bridge, test)
+    if key_set.as_rows is None or key_set.bloom is None:
         return condition
-    return found.as_rows.mark(bridge, condition, found.bloom)
+    return key_set.as_rows.mark(bridge, condition, key_set.bloom)
 
 
-def for_sources(found: KeySet, keys: Sequence[Expression]) -> list[Expression]:
-    """Return conditions, true of keys that are among those found, that sources can leave out data by."""
+def source_conditions(key_set: KeySet, keys: Sequence[Expression]) -> list[Expression]:
+    """Return conditions, true for keys in the set, with which sources can prune data."""
 
     def condition(name: str, key: Expression, value: JvmObject) -> Expression:
         return Expression(key._bridge, key._bridge.find(EXPRESSIONS + name)(key, value))
 
-    parts = [condition("InSet", key, exact) for key, exact in zip(keys, found.exact, strict=False)]
-    for key, bounds in zip(keys, found.bounds, strict=False):
+    parts = [condition("InSet", key, exact) for key, exact in zip(keys, key_set.exact, strict=False)]
+    for key, bounds in zip(keys, key_set.bounds, strict=False):
         if bounds is not None:
             parts.append(condition("GreaterThanOrEqual", key, bounds[0]))
             parts.append(condition("LessThanOrEqual", key, bounds[1]))
     return parts
 
 
-class _Values:
-    """The values of one row, taken out of it within the JVM."""
+class _RowReader:
+    """Reads the values of a row within the JVM."""
 
     def __init__(self, bridge: Bridge, row: Any, types: Sequence[Any]) -> None:
         self._bridge = bridge
@@ -228,20 +213,20 @@ class _Values:
         any_class = bridge.find("scala.reflect.ClassTag").Any()
         self._array = row.toSeq(bridge.seq(types)).toArray(any_class)
 
-    def literal(self, place: int) -> KeyLiteral | None:
-        """Return a value as a literal, None for null."""
-        if self._row.isNullAt(place):
+    def literal(self, index: int) -> KeyLiteral | None:
+        """Return a value as a literal, None if it is null."""
+        if self._row.isNullAt(index):
             return None
         bridge = self._bridge
-        arguments = bridge.new_array("java.lang.Object", [None, self._types[place]])
-        bridge.find("java.lang.System").arraycopy(self._array, place, arguments, 0, 1)
+        arguments = bridge.new_array("java.lang.Object", [None, self._types[index]])
+        bridge.find("java.lang.System").arraycopy(self._array, index, arguments, 0, 1)
         literal = bridge.find("java.lang.Class").forName(EXPRESSIONS + "Literal")
         return KeyLiteral(bridge, literal.getConstructors()[0].newInstance(arguments))
 
-    def set_of(self, place: int) -> KeyValues:
-        """Return the elements of an array."""
-        array = self._row.getArray(place)
-        return KeyValues(self._bridge, array.toSeq(self._types[place].elementType()).toSet())
+    def set_at(self, index: int) -> KeyValues:
+        """Return the elements of an array value."""
+        array = self._row.getArray(index)
+        return KeyValues(self._bridge, array.toSeq(self._types[index].elementType()).toSet())
 
 
 def _hash(bridge: Bridge, keys: Sequence[Expression]) -> Any:

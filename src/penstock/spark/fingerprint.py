@@ -1,4 +1,4 @@
-"""Checksums of a DataFrame's rows in any order, taken on the executors while the rows flow.
+"""Checksums of a DataFrame's rows, independent of their order, computed on the executors while the rows flow.
 
 Uses (Spark 4.0 to 4.3): ``CollectMetrics`` (`DataFrame.observe`) and ``QueryExecution.observedMetrics``.
 """
@@ -13,7 +13,7 @@ from penstock.spark.catalyst import analyzed_plan
 from penstock.spark.dataframes import dataframe
 from penstock.spark.fragment import rdd_leaf
 from penstock.spark.handles import InternalRows, Session
-from penstock.spark.row_hashes import FLOATS, floats_of, hash_of
+from penstock.spark.row_hashes import FLOATS, float_arrays, row_hash
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,28 +25,26 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-9
 """The relative difference up to which two doubles are equal."""
 _METRIC = "penstock fingerprint"
-# A sum of so many bits of a hash overflows behind 2^41 rows, a sum of 64-bit hashes behind two.
-_PIECE = 21
+_HASH_BITS = 21
+"""Bits of a hash that are summed at a time: the sum of 2^41 such parts fits into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What is known of a DataFrame's rows; equal rows in any order give an equal one.
+    """A summary of a DataFrame's rows; equal rows in any order have equal fingerprints.
 
     Parameters
     ----------
-    rows
-        How many there are.
     hashes
         Two sums of independent 64-bit hashes of each row.
     exact
-        The sum of a 64-bit hash of each row without the values of doubles and floats.
+        The sum of a 64-bit hash of each row that ignores doubles and floats.
     columns
-        Per column the sum of a hash of its values, doubles and floats left out.
+        Per column, the sum of a hash of its values that ignores doubles and floats.
     sums
-        Per column with doubles or floats, the sum of those that are finite, and of their absolute values.
+        Per column with doubles or floats, the sums of the finite values and of their absolute values.
     weighted
-        The same over all columns, each row with a weight by its exact part, so that values that are swapped show.
+        The same over all columns, with each row weighted by its exact hash, so that swapped values are detected.
     """
 
     rows: int
@@ -57,40 +55,34 @@ class Fingerprint:
     weighted: tuple[float, float]
 
     def equals(self, other: Fingerprint) -> bool:
-        """Whether the rows are equal, bit by bit."""
+        """Whether the rows are equal bit by bit."""
         return self.rows == other.rows and self.hashes == other.hashes
 
-    def equals_but_for_floats(self, other: Fingerprint) -> bool:
-        """Whether the rows are equal as far as they are no doubles and floats."""
+    def equals_except_floats(self, other: Fingerprint) -> bool:
+        """Whether the rows are equal if doubles and floats are ignored."""
         return self.rows == other.rows and self.exact == other.exact
 
     def may_equal(self, other: Fingerprint) -> bool:
-        """Whether nothing but the last digits of doubles and floats differs, as far as sums tell."""
-        return self.equals_but_for_floats(other) and _close(self.weighted, other.weighted)
+        """Whether only the last digits of doubles and floats may differ, judging by their sums."""
+        return self.equals_except_floats(other) and _close(self.weighted, other.weighted)
 
     def differing_columns(self, other: Fingerprint) -> list[int]:
-        """Return the columns whose values are not the same."""
+        """Return the columns whose values differ."""
         pairs = enumerate(zip(self.columns, other.columns, strict=True))
         exact = {i for i, (ours, theirs) in pairs if ours != theirs}
         return sorted(exact | {i for i, sums in self.sums.items() if not _close(sums, other.sums[i])})
 
 
 def fingerprint(df: DataFrame, bridge: Bridge) -> Fingerprint:
-    """Run a DataFrame as it is, and return the fingerprint of its rows; none of them comes to the driver."""
+    """Run a DataFrame, and return the fingerprint of its rows; no rows are sent to the driver."""
     observed, with_floats = _observed(df, bridge)
     counted = observed.groupBy().count()
     counted.collect()
     return _metrics(counted, len(df.columns), with_floats)
 
 
-class Counted:
-    """A DataFrame whose rows are fingerprinted as they flow to whoever runs it.
-
-    Parameters
-    ----------
-    df
-        Its plan must be a leaf, as that of the rows a sink gets: it is turned into an RDD outside of a query.
-    """
+class FingerprintedRows:
+    """A DataFrame whose rows are fingerprinted while they flow to their consumer; its plan must be a leaf."""
 
     def __init__(self, df: DataFrame, bridge: Bridge) -> None:
         self._width = len(df.columns)
@@ -102,19 +94,19 @@ class Counted:
         self.df = dataframe(session, leaf)
 
     def fingerprint(self) -> Fingerprint:
-        """Return what flowed so far."""
+        """Return the fingerprint of the rows so far."""
         return _metrics(self._observed, self._width, self._with_floats)
 
 
 def columns_of(df: DataFrame) -> list[tuple[Column, Any]]:
-    """Return the columns of a DataFrame whose columns are named by `renamed`, with their types."""
+    """Return the columns of a DataFrame that `rename_columns` has returned, with their types."""
     from pyspark.sql import functions as F
 
     return [(F.col(field.name), field.dataType) for field in df.schema.fields]
 
 
-def renamed(df: DataFrame) -> DataFrame:
-    """Return a DataFrame with other column names: those a user gives may be equal, or hold dots."""
+def rename_columns(df: DataFrame) -> DataFrame:
+    """Replace the column names of a DataFrame, as a user's names may be equal or contain dots."""
     return df.toDF(*_names(df))
 
 
@@ -123,18 +115,18 @@ def _names(df: DataFrame) -> list[str]:
 
 
 def _observed(df: DataFrame, bridge: Bridge) -> tuple[DataFrame, list[int]]:
-    """Return a DataFrame, renamed, with its metrics, and the places of the columns with doubles or floats."""
+    """Return a DataFrame with new column names and metrics, and the indexes of its columns with doubles or floats."""
     from pyspark.sql import functions as F
 
-    plain = renamed(df)
+    plain = rename_columns(df)
     columns = columns_of(plain)
-    hashes = {f"h{seed}": hash_of(bridge, columns, seed, with_floats=True) for seed in (1, 2)}
-    hashes |= {f"x{i}": hash_of(bridge, [one], 3, with_floats=False) for i, one in enumerate(columns)}
+    hashes = {f"h{seed}": row_hash(bridge, columns, seed, with_floats=True) for seed in (1, 2)}
+    hashes |= {f"x{i}": row_hash(bridge, [column], 3, with_floats=False) for i, column in enumerate(columns)}
     with_hashes = plain.select("*", *(column.alias(name) for name, column in hashes.items()))
     with_hashes = with_hashes.withColumn("e", F.xxhash64(F.lit(4), *(F.col(f"x{i}") for i in range(len(columns)))))
     sums, magnitudes, with_floats = [], [], []
-    for i, one in enumerate(columns):
-        arrays = [found for kind in FLOATS if (found := floats_of(bridge, [one], kind)) is not None]
+    for i, column in enumerate(columns):
+        arrays = [array for kind in FLOATS if (array := float_arrays(bridge, [column], kind)) is not None]
         if arrays:
             with_floats.append(i)
             sums.append(_total(arrays, lambda value: value))
@@ -142,7 +134,7 @@ def _observed(df: DataFrame, bridge: Bridge) -> tuple[DataFrame, list[int]]:
     weight = F.col("e").bitwiseAND(F.lit(1023)) / 1024 + 0.5
     weighted = [weight * _plus(values) for values in (sums, magnitudes)]
     metrics = [F.count(F.lit(1))]
-    metrics += [piece for name in ("h1", "h2", "e") for piece in _sum_of_hashes(F.col(name))]
+    metrics += [part for name in ("h1", "h2", "e") for part in _sum_of_hashes(F.col(name))]
     metrics += [F.sum(F.col(f"x{i}").bitwiseAND(F.lit((1 << 31) - 1))) for i in range(len(columns))]
     metrics += [F.sum(value) for value in (*sums, *magnitudes, *weighted)]
     observed = with_hashes.observe(_METRIC, *(metric.alias(f"m{i}") for i, metric in enumerate(metrics)))
@@ -152,16 +144,16 @@ def _observed(df: DataFrame, bridge: Bridge) -> tuple[DataFrame, list[int]]:
 def _sum_of_hashes(column: Column) -> list[Column]:
     from pyspark.sql import functions as F
 
-    mask = F.lit((1 << _PIECE) - 1)
-    low, middle = column.bitwiseAND(mask), F.shiftright(column, _PIECE).bitwiseAND(mask)
-    return [F.sum(low), F.sum(middle), F.sum(F.shiftright(column, 2 * _PIECE))]
+    mask = F.lit((1 << _HASH_BITS) - 1)
+    low, middle = column.bitwiseAND(mask), F.shiftright(column, _HASH_BITS).bitwiseAND(mask)
+    return [F.sum(low), F.sum(middle), F.sum(F.shiftright(column, 2 * _HASH_BITS))]
 
 
 def _total(arrays: list[Column], of: Any) -> Column:
     from pyspark.sql import functions as F
 
     zero = F.lit(0.0)
-    return _plus([F.aggregate(one, zero, lambda sum_, x: sum_ + F.coalesce(of(x), zero)) for one in arrays])
+    return _plus([F.aggregate(array, zero, lambda sum_, x: sum_ + F.coalesce(of(x), zero)) for array in arrays])
 
 
 def _plus(columns: list[Column]) -> Column:
@@ -180,8 +172,8 @@ def _metrics(df: DataFrame, width: int, with_floats: list[int]) -> Fingerprint:
     floats = list(map(float, words[10 + width :]))
     pairs = zip(floats[: len(with_floats)], floats[len(with_floats) :], strict=False)
 
-    def hash_at(place: int) -> int:
-        return sum(whole[place + i] << (i * _PIECE) for i in range(3))
+    def hash_at(index: int) -> int:
+        return sum(whole[index + i] << (i * _HASH_BITS) for i in range(3))
 
     return Fingerprint(
         whole[0],
@@ -194,7 +186,7 @@ def _metrics(df: DataFrame, width: int, with_floats: list[int]) -> Fingerprint:
 
 
 def _close(ours: tuple[float, float], theirs: tuple[float, float]) -> bool:
-    """Whether two sums may be of equal numbers; where they are too large to be known, they may."""
+    """Whether two sums may be of equal numbers; True if a sum is not finite."""
     if not all(map(math.isfinite, (*ours, *theirs))):
         return True
     return abs(ours[0] - theirs[0]) <= TOLERANCE * max(ours[1], theirs[1])

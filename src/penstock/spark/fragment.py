@@ -1,4 +1,4 @@
-"""Building logical plans from parts of the user's plan and from results that lie ready."""
+"""Builds logical plans from parts of the user's plan and from materialized results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def rebuild(node: LogicalNode, replacements: Mapping[LogicalNode, LogicalPlan]) -> LogicalPlan:
-    """Return a node's plan with some of the nodes below it replaced; attribute ids stay as they were."""
+    """Replace some nodes of a node's plan; attribute ids do not change."""
     if node in replacements:
         return replacements[node]
     new = [rebuild(child, replacements) for child in node.children]
@@ -33,28 +33,29 @@ _SOURCES = frozenset({"LogicalRelation", "HiveTableRelation", "Range", "LocalRel
 _WIDE = ("long", "double", "decimal", "timestamp", "timestamp_ntz")
 _NARROW = ("integer", "date", "float", "short", "byte")
 _TEXTS = ("string", "binary")
-_ENOUGH = 2
-"""So many columns tell rows apart well enough; hashing all of them would cost more than it is worth."""
+_SLOT_COLUMNS = 2
+"""Number of columns that distinguish rows well enough; hashing all columns would cost too much."""
 
 
 def slot_columns(plan: LogicalPlan, keys: Sequence[Expression]) -> tuple[Expression, ...]:
-    """Return the columns of a plan whose hash can deal out rows with equal keys: quick ones that are likely to differ.
+    """Return columns whose hash can spread rows with equal keys over slots: cheap to hash, probably with many values.
 
-    Only values that stand in a source as they are: what is computed may depend on the order of rows (sums of floats,
-    row numbers), and a task that runs again would put a row elsewhere. A union's columns go by the names of its first
-    input's, so its values may be computed. None before Spark 4.1, which cannot be told the subpartition of a row.
+    Only columns that come unchanged from a source: computed values may depend on the order of rows (sums of floats, row
+    numbers), so a repeated task would put a row elsewhere. A union names its columns after its first input, so its
+    columns may be computed. Empty before Spark 4.1, which cannot send a row to a chosen subpartition.
     """
     if plan._bridge.version < (4, 1) or "Union" in str(plan._handle.toString()):
         return ()
     leaves = [leaf for leaf in items(plan._handle.collectLeaves()) if class_name(leaf) in _SOURCES]
     ranks = {name: rank for rank, names in enumerate((_WIDE, _NARROW, _TEXTS)) for name in names}
-    found = []
+    candidates = []
     for column in items(plan._handle.output()):
         rank = ranks.get(str(column.dataType().typeName()).partition("(")[0])
         stored = any(leaf.outputSet().contains(column) for leaf in leaves)
         if rank is not None and stored and not any(column.semanticEquals(key) for key in keys):
-            found.append((rank, column))
-    return tuple(Expression(plan._bridge, column) for _, column in sorted(found, key=lambda one: one[0])[:_ENOUGH])
+            candidates.append((rank, column))
+    best = sorted(candidates, key=lambda candidate: candidate[0])[:_SLOT_COLUMNS]
+    return tuple(Expression(plan._bridge, column) for _, column in best)
 
 
 def rdd_leaf(
@@ -67,23 +68,17 @@ def rdd_leaf(
     statistics: Statistics | None = None,
     plan: PhysicalPlan | None = None,
 ) -> LogicalPlan:
-    """Return rows as a leaf (``LogicalRDD``; one constructor argument more since Spark 4.3).
+    """Return rows as a leaf (``LogicalRDD``, which has another constructor argument since Spark 4.3).
 
     Parameters
     ----------
-    session
-        The session that the leaf belongs to.
-    output
-        Its columns.
     layout
-        What the leaf claims: what Spark says of the plan whose rows these are (`layouts.layout`), or `joint_layout`;
-        None claims nothing. A single partition needs no claim: it is right for any operator.
-    ordering
-        The order of rows within a partition, as Spark's own plan tells it.
+        The partitioning that the leaf declares: Spark's own for the plan of these rows (`layouts.layout`), or
+        `joint_layout`; None declares nothing. A single partition needs no declaration: it suits any operator.
     statistics
-        What was measured.
+        The measured statistics, None to let Spark use its default.
     plan
-        The plan whose rows these are, where DuckDB may compute what comes above it.
+        The plan of the rows, if DuckDB may compute the operators above the leaf.
     """
     bridge, tasks = output._bridge, rows.tasks
     if tasks == 1:
@@ -92,11 +87,11 @@ def rdd_leaf(
         partitioning = layout
     else:
         partitioning = bridge.find(PHYSICAL + "UnknownPartitioning")(tasks)
-    known = bridge.none if statistics is None else bridge.some(statistics)
+    measured = bridge.none if statistics is None else bridge.some(statistics)
     order = bridge.seq([]) if ordering is None else ordering
     since_4_3 = [False] if bridge.version >= (4, 3) else []
     leaf = bridge.find(EXECUTION + "LogicalRDD")(
-        output, rows, partitioning, order, False, bridge.none, session, known, bridge.none, *since_4_3
+        output, rows, partitioning, order, False, bridge.none, session, measured, bridge.none, *since_4_3
     )
     if plan is not None:
         bridge.helper("NativeExchange").remember(leaf, plan)
@@ -104,11 +99,11 @@ def rdd_leaf(
 
 
 def joint_layout(keys: Sequence[Expression], tasks: int) -> Partitioning:
-    """Return the layout that the inputs of a join with split subpartitions claim towards that join.
+    """Return the partitioning that the inputs of a join with split subpartitions declare for that join.
 
-    It is equal for inputs of as many tasks, and for nothing else. The rows of a key lie in several tasks, so it is true
-    of the join's pairs only: the join must be planned as `layouts.joins_its_leaves` wants it, and the claim must end
-    there.
+    It equals only that of inputs with the same number of tasks. The rows of a key are in several tasks, so it is true
+    only of the pairs that the join compares: the join must be planned as `layouts.joins_its_leaves` requires, and
+    operators above the join must not use the partitioning.
     """
     bridge = keys[0]._bridge
     boundary = bridge.find(PHYSICAL + "CoalescedBoundary")
@@ -118,40 +113,40 @@ def joint_layout(keys: Sequence[Expression], tasks: int) -> Partitioning:
 
 
 def without_layout(session: Session, leaf: LogicalPlan) -> LogicalPlan:
-    """Return a leaf of the same rows that claims nothing of their layout."""
+    """Return a leaf of the same rows that declares no partitioning."""
     bridge, old = leaf._bridge, leaf._handle
     measured, order = Statistics(bridge, old.stats()), SortOrder(bridge, old.outputOrdering())
     return rdd_leaf(session, leaf.output, rows_of(leaf), ordering=order, statistics=measured)
 
 
 def no_rows(bridge: Bridge) -> InternalRows:
-    """Return rows of which there are none."""
+    """Return an empty RDD of rows."""
     return InternalRows(bridge, bridge.spark.sparkContext._jsc.emptyRDD().rdd())
 
 
 def placeholder(output: Attributes) -> LogicalPlan:
-    """Return a leaf of no rows that stands for a plan with an output; the optimiser does not know that it is empty."""
+    """Return an empty leaf that represents a plan with an output; the optimiser does not know that it is empty."""
     return rdd_leaf(output._bridge.session, output, no_rows(output._bridge))
 
 
 def broadcast_leaf(output: Attributes, stage: QueryStage) -> LogicalPlan:
-    """Return a broadcast relation as a leaf (``LogicalQueryStage``); a join right above it uses it as it is."""
+    """Return a broadcast relation as a leaf (``LogicalQueryStage``); a join directly above it uses it unchanged."""
     bridge, reused = output._bridge, stage._handle.newReuseInstance(0, output)
     return LogicalPlan(bridge, bridge.find(EXECUTION + "adaptive.LogicalQueryStage")(placeholder(output), reused))
 
 
 def hash_join(join: LogicalPlan, build: Side) -> LogicalPlan:
-    """Return a join that Spark is told to run as a shuffled hash join that builds its hash table of a side."""
+    """Return a join with a hint for a shuffled hash join that builds its hash table from a side."""
     return _hinted(join, build, "SHUFFLE_HASH")
 
 
 def merge_join(join: LogicalPlan) -> LogicalPlan:
-    """Return a join that Spark is told to run as a sort-merge join."""
+    """Return a join with a hint for a sort-merge join."""
     return _hinted(join, Side.LEFT, "SHUFFLE_MERGE")
 
 
 def broadcast_join(join: LogicalPlan, build: Side) -> LogicalPlan:
-    """Return a join of which Spark is told to broadcast a side (``JoinHint``)."""
+    """Return a join with a hint to broadcast a side (``JoinHint``)."""
     return _hinted(join, build, "BROADCAST")
 
 

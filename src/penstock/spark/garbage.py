@@ -1,8 +1,8 @@
-"""Freeing what the JVM holds for Python objects that nobody holds any more.
+"""Frees JVM memory that is held only by unreachable Python objects.
 
-py4j ties each Python object that stands for one of the JVM to itself, so only Python's garbage collector finds that it
-is gone. The collector counts Python objects: it does not see that a plan of a few hundred of them has a client's two
-million local rows, or the table of a broadcast join.
+py4j creates reference cycles in its Python proxies, so only Python's garbage collector detects that a proxy is
+unreachable. The collector counts Python objects: it does not see that a plan of a few hundred of them holds a client's
+two million local rows, or the table of a broadcast join.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 _DELAY_SECONDS = 1.0
-"""The last frames of a job have returned by then, and several jobs that end together are cleaned up after at once."""
+"""By then the last frames of a job have returned; jobs that end together share a collection."""
 _PAUSE_SECONDS = 5.0
-"""At most one collection in this time: it takes 0.05 s where there are 100 000 Python objects."""
+"""Minimum time between collections: a collection takes 0.05 s with 100 000 Python objects."""
 _FILLED = 0.5
-"""The part of the driver's largest heap below which nothing is done: until then, garbage does no harm."""
+"""Fraction of the driver's maximum heap below which no collection runs."""
 
 _LOCK = threading.Lock()
 _last = _next = 0.0
 
 
 def collect_soon() -> None:
-    """Let Python's garbage collector run a moment later, if the driver's heap is half full; called when a job ends."""
+    """Run Python's garbage collector a moment later if the driver's heap is half full; called when a job ends."""
     global _next  # noqa: PLW0603 - one collector for the process
     with _LOCK:
         now = time.monotonic()

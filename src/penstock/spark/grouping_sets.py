@@ -1,11 +1,11 @@
-"""Aggregating before ROLLUP, CUBE or GROUPING SETS multiplies rows.
+"""Pre-aggregation before ROLLUP, CUBE or GROUPING SETS multiplies rows.
 
-Spark plans such an aggregate as partial sums over ``ExpandExec``, which makes a copy of each row for each grouping set.
-Here partial results are made of the rows themselves first, by all grouped columns together; those are multiplied, and
-merged by each set (``PartialMerge``, as Spark does between the two steps of a distinct aggregate).
+Spark plans such an aggregate as partial aggregation above ``ExpandExec``, which copies each row for each grouping set.
+Here the rows themselves are first aggregated by all grouping columns. The partial results are then copied, and merged
+for each grouping set (``PartialMerge``, as Spark does between the two steps of a distinct aggregate).
 
-A sum of the finest groups must not overflow where that of a requested set does not, as it does of long integers of
-both signs. So only functions take part of which that is known.
+A sum of the finest groups may overflow although the requested sums do not, for instance with long integers of both
+signs. So only functions that cannot overflow are supported.
 """
 
 from __future__ import annotations
@@ -23,76 +23,78 @@ if TYPE_CHECKING:
     from penstock.spark.plans import LogicalNode
 
 
-def can_aggregate_first(aggregate: LogicalNode) -> bool:
-    """Whether `aggregated_first` can change the plan of an aggregate over an ``Expand``.
+def can_pre_aggregate(aggregate: LogicalNode) -> bool:
+    """Whether `pre_aggregate` can change the plan of an aggregate over an ``Expand``.
 
-    It is asked of Spark's own plan over a leaf: which functions it would hash, and how, are its own rules.
+    Spark's own plan of the aggregate over an empty leaf is tested, as Spark decides which functions it hashes, and how.
     """
     (expand,) = aggregate.children
-    below = placeholder(expand.children[0].output)
-    logical = aggregate.with_children([expand.with_children([below])])
+    leaf = placeholder(expand.children[0].output)
+    logical = aggregate.with_children([expand.with_children([leaf])])
     bridge = aggregate._bridge
-    return aggregated_first(bridge, spark_plan(bridge.session, logical)) is not None
+    return pre_aggregate(bridge, spark_plan(bridge.session, logical)) is not None
 
 
-def columns_of_sets(aggregate: LogicalNode) -> tuple[int, frozenset[str]] | None:
-    """Return how many grouping sets an aggregate over an ``Expand`` has, and the columns that they are made of.
+def grouping_set_columns(aggregate: LogicalNode) -> tuple[int, frozenset[str]] | None:
+    """Return the number of grouping sets of an aggregate over an ``Expand``, and the columns that they contain.
 
-    None where it groups by what the ``Expand`` does not give.
+    None if it groups by expressions that are not columns of the ``Expand``.
     """
     (expand,) = aggregate.children
-    there, groups = expand.ids, attribute_ids(aggregate._handle.groupingExpressions())
-    if not set(groups) <= set(there):
+    output_ids, groups = expand.ids, attribute_ids(aggregate._handle.groupingExpressions())
+    if not set(groups) <= set(output_ids):
         return None
     projections = [items(projection) for projection in items(expand._handle.projections())]
-    keys = [projection[there.index(group)] for projection in projections for group in groups]
+    keys = [projection[output_ids.index(group)] for projection in projections for group in groups]
     columns = attribute_ids(aggregate._bridge.seq(key for key in keys if is_attribute(key)))
     return len(projections), frozenset(columns)
 
 
-def aggregated_first(bridge: Bridge, plan: Any) -> Any | None:
-    """Return a physical plan whose partial aggregate over an ``ExpandExec`` is made before it too, or None.
+def pre_aggregate(bridge: Bridge, plan: Any) -> Any | None:
+    """Add an aggregate below the ``ExpandExec`` of a physical plan; return None if that is impossible.
 
-    It cannot be where the functions read what is multiplied, or where Spark would not hash.
+    It is impossible if the functions read columns that ``ExpandExec`` changes, or if Spark would not hash.
     """
     if class_name(plan) != "HashAggregateExec":
         return None
     partial = plan.child()
     if class_name(partial) != "HashAggregateExec" or class_name(partial.child()) != "ExpandExec":
         return None
-    changed = _first(bridge, partial, partial.child())
+    changed = _aggregate_below(bridge, partial, partial.child())
     if changed is None:
         return None
     return plan.withNewChildren(bridge.seq([changed]))
 
 
-def _can_be_made_early(bridge: Bridge, expression: Any) -> bool:
+def _is_supported(bridge: Bridge, expression: Any) -> bool:
     if class_name(expression.mode()) != "Partial" or expression.isDistinct():
         return False
     return merges_in_any_order(bridge, expression.aggregateFunction())
 
 
-def _first(bridge: Bridge, partial: Any, expand: Any) -> Any | None:
+def _aggregate_below(bridge: Bridge, partial: Any, expand: Any) -> Any | None:
     functions = items(partial.aggregateExpressions())
-    if not all(_can_be_made_early(bridge, function) for function in functions):
+    if not all(_is_supported(bridge, function) for function in functions):
         return None
-    there, groups = attribute_ids(expand.output()), attribute_ids(partial.groupingExpressions())
-    if not set(groups) <= set(there):
+    output_ids, groups = attribute_ids(expand.output()), attribute_ids(partial.groupingExpressions())
+    if not set(groups) <= set(output_ids):
         return None
     projections = [items(projection) for projection in items(expand.projections())]
-    keys = [[projection[there.index(group)] for group in groups] for projection in projections]
+    keys = [[projection[output_ids.index(group)] for group in groups] for projection in projections]
     if not all(is_attribute(key) or class_name(key) == "Literal" for row in keys for key in row):
         return None
-    read = {one for function in functions for one in attribute_ids(function.references().toSeq())}
-    if not read <= set(there) - set(groups):
+    read = {column for function in functions for column in attribute_ids(function.references().toSeq())}
+    if not read <= set(output_ids) - set(groups):
         return None
-    for place in map(there.index, read):
-        if any(attribute_ids(bridge.seq([projection[place]])) != [there[place]] for projection in projections):
-            return None  # a column of that name that some copies lack
+    for index in map(output_ids.index, read):
+        if any(attribute_ids(bridge.seq([projection[index]])) != [output_ids[index]] for projection in projections):
+            return None  # some grouping sets replace the column
     finest: dict[str, Any] = {}
     for key in (key for row in keys for key in row if is_attribute(key)):
         finest.setdefault(attribute_ids(bridge.seq([key]))[0], key)
-    buffers = [one for function in functions for one in items(function.aggregateFunction().inputAggBufferAttributes())]
+    buffers = [
+        column for function in functions for column in items(function.aggregateFunction().inputAggBufferAttributes())
+    ]
     first = with_fields(
         bridge,
         partial,
@@ -100,7 +102,7 @@ def _first(bridge: Bridge, partial: Any, expand: Any) -> Any | None:
         resultExpressions=bridge.seq([*finest.values(), *buffers]),
         child=expand.child(),
     )
-    columns = [expand.output().apply(there.index(group)) for group in groups]
+    columns = [expand.output().apply(output_ids.index(group)) for group in groups]
     multiplied = with_fields(
         bridge,
         expand,
@@ -117,6 +119,6 @@ def _first(bridge: Bridge, partial: Any, expand: Any) -> Any | None:
         initialInputBufferOffset=len(groups),
         child=multiplied,
     )
-    for made, old in ((first, expand), (multiplied, expand), (merged, partial)):
-        made.copyTagsFrom(old)  # adaptive execution wants to know the logical plan of each
+    for new, old in ((first, expand), (multiplied, expand), (merged, partial)):
+        new.copyTagsFrom(old)  # adaptive execution reads the logical plan of each node from its tags
     return merged

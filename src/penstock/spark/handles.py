@@ -1,4 +1,4 @@
-"""Objects of Spark's JVM as the other rooms hold them: each with its session, and closed but for its own methods."""
+"""Wrappers of JVM objects for the other packages: each with its session, and opaque except for its own methods."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class JvmObject:
-    """An object of the JVM. Nobody outside of this room looks behind it; two of them are equal if they are the same.
+    """An object of the JVM, opaque outside of this package; compared by identity.
 
-    It can be an argument of a call into the JVM as it is.
+    It can be passed to a call into the JVM directly.
     """
 
     _bridge: Bridge = field(repr=False)
     _handle: Any = field(repr=False)
 
     def _get_object_id(self) -> str:
-        """Return the name by which py4j sends it."""
         return str(self._handle._get_object_id())
 
 
 class Session(JvmObject):
-    """A session: the user's, or a clone of it with settings of its own."""
+    """A session: the user's, or a clone of it with different settings."""
 
     def clone(self) -> Session:
         """Return a session with the same settings, catalog, temporary views, cached data and artifacts."""
@@ -33,11 +32,11 @@ class Session(JvmObject):
 
 
 class LocalProperties(JvmObject):
-    """What a thread's Spark jobs are told besides their plans (``java.util.Properties``)."""
+    """Local properties of a thread's Spark jobs (``java.util.Properties``)."""
 
 
 class Statistics(JvmObject):
-    """What Spark has measured of rows (``Statistics``)."""
+    """Statistics that Spark has measured (``Statistics``)."""
 
 
 class SortOrder(JvmObject):
@@ -45,7 +44,7 @@ class SortOrder(JvmObject):
 
 
 class Partitioning(JvmObject):
-    """How rows are laid out in tasks, as Spark says it (``Partitioning``)."""
+    """How rows are distributed over tasks (``Partitioning``)."""
 
 
 class BroadcastMode(JvmObject):
@@ -54,13 +53,7 @@ class BroadcastMode(JvmObject):
 
 @dataclass(frozen=True, eq=False)
 class HashedRelation(JvmObject):
-    """A broadcast relation in the driver.
-
-    Parameters
-    ----------
-    broadcast
-        The number of the broadcast.
-    """
+    """A broadcast relation in the driver, with the id of its broadcast variable."""
 
     broadcast: int
 
@@ -70,27 +63,27 @@ class QueryStage(JvmObject):
 
 
 class InternalRows(JvmObject):
-    """Rows that tasks make when they are asked for (``RDD[InternalRow]``)."""
+    """Rows that tasks compute on demand (``RDD[InternalRow]``)."""
 
     @property
     def tasks(self) -> int:
-        """How many tasks make them."""
+        """The number of tasks that compute the rows."""
         return int(self._handle.getNumPartitions())
 
     @property
     def id(self) -> int:
-        """The number of the RDD."""
+        """The id of the RDD."""
         return int(self._handle.id())
 
 
 class PhysicalPlan(JvmObject):
-    """A plan as Spark runs it (``SparkPlan``)."""
+    """A physical plan (``SparkPlan``)."""
 
     def rows(self) -> InternalRows:
-        """Run all of its stages but the last; return that one."""
+        """Run all stages but the last; return the rows of the last."""
         return InternalRows(self._bridge, self._handle.execute())
 
     @property
     def ordering(self) -> SortOrder:
-        """The order of its rows within a partition."""
+        """The order of the rows within a partition."""
         return SortOrder(self._bridge, self._handle.outputOrdering())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spark.filesystem import Folder
 from penstock.spark.jobs import active_session
-from penstock.spark.jvm import children, class_name, items, lowered, option, with_fields
+from penstock.spark.jvm import children, class_name, items, lowercase_keys, option, with_fields
 from penstock.spark.logical_plan import LogicalPlan
 from penstock.spark.planning import spark_plan, without_subqueries
 
@@ -19,30 +19,22 @@ _CATALOG = "org.apache.spark.sql.catalyst.catalog."
 
 
 def is_hive_relation(leaf: LogicalNode) -> bool:
-    """Whether a leaf is read through Hive's serialisers."""
+    """Whether Spark reads a leaf through Hive's serialisers."""
     return leaf.name == "HiveTableRelation"
 
 
 def skips_corrupt(bridge: Bridge) -> bool:
-    """Whether a corrupt file of a Hive relation is no error, but ends the rows of its part (``HadoopRDD``)."""
+    """Whether a corrupt file of a Hive relation only ends the rows of its split, without an error (``HadoopRDD``)."""
     return bool(bridge.spark.sparkContext._jsc.sc().getConf().getBoolean("spark.files.ignoreCorruptFiles", False))
 
 
 def is_hive_table(leaf: LogicalNode) -> bool:
-    """Whether a leaf is a table that was made with Hive's syntax, whoever reads its files."""
+    """Whether a leaf is a table created with Hive's syntax, regardless of the reader of its files."""
     return is_hive_relation(leaf) or (leaf.files is not None and leaf.files.provider == "hive")
 
 
 class HiveRelation:
-    """A table, and the partitions of it that a scan reads.
-
-    Parameters
-    ----------
-    leaf
-        The ``HiveTableRelation``.
-    scan
-        The plan of the relation with the filters right above it, dynamic ones among them.
-    """
+    """A table and the partitions that a scan, the relation with all filters directly above it, reads."""
 
     def __init__(self, leaf: LogicalPlan, scan: LogicalPlan) -> None:
         self._bridge = leaf._bridge
@@ -57,20 +49,20 @@ class HiveRelation:
 
     @property
     def options(self) -> dict[str, str]:
-        """The table's properties, by their names in small letters."""
-        return lowered(self._table.properties())
+        """The table's properties, with lower-case keys."""
+        return lowercase_keys(self._table.properties())
 
     @cached_property
     def _partitions(self) -> list[Any] | None:
-        """The partitions that are read, by the metastore; None of a table without any."""
+        """The partitions to read, from the metastore; None for an unpartitioned table."""
         if not self._table.partitionColumnNames().size():
             return None
         state = self._bridge.session._handle.sessionState()
         utils = self._bridge.find(_CATALOG + "ExternalCatalogUtils")
-        known = option(self._leaf._handle.prunedPartitions())
+        pruned = option(self._leaf._handle.prunedPartitions())
         filters = self._bridge.seq(self._partition_filters())
-        if known is not None and filters.isEmpty():
-            return items(known)
+        if pruned is not None and filters.isEmpty():
+            return items(pruned)
         return items(utils.listPartitionsByFilter(state.conf(), state.catalog(), self._table, filters))
 
     def _partition_filters(self) -> list[Any]:
@@ -84,31 +76,31 @@ class HiveRelation:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """The bytes of each partition, or of the table: what the metastore knows, else what the files hold."""
+        """The bytes of each partition, or of the table, from the metastore, else from the files."""
         if self._partitions is None:
             return [self._size(self._table.stats(), self._table.properties(), self._table.storage())]
-        return [self._size(one.stats(), one.parameters(), one.storage()) for one in self._partitions]
+        return [self._size(entry.stats(), entry.parameters(), entry.storage()) for entry in self._partitions]
 
     def _size(self, statistics: Any, parameters: Any, storage: Any) -> int:
         if statistics.isDefined():
             return int(str(statistics.get().sizeInBytes()))
-        known = option(parameters.get("totalSize"))
-        if known is not None and str(known).isdigit() and int(known):
-            return int(known)
+        total_size = option(parameters.get("totalSize"))
+        if total_size is not None and str(total_size).isdigit() and int(total_size):
+            return int(total_size)
         folder = Folder(self._bridge, str(storage.locationUri().get().toString()))
         return sum(size for _, size in folder.files_below()) if folder.exists() else 0
 
     @cached_property
     def leaf(self) -> LogicalPlan:
-        """The relation less the partitions that are ruled out."""
+        """The relation without the pruned partitions."""
         if self._partitions is None:
             return self._leaf
-        left = self._bridge.some(self._bridge.seq(self._partitions))
-        return LogicalPlan(self._bridge, with_fields(self._bridge, self._leaf._handle, prunedPartitions=left))
+        retained = self._bridge.some(self._bridge.seq(self._partitions))
+        return LogicalPlan(self._bridge, with_fields(self._bridge, self._leaf._handle, prunedPartitions=retained))
 
     @cached_property
     def tasks(self) -> int:
-        """How many tasks Spark makes of it; files are listed for that, and none is opened."""
+        """The number of tasks of Spark's scan; files are listed for it, but not opened."""
         with active_session(self._bridge.session):
             plan = spark_plan(self._bridge.session, self.leaf)
             return int(plan.execute().getNumPartitions())

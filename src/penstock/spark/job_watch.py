@@ -1,4 +1,4 @@
-"""Looks at a Spark job while a thread waits for it, and cancels it if what it has done so far says so."""
+"""Monitors a Spark job while a thread waits for it, and cancels it depending on its progress."""
 
 from __future__ import annotations
 
@@ -18,24 +18,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.spark")
 
-_LOOK = 1.0
-"""Seconds between two looks: a short job has ended before the first."""
+_INTERVAL = 1.0
+"""Seconds between two checks; a short job ends before the first."""
 
 
 class JobWatch:
-    """Looks at Spark jobs with a tag.
+    """Monitors the Spark jobs with a tag.
 
     Parameters
     ----------
-    bridge
-        The session.
     is_enough
-        Whether a stage that runs should be stopped, of what it is and has done.
+        Whether to cancel the job of a running stage, by the stage and its metrics.
 
     Attributes
     ----------
     has_stopped
-        Whether a job was stopped.
+        Whether a job was cancelled.
     """
 
     def __init__(self, bridge: Bridge, is_enough: Callable[[StageRun, StageFigures], bool]) -> None:
@@ -45,15 +43,15 @@ class JobWatch:
 
     @contextmanager
     def over(self, tag: str) -> Iterator[None]:
-        """Look at the jobs with a tag as long as the block runs."""
+        """Monitor the jobs with a tag while the block runs."""
         ended = threading.Event()
 
         def look() -> None:
             try:
-                while not self.has_stopped and not ended.wait(_LOOK):
+                while not self.has_stopped and not ended.wait(_INTERVAL):
                     self._look(tag)
-            except Exception:  # the job goes on without being looked at
-                log.info("the jobs of %s cannot be looked at", tag, exc_info=True)
+            except Exception:  # the job continues unmonitored
+                log.info("the jobs of %s cannot be monitored", tag, exc_info=True)
 
         thread = start_thread(f"{threading.current_thread().name}-watch", look)
         try:
@@ -63,6 +61,6 @@ class JobWatch:
             thread.join()
 
     def _look(self, tag: str) -> None:
-        if any(self._is_enough(*found) for found in jobs.running_stages(self._bridge, tag)):
+        if any(self._is_enough(*stage) for stage in jobs.running_stages(self._bridge, tag)):
             jobs.cancel_tag(self._bridge, tag, "it has grown too large")
             self.has_stopped = True

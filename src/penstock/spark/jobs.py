@@ -1,4 +1,4 @@
-"""Running Spark jobs under a name of their own, cancelling them, and asking what ran."""
+"""Runs Spark jobs in their own groups, cancels them, and reads their metrics."""
 
 from __future__ import annotations
 
@@ -28,33 +28,32 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("penstock.spark")
 
-_LOOK_AGAIN = 0.05
+_POLL_SECONDS = 0.05
 _MEMORY = "spark.executor.memory"
-_RETAINED = 100_000
-"""Tasks that Spark's status store keeps of a stage (``spark.ui.retainedTasks``)."""
+_RETAINED_TASKS = 100_000
+"""Tasks per stage that Spark's status store retains (``spark.ui.retainedTasks``)."""
 
 
 def user_properties(bridge: Bridge) -> LocalProperties:
-    """Return what this thread's Spark jobs are told besides their plans (``SparkContext.getLocalProperties``), copied.
+    """Return a copy of this thread's local properties (``SparkContext.getLocalProperties``).
 
-    Tags, the scheduler's pool and what Python functions read by ``TaskContext.getLocalProperty`` are among it.
+    They include job tags, the scheduler pool, and the values that Python functions read with
+    ``TaskContext.getLocalProperty``.
     """
     return LocalProperties(bridge, bridge.spark.sparkContext._jsc.sc().getLocalProperties().clone())
 
 
 @contextmanager
 def vertex_thread(session: Session, properties: LocalProperties, group: str, description: str) -> Iterator[None]:
-    """Make a session the active one of this thread, and name the Spark jobs that are started in the block.
+    """Make a session the active session of this thread, and name the Spark jobs that are started in the block.
 
-    Uses ``SparkSession.setActiveSession`` and local properties: both belong to a JVM thread, and PySpark ties each
-    Python thread to one of its own. What the thread had before is put back.
+    Uses ``SparkSession.setActiveSession`` and local properties, which belong to a JVM thread; PySpark pins each Python
+    thread to a JVM thread. The previous values are restored at the end.
 
     Parameters
     ----------
     session
-        Its settings are those of the tasks, too: parsers of dates, for instance, read them there.
-    properties
-        What the user's thread tells its jobs, see `user_properties`.
+        The session. Its settings also apply to tasks, for instance to parsers of dates.
     """
     scala = session._bridge.spark.sparkContext._jsc.sc()
     before = scala.getLocalProperties()
@@ -68,7 +67,7 @@ def vertex_thread(session: Session, properties: LocalProperties, group: str, des
 
 @contextmanager
 def _artifacts(bridge: Bridge) -> Iterator[None]:
-    """Give the Spark jobs of this thread what was added to the user's session alone, such as Python modules.
+    """Give the Spark jobs of this thread the artifacts of the user's session, such as Python modules.
 
     Uses ``ArtifactManager.withResources``, ``JobArtifactSet`` (Spark 4.0 to 4.3).
     """
@@ -81,7 +80,7 @@ def _artifacts(bridge: Bridge) -> Iterator[None]:
 
 @contextmanager
 def active_session(session: Session) -> Iterator[None]:
-    """Make a session the active one of this thread: physical plans belong to the one in which they were made."""
+    """Make a session the active session of this thread: physical plans belong to the session that is active."""
     sessions = session._bridge.find("org.apache.spark.sql.classic.SparkSession")
     active = sessions.getActiveSession()
     sessions.setActiveSession(session)
@@ -95,22 +94,22 @@ def active_session(session: Session) -> Iterator[None]:
 
 
 def activate(bridge: Bridge) -> None:
-    """Make the user's session the active one of a thread of ours.
+    """Make the user's session the active session of a background thread.
 
-    Where none is active, Spark resolves names, plans and computes by its defaults, not by the session's settings.
+    Without an active session, Spark resolves names, plans and computes with default settings.
     """
     bridge.find("org.apache.spark.sql.classic.SparkSession").setActiveSession(bridge.session)
 
 
 class SparkThreads(DaemonPool):
-    """A pool of threads in which the user's session is the active one."""
+    """A pool of threads in which the user's session is active."""
 
     def __init__(self, limit: int, name: str, bridge: Bridge) -> None:
         super().__init__(limit, name)
         self._bridge = bridge
 
     def submit(self, fn: Callable[..., T], /, *args: object, **kwargs: object) -> Future[T]:
-        """Run a function on a thread of the pool; its result is in the future that is returned."""
+        """Run a function on a thread of the pool; return a future of its result."""
 
         def in_session() -> T:
             activate(self._bridge)
@@ -120,9 +119,9 @@ class SparkThreads(DaemonPool):
 
 
 def cancel_group(bridge: Bridge, group: str, reason: str) -> None:
-    """Cancel the Spark jobs of a group of ours, and those it would still start (``cancelJobGroupAndFutureJobs``).
+    """Cancel the Spark jobs of a job group of Penstock's, including future jobs (``cancelJobGroupAndFutureJobs``).
 
-    To Spark they may be in a job group of the user's, where only those that run are cancelled, by our tag.
+    If the user has set a job group, the jobs belong to that, and only running jobs are cancelled, by Penstock's tag.
     """
     context = bridge.spark.sparkContext._jsc.sc()
     context.cancelJobGroupAndFutureJobs(group, reason)
@@ -130,64 +129,50 @@ def cancel_group(bridge: Bridge, group: str, reason: str) -> None:
 
 
 def cancel_tag(bridge: Bridge, tag: str, reason: str) -> None:
-    """Cancel the Spark jobs that have a tag."""
+    """Cancel the Spark jobs with a tag."""
     bridge.spark.sparkContext._jsc.sc().cancelJobsWithTag(tag, reason)
 
 
 def cancel_all_jobs() -> None:
-    """Cancel every Spark job of this process, if it has a context."""
+    """Cancel all Spark jobs of this process, if it has a context."""
     context = SparkContext._active_spark_context
     if context is not None:
         context.cancelAllJobs()
 
 
 def wait_for_tasks(bridge: Bridge, seconds: float) -> None:
-    """Wait until no task runs any more, at most so long: when a job fails, its other tasks go on for a while.
+    """Wait until no task is running, or for a time in seconds: after a job has failed, its other tasks continue.
 
-    Uses ``TaskSchedulerImpl.runningTasksByExecutors``; the status store learns of tasks seconds later.
+    Uses ``TaskSchedulerImpl.runningTasksByExecutors``, as the status store is updated seconds later.
     """
     scheduler = bridge.spark.sparkContext._jsc.sc().taskScheduler()
     until = time.monotonic() + seconds
     while time.monotonic() < until and any(items(scheduler.runningTasksByExecutors().values().toSeq())):
-        time.sleep(_LOOK_AGAIN)
+        time.sleep(_POLL_SECONDS)
 
 
 def cluster_cores(bridge: Bridge) -> int:
-    """Return how many tasks the cluster runs at a time now."""
+    """Return the number of tasks that the cluster can run at a time now."""
     return int(bridge.spark.sparkContext.defaultParallelism)
 
 
-def most_cores(bridge: Bridge) -> int:
-    """Return how many tasks the cluster runs at a time with all executors that dynamic allocation may ask for."""
-    return max(slots_to_come(read_settings(bridge.session, "spark.")) or 0, cluster_cores(bridge))
+def max_cores(bridge: Bridge) -> int:
+    """Return the number of tasks that the cluster can run at a time with all executors of dynamic allocation."""
+    return max(max_dynamic_slots(read_settings(bridge.session, "spark.")) or 0, cluster_cores(bridge))
 
 
-def slots_to_come(conf: Mapping[str, str]) -> int | None:
-    """Return the slots of all executors that dynamic allocation may ask for, None where settings do not say.
-
-    Parameters
-    ----------
-    conf
-        The settings of the application.
-    """
-    most, cores = conf.get("spark.dynamicAllocation.maxExecutors"), conf.get("spark.executor.cores")
+def max_dynamic_slots(conf: Mapping[str, str]) -> int | None:
+    """Return the slots of all executors that dynamic allocation may request, None if settings do not limit them."""
+    executors, cores = conf.get("spark.dynamicAllocation.maxExecutors"), conf.get("spark.executor.cores")
     is_dynamic = is_true(conf.get("spark.dynamicAllocation.enabled"))
-    if not is_dynamic or cores is None or most is None or not most.isdecimal():  # it may be "infinity"
+    if not is_dynamic or cores is None or executors is None or not executors.isdecimal():  # it may be "infinity"
         return None
-    return int(most) * (int(cores) // int(conf.get("spark.task.cpus", "1")))
+    return int(executors) * (int(cores) // int(conf.get("spark.task.cpus", "1")))
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """The Spark application that a job runs in.
-
-    Parameters
-    ----------
-    id
-        Its id, by which Spark's history server knows it.
-    page
-        The address of its pages while it runs, None where it has none.
-    """
+    """A Spark application, and the address of its UI while it runs, None if there is none."""
 
     id: str
     page: str | None
@@ -200,13 +185,13 @@ def application(bridge: Bridge) -> Application:
 
 
 def is_local(bridge: Bridge) -> bool:
-    """Whether tasks run in the driver's process."""
+    """Whether tasks run in the driver process."""
     master = str(bridge.spark.sparkContext.master)
     return master.startswith("local") and "cluster" not in master
 
 
 def heap_bytes(bridge: Bridge) -> tuple[int, int]:
-    """Return the largest heap of the driver and of an executor."""
+    """Return the maximum heap size of the driver and of an executor, in bytes."""
     driver = int(bridge.find("java.lang.Runtime").getRuntime().maxMemory())
     if is_local(bridge):
         return driver, driver
@@ -214,26 +199,18 @@ def heap_bytes(bridge: Bridge) -> tuple[int, int]:
 
 
 def executor_count(bridge: Bridge) -> int:
-    """Return how many executors run tasks now."""
+    """Return the number of executors that can run tasks now."""
     return max(len(executors_of(bridge)) - 1, 1)
 
 
 def executors_of(bridge: Bridge) -> set[str]:
-    """Return the addresses of the executors that live now, and of the driver."""
+    """Return the addresses of the live executors, and of the driver."""
     return set(str(bridge.spark.sparkContext._jsc.sc().getExecutorMemoryStatus().keySet().mkString(" ")).split())
 
 
 @dataclass(frozen=True, slots=True)
 class StageRun:
-    """A finished, running or skipped stage of Spark.
-
-    Parameters
-    ----------
-    id
-        Spark's stage id.
-    tasks, completed
-        Tasks planned and completed.
-    """
+    """A finished, running or skipped Spark stage, with its planned and completed tasks."""
 
     id: int
     tasks: int
@@ -241,17 +218,17 @@ class StageRun:
 
 
 def stages_of(bridge: Bridge, group: str) -> list[StageRun]:
-    """Return the stages that ran in a job group, as Spark's status tracker tells."""
+    """Return the stages that ran in a job group, from Spark's status tracker."""
     tracker = bridge.spark.sparkContext.statusTracker()
     tagged = bridge.spark.sparkContext._jsc.sc().statusTracker().getJobIdsForTag(group)
-    found: dict[int, StageRun] = {}
+    stages: dict[int, StageRun] = {}
     for job_id in sorted(tagged):
         job = tracker.getJobInfo(job_id)
         for stage_id in job.stageIds if job else ():
             stage = tracker.getStageInfo(stage_id)
             if stage is not None and (stage.numCompletedTasks or stage.numFailedTasks):
-                found[stage_id] = StageRun(stage_id, stage.numTasks, stage.numCompletedTasks)
-    return [found[stage_id] for stage_id in sorted(found)]
+                stages[stage_id] = StageRun(stage_id, stage.numTasks, stage.numCompletedTasks)
+    return [stages[stage_id] for stage_id in sorted(stages)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,19 +238,13 @@ class TaskRun:
     Parameters
     ----------
     stage, attempt, index
-        Spark's stage id, which run of the stage it was part of, and the task's place in the stage.
-    state
-        What became of it, such as ``SUCCESS``.
-    host
-        Where it ran.
+        Spark's stage id, the attempt of the stage, and the task's index in the stage.
     started
-        Seconds since the epoch.
-    seconds
-        How long it took.
+        Start time, seconds since the epoch.
     bytes_in, bytes_out
-        What it read from sources and shuffles, and wrote to shuffles and sinks.
+        Bytes read from sources and shuffles, and written to shuffles and sinks.
     rows_in, rows_out
-        The same as rows.
+        The same in rows.
     """
 
     stage: int
@@ -291,24 +262,16 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True)
 class StageFigures:
-    """What all tasks of a stage did together, in its last run.
+    """Metrics of all tasks of a stage attempt together.
 
     Parameters
     ----------
-    id
-        Spark's stage id.
-    attempt
-        Which run of the stage it was, from 0.
-    tasks
-        The tasks that ended well.
     bytes_in, bytes_out, rows_in, rows_out
         As in `TaskRun`.
     spilled
-        Bytes that did not fit into memory, as they were written to disk.
-    seconds
-        How long its tasks ran, added up.
+        Bytes that were spilled to disk.
     returned
-        Bytes that its tasks gave to the driver.
+        Bytes that the tasks returned to the driver.
     """
 
     id: int
@@ -323,22 +286,22 @@ class StageFigures:
     returned: int
 
 
-def figures_of(bridge: Bridge, stages: Sequence[StageRun]) -> list[StageFigures]:
-    """Return what stages did, as Spark's status store tells (``AppStatusStore.lastStageAttempt``)."""
+def stage_figures(bridge: Bridge, stages: Sequence[StageRun]) -> list[StageFigures]:
+    """Return the metrics of the last attempt of stages (``AppStatusStore.lastStageAttempt``)."""
     store = bridge.spark.sparkContext._jsc.sc().statusStore()
     return [_figures(store.lastStageAttempt(stage.id)) for stage in stages]
 
 
 def running_stages(bridge: Bridge, group: str) -> list[tuple[StageRun, StageFigures]]:
-    """Return the stages of a job group, or of a tag, that run and of which a task has ended; none if Spark cannot tell.
+    """Return the running stages of a job group or tag that have completed a task; empty if Spark cannot tell.
 
-    What a job does while it runs helps to decide; no job should fail for want of it.
+    Their metrics help to decide while a job runs, so errors are only logged.
     """
     try:
-        running = [one for one in stages_of(bridge, group) if 0 < one.completed < one.tasks]
-        return list(zip(running, figures_of(bridge, running), strict=True))
-    except Exception:  # no Py4JError where Spark has been stopped meanwhile
-        log.info("the stages of %s cannot be looked at", group, exc_info=True)
+        running = [stage for stage in stages_of(bridge, group) if 0 < stage.completed < stage.tasks]
+        return list(zip(running, stage_figures(bridge, running), strict=True))
+    except Exception:  # not always a Py4JError after Spark was stopped
+        log.info("the stages of %s cannot be read", group, exc_info=True)
         return []
 
 
@@ -358,37 +321,37 @@ def _figures(stage: Any) -> StageFigures:
 
 
 def tasks_of(bridge: Bridge, stages: Sequence[StageRun], at_most: int) -> list[TaskRun]:
-    """Return the tasks that ran in stages, as Spark's status store tells; one call for each run of a stage.
+    """Return the tasks that ran in stages, at most a number of them; a call for each stage attempt.
 
-    A stage runs again if an executor is lost with what the stage had written.
+    A stage is repeated if an executor that has its output is lost.
     """
     store = bridge.spark.sparkContext._jsc.sc().statusStore()
     mapper = bridge.find("com.fasterxml.jackson.databind.ObjectMapper")()
     mapper.registerModule(bridge.find("com.fasterxml.jackson.module.scala.DefaultScalaModule")())
-    found: list[TaskRun] = []
+    runs: list[TaskRun] = []
     for stage in stages:
         for attempt in range(store.lastStageAttempt(stage.id).attemptId() + 1):
-            if len(found) >= at_most:
-                return found
-            text = mapper.writeValueAsString(store.taskList(stage.id, attempt, at_most - len(found)))
-            found += [_task_run(stage.id, attempt, task) for task in json.loads(str(text))]
-    return found
+            if len(runs) >= at_most:
+                return runs
+            text = mapper.writeValueAsString(store.taskList(stage.id, attempt, at_most - len(runs)))
+            runs += [_task_run(stage.id, attempt, task) for task in json.loads(str(text))]
+    return runs
 
 
 def has_repeated_tasks(bridge: Bridge) -> bool:
-    """Return whether a task of this thread's job group ran again after it had succeeded: what it wrote was lost.
+    """Return whether a successful task of this thread's job group was repeated because its output was lost.
 
-    True also where Spark does not know a stage any more (``spark.ui.retainedStages``): then it may have.
+    Also True if Spark has dropped the stage (``spark.ui.retainedStages``), as it may have happened then.
     """
     group = bridge.spark.sparkContext.getLocalProperty("penstock.inside") or ""
     try:
         done = [
             (task.stage, task.index)
-            for task in tasks_of(bridge, stages_of(bridge, group), _RETAINED)
+            for task in tasks_of(bridge, stages_of(bridge, group), _RETAINED_TASKS)
             if task.state == "SUCCESS"
         ]
     except Py4JJavaError:
-        log.info("the tasks of %s are not known any more", group, exc_info=True)
+        log.info("the tasks of %s are no longer available", group, exc_info=True)
         return True
     return len(done) > len(set(done))
 

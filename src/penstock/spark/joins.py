@@ -1,4 +1,4 @@
-"""What an equi-join is made of, as plain values."""
+"""Properties of an equi-join as plain values."""
 
 from __future__ import annotations
 
@@ -17,22 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JoinKey:
-    """One side of an equality that a join wants.
+    """A side of an equality condition of a join.
 
     Parameters
     ----------
-    expression
-        What is compared.
-    key
-        Its `Expression.key`.
     columns, names
-        The columns it is computed from, by their ids and by their names.
+        The ids and names of the columns that it uses.
     is_column, is_deterministic
-        Whether it is a plain column; whether it has the same value each time.
+        Whether it is a plain column; whether it always has the same value for the same columns.
     cannot_fail
-        Whether it has a value, or null, whatever the columns hold.
-    type
-        Its type as SQL spells it.
+        Whether its evaluation cannot raise an error.
     """
 
     expression: Expression = field(repr=False)
@@ -46,26 +40,24 @@ class JoinKey:
 
     @classmethod
     def of(cls, expression: Expression, facts: Mapping[str, Any]) -> JoinKey:
-        """Return the key of what ``java/JoinReader.java`` tells about it."""
+        """Convert the facts of ``java/JoinReader.java``."""
         return cls(expression, **{**facts, "columns": tuple(facts["columns"]), "names": tuple(facts["names"])})
 
 
 @dataclass(frozen=True, slots=True)
 class JoinFacts:
-    """What an equi-join is made of.
+    """Properties of an equi-join.
 
     Parameters
     ----------
-    type
-        Its type.
     left, right
-        The keys, pairwise.
+        The keys of both sides, pairwise.
     left_hint, right_hint
         The join hint of each side, such as ``broadcast``, or None.
     is_hashable
-        Whether Spark joins such keys by hashing them: equal values are equal in their bytes, and can be sorted too.
+        Whether Spark can hash the keys: equal values have equal bytes, and are sortable.
     cannot_fail
-        Whether neither the keys nor what else it wants of a pair of rows can raise an error.
+        Whether neither the keys nor the remaining join condition can raise an error.
     """
 
     type: JoinType
@@ -78,11 +70,11 @@ class JoinFacts:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], expressions: Sequence[Expression]) -> JoinFacts | None:
-        """Return the join of what ``java/JoinReader.java`` tells about it, left keys first; None of an unknown type."""
+        """Convert the facts of ``java/JoinReader.java``, left keys first; return None for an unknown join type."""
         join_type = JoinType.parse(facts["join_type"])
         if join_type is None:
             return None
-        keys = tuple(JoinKey.of(one, key) for one, key in zip(expressions, facts["keys"], strict=True))
+        keys = tuple(JoinKey.of(expression, key) for expression, key in zip(expressions, facts["keys"], strict=True))
         pairs = len(keys) // 2
         return cls(
             join_type,
@@ -99,7 +91,7 @@ class JoinFacts:
         return self.left if side is Side.LEFT else self.right
 
     def names(self, side: Side) -> tuple[str, ...]:
-        """Return the names of the columns that the keys of a side are computed from."""
+        """Return the names of the columns that the keys of a side use."""
         return tuple(dict.fromkeys(name for key in self.keys(side) for name in key.names))
 
     def expressions(self, side: Side) -> tuple[Expression, ...]:
@@ -108,7 +100,7 @@ class JoinFacts:
 
 
 def join_facts(join: LogicalPlan) -> JoinFacts | None:
-    """Return the facts of an equi-join; None if Spark finds no equality of keys in it, or its type is not known.
+    """Return the properties of an equi-join; None if Spark extracts no equality of keys, or its type is unknown.
 
     Uses ``ExtractEquiJoinKeys``, ``UnsafeRowUtils.isBinaryStable``, ``OrderUtils.isOrderable`` (Spark 4.0 to 4.3).
     """
@@ -117,9 +109,9 @@ def join_facts(join: LogicalPlan) -> JoinFacts | None:
         return None
     facts = answers.facts(answer)
     keys = enumerate(facts["keys"])
-    return JoinFacts.of(facts, [Expression(join._bridge, answer.handle(place), key["key"]) for place, key in keys])
+    return JoinFacts.of(facts, [Expression(join._bridge, answer.handle(index), key["key"]) for index, key in keys])
 
 
 def join_type_of(join: LogicalPlan) -> JoinType | None:
-    """Return the type of any join, None of an unknown one."""
+    """Return the type of a join, None if it is unknown."""
     return JoinType.parse(str(join._handle.joinType().toString()))

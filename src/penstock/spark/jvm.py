@@ -1,4 +1,4 @@
-"""Small words of the bridge to the JVM: Scala collections, options, companions, and who may use them."""
+"""The bridge to the JVM, and helpers for Scala collections, options and companion objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SUPPORTED = ((4, 0), (4, 3))
-"""The oldest and the newest Spark release that the package is tested with."""
+"""The oldest and the newest supported Spark release."""
 
 
 LOGICAL = "org.apache.spark.sql.catalyst.plans.logical."
@@ -31,34 +31,29 @@ EXECUTION = "org.apache.spark.sql.execution."
 
 
 PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
-_FEW = 4
-"""So many elements of a ``Seq`` go over in one call."""
+_INLINE_ELEMENTS = 4
+"""Maximum size of a ``Seq`` that is created in a single call."""
 
 
 def is_classic(spark: SparkSession) -> bool:
-    """Whether a session has its driver's JVM here: one of Spark Connect has not."""
+    """Whether a session has its JVM in this driver; a Spark Connect session does not."""
     return hasattr(spark, "_jsparkSession")
 
 
 class Bridge:
     """The JVM behind a classic Spark session.
 
-    Parameters
-    ----------
-    spark
-        A classic session.
-
     Raises
     ------
     SessionError
-        If it is a Spark Connect session, Spark's version is not supported, or PySpark does not pin threads.
+        If it is a Spark Connect session, Spark's version is unsupported, or PySpark does not pin threads.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         if not is_classic(spark):
             raise SessionError.connect()
-        found = re.match(r"(\d+)\.(\d+)", spark.version)
-        self.version = (int(found[1]), int(found[2])) if found else (0, 0)
+        match = re.match(r"(\d+)\.(\d+)", spark.version)
+        self.version = (int(match[1]), int(match[2])) if match else (0, 0)
         if not SUPPORTED[0] <= self.version <= SUPPORTED[1]:
             raise SessionError.unsupported_version(spark.version)
         self.spark = spark
@@ -70,7 +65,7 @@ class Bridge:
 
     @property
     def session(self) -> Session:
-        """The session as what others hold; made when it is asked for, as it holds the bridge."""
+        """A wrapper of the session; created on each access, as it refers to the bridge."""
         return Session(self, self.spark._jsparkSession)
 
     def owns(self, df: DataFrame) -> bool:
@@ -78,15 +73,14 @@ class Bridge:
         return hasattr(df, "_jdf") and bool(df._jdf.sparkSession().equals(self.session._handle))
 
     def find(self, name: str) -> Any:
-        """Return a class by its full name.
+        """Return a Java class by its full name, without a call to the JVM.
 
-        Nothing is asked for it: py4j would ask for ``org``, ``org.apache`` and so on, and for each the JVM looks
-        into all of Spark's jars.
+        py4j would look up ``org``, ``org.apache`` and so on, and for each the JVM would search all of Spark's jars.
         """
         return JavaClass(name, self._gateway._gateway_client)
 
     def companion(self, name: str) -> Any:
-        """Return a Scala object by its full name, such as the companion of a class."""
+        """Return a Scala object by its full name, such as the companion object of a class."""
         if name not in self._companions:
             self._companions[name] = self.find(name + "$").__getattr__("MODULE$")
         return self._companions[name]
@@ -102,61 +96,54 @@ class Bridge:
         return str(self.spark.sparkContext.applicationId)
 
     def helper(self, name: str, *, on_executors: bool = False) -> Any:
-        """Return the object of a Java class of this package, which does in one call what would take many.
-
-        Parameters
-        ----------
-        name
-            The class; its source is ``java/NAME.java``.
-        on_executors
-            Whether tasks need it, too.
-        """
+        """Return the shared instance of the class in ``java/NAME.java``, which replaces many calls by a single call."""
         if name not in self._helpers:
             self._helpers[name] = compiled.helper(self, name, on_executors=on_executors)
         return self._helpers[name]
 
     def seq(self, items: Iterable[Any]) -> Any:
         """Return a Scala ``Seq``."""
-        found = list(items)
-        return self.helper("ScalaValues").seq(*found) if len(found) <= _FEW else self.find(PYTHON_UTILS).toSeq(found)
+        elements = list(items)
+        is_small = len(elements) <= _INLINE_ELEMENTS
+        return self.helper("ScalaValues").seq(*elements) if is_small else self.find(PYTHON_UTILS).toSeq(elements)
 
     def new_array(self, class_name: str, items: Iterable[Any]) -> Any:
         """Return a Java array of objects."""
-        found = list(items)
-        array = self._gateway.new_array(self.find(class_name), len(found))
-        for i, item in enumerate(found):
-            array[i] = item
+        elements = list(items)
+        array = self._gateway.new_array(self.find(class_name), len(elements))
+        for i, element in enumerate(elements):
+            array[i] = element
         return array
 
-    def invoke(self, thing: Any, name: str, *arguments: Any) -> Any:
-        """Call a method that is not public; there must be one of that name."""
-        (method,) = (method for method in thing.getClass().getDeclaredMethods() if method.getName() == name)
+    def invoke(self, target: Any, name: str, *arguments: Any) -> Any:
+        """Call a method that is not public; exactly one must have this name."""
+        (method,) = (method for method in target.getClass().getDeclaredMethods() if method.getName() == name)
         method.setAccessible(True)
-        return method.invoke(thing, self.new_array("java.lang.Object", arguments))
+        return method.invoke(target, self.new_array("java.lang.Object", arguments))
 
     def some(self, value: Any) -> Any:
         """Return a Scala ``Some``."""
         return self.find("scala.Option").apply(value)
 
     def some_long(self, value: int) -> Any:
-        """Return an ``Option[Long]``; the bridge would turn a small Python number into an ``Integer``."""
+        """Return an ``Option[Long]``; py4j would turn a small Python number into an ``Integer``."""
         longs = self.new_array("long", [value])
         return self.find("scala.collection.immutable.ArraySeq").unsafeWrapArray(longs).headOption()
 
 
-_FRAMES_OF_A_CALL = 6
-"""Between the place where a thread waits for the JVM, and the bridge's own code."""
+_PY4J_FRAMES = 6
+"""Maximum number of frames between a wait for the JVM and py4j's own code."""
 
 
 def waits_for_jvm(frame: FrameType) -> bool:
-    """Whether a thread that stands at a frame waits for the JVM."""
-    here: FrameType | None = frame
-    for _ in range(_FRAMES_OF_A_CALL):
-        if here is None:
+    """Whether a thread that is at a frame waits for the JVM."""
+    current: FrameType | None = frame
+    for _ in range(_PY4J_FRAMES):
+        if current is None:
             return False
-        if str(here.f_globals.get("__name__")).startswith("py4j."):
+        if str(current.f_globals.get("__name__")).startswith("py4j."):
             return True
-        here = here.f_back
+        current = current.f_back
     return False
 
 
@@ -170,29 +157,29 @@ def children(plan: Any) -> list[Any]:
     return items(plan.children())
 
 
-def class_name(thing: Any) -> str:
+def class_name(instance: Any) -> str:
     """Return the simple name of an object's class.
 
-    Case classes, which nearly all plans and expressions are, tell it in one call (``Product.productPrefix``).
+    Case classes, which nearly all plans and expressions are, return it in one call (``Product.productPrefix``).
     """
     try:
-        return str(thing.productPrefix())
+        return str(instance.productPrefix())
     except Py4JError:
-        return str(thing.getClass().getSimpleName())
+        return str(instance.getClass().getSimpleName())
 
 
 def option(value: Any) -> Any | None:
-    """Return what a Scala ``Option`` holds, or None."""
+    """Return the value of a Scala ``Option``, or None."""
     return value.get() if value.isDefined() else None
 
 
-def lowered(options: Any) -> dict[str, str]:
-    """Return a Scala map of options, their names in small letters."""
+def lowercase_keys(options: Any) -> dict[str, str]:
+    """Return a Scala map of options as a dict with lower-case keys."""
     return {str(pair._1()).lower(): str(pair._2()) for pair in items(options.toSeq())}
 
 
 def root_cause(error: BaseException) -> str:
-    """Return what the innermost exception of the JVM says, or the error's own text."""
+    """Return the message of the innermost JVM exception, or the error's own text."""
     thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if thrown is None:
         return str(error)
@@ -202,16 +189,6 @@ def root_cause(error: BaseException) -> str:
 
 
 def with_fields(bridge: Bridge, case_class: Any, *implicit: Any, **changes: Any) -> Any:
-    """Return a copy of a case class object; works for whatever fields this Spark version gives it.
-
-    Parameters
-    ----------
-    case_class
-        The object.
-    implicit
-        The arguments of a second parameter list.
-    changes
-        The fields that are new.
-    """
+    """Return a copy of a case class object with changed fields; `implicit` is its second parameter list."""
     values = bridge.seq([*changes.values(), *implicit])
     return bridge.helper("ScalaValues").copied(case_class, bridge.seq(changes), values)

@@ -1,8 +1,8 @@
-"""How the rows of physical plans lie in their tasks, as Spark's own plans say.
+"""How the rows of physical plans are partitioned, according to Spark's own plans.
 
-A leaf claims what Spark says of the plan whose rows it has, the ranges that it is read by included (`layout`). Spark
-takes two inputs for laid out alike only if they are cut alike, and lays no other input out like one of them
-(`shareable`).
+A leaf declares the partitioning that Spark reports for the plan of its rows, including the ranges that tasks read
+(`layout`). Spark treats two inputs as co-partitioned only if they have the same ranges, and never repartitions another
+input to match (`shareable`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def layout(plan: PhysicalPlan, output: Attributes) -> Partitioning | None:
-    """Return how Spark says that a physical plan's rows are hashed, in the columns of a leaf; None if it does not.
+    """Return the hash partitioning that Spark reports for a plan, in the columns of a leaf; None if there is none.
 
-    Of merged subpartitions Spark says which ones each task has (``CoalescedHashPartitioning``).
+    For merged subpartitions it includes the ranges of the tasks (``CoalescedHashPartitioning``).
     """
     bridge = plan._bridge
     partitioning = bridge.helper("HashedLayout").of(plan, output)
@@ -28,28 +28,29 @@ def layout(plan: PhysicalPlan, output: Attributes) -> Partitioning | None:
 
 
 def shareable(layout: Partitioning | None) -> Partitioning | None:
-    """Return a layout that inputs of one operator can have in common, if they are cut alike.
+    """Return a partitioning that inputs of an operator can share if they read the same ranges.
 
-    Where Spark wants to lay another input out like it, planning fails; see `is_refused` and ``java/CutLayouts.java``.
+    If Spark tries to repartition another input to match it, planning fails; see `is_refused` and
+    ``java/CoalescedLayouts.java``.
     """
     if layout is None:
         return None
     bridge = layout._bridge
-    return Partitioning(bridge, bridge.helper("CutLayouts", on_executors=True).of(layout))
+    return Partitioning(bridge, bridge.helper("CoalescedLayouts", on_executors=True).of(layout))
 
 
-_REFUSED = "no other input can be laid out like merged subpartitions"
+_REFUSED = "no other input can be repartitioned like coalesced subpartitions"
 
 
 def is_refused(error: BaseException) -> bool:
-    """Whether planning failed as Spark wanted to lay an input out like merged subpartitions."""
+    """Whether planning failed because Spark tried to repartition an input to match merged subpartitions."""
     return _REFUSED in str(error)
 
 
 def joins_its_leaves(physical: PhysicalPlan) -> bool:
-    """Whether a physical plan is a sort-merge or shuffled hash join right over two leaves, with nothing moved between.
+    """Whether a physical plan is a sort-merge or shuffled hash join directly over two leaves, without exchanges.
 
-    Only such a join may have inputs with split subpartitions: it joins each task's rows with each other, and no more.
+    Only such a join may have inputs with split subpartitions: it only joins the rows of a task with each other.
     """
     plan = physical._handle
     if class_name(plan) == "AdaptiveSparkPlanExec":
@@ -64,7 +65,7 @@ _WITHIN_A_TASK = frozenset({"ProjectExec", "FilterExec", "SortExec", "WholeStage
 
 
 def _below(plan: Any, names: frozenset[str]) -> Any:
-    """Return the first plan, from the top, that is none of some operators."""
+    """Return the topmost node that is none of some operators."""
     while class_name(plan) in names:
         plan = plan.child()
     return plan

@@ -1,4 +1,4 @@
-"""Python objects that plans refer to by a number, and that live as long as the plans do."""
+"""Python objects that plans refer to by number, and that live as long as the plans."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class KeptByPlans(Generic[T]):
-    """Values by numbers; each is kept until the JVM has forgotten an object that all plans with the number share.
+class PlanLifetimeMap(Generic[T]):
+    """Values by number, each retained until the JVM has released an object that all plans with the number share.
 
-    What was forgotten is dropped when the next value comes (``java/Lifetimes.java``).
+    Released entries are removed when the next value is added (``java/Lifetimes.java``).
     """
 
     def __init__(self) -> None:
@@ -29,16 +29,16 @@ class KeptByPlans(Generic[T]):
         return len(self._values)
 
     def keep(self, bridge: Bridge, number: int, shared: Any, value: T) -> None:
-        """Keep a value as long as there is an object of the JVM, which a plan is about to get, or has."""
+        """Retain a value as long as the JVM object `shared` exists, which plans refer to."""
         with self._lock:
             application = str(bridge.spark.sparkContext.applicationId)
-            if application != self._application:  # plans of one that was stopped cannot run any more
+            if application != self._application:  # plans of a stopped application cannot run any more
                 self._values.clear()
                 self._application, self._watcher = application, new_instance(bridge, "Lifetimes", on_executors=False)
             self._values[number] = value
-            for gone in str(self._watcher.watch(shared, number)).split():
-                self._values.pop(int(gone), None)
+            for released in str(self._watcher.watch(shared, number)).split():
+                self._values.pop(int(released), None)
 
     def get(self, number: int) -> T | None:
-        """Return a value, None if there is none of that number."""
+        """Return a value by its number, None if it has been released."""
         return self._values.get(number)

@@ -1,7 +1,7 @@
-"""Limits at the end of a plan, which whoever collects the rows carries out.
+"""Limits at the end of a plan, which Spark applies while it collects the rows.
 
-Spark takes partitions one by one there until it has enough rows (``CollectLimitExec.executeTake``), and never computes
-the others. It does so only for a query that *ends* with a limit: once a plan runs as an RDD, all partitions run.
+Spark then reads partition by partition until it has enough rows (``CollectLimitExec.executeTake``), and never computes
+the others. It does so only if the query *ends* with a limit: once a plan runs as an RDD, all partitions run.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Tail", "GlobalLimitA
 
 
 def split_limits(plan: LogicalPlan) -> tuple[tuple[LogicalPlan, ...], LogicalPlan]:
-    """Return the limits that a plan ends with, the highest first, and what is below them.
+    """Return the limits that a plan ends with, the topmost first, and the plan below them.
 
-    There are none above a sort: Spark keeps the first rows of each task there, so all tasks have to run.
+    Limits above a sort do not count: Spark keeps the first rows of each task there, so all tasks must run.
     """
     limits, below = [], plan
     while below.kind in LIMITS:
@@ -34,7 +34,7 @@ def _input(plan: LogicalPlan) -> LogicalPlan:
 
 
 def with_limits(limits: Sequence[LogicalPlan], plan: LogicalPlan) -> LogicalPlan:
-    """Return a plan that ends with limits, given the highest first."""
+    """Return a plan with limits on top; the topmost limit is the first."""
     for limit in reversed(limits):
         plan = limit.with_children([plan])
     return plan

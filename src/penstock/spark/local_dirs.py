@@ -1,4 +1,4 @@
-"""The folders that Spark keeps shuffled and spilled rows in (``spark.local.dir``)."""
+"""The folders for shuffled and spilled rows (``spark.local.dir``)."""
 
 from __future__ import annotations
 
@@ -18,30 +18,22 @@ _SETTING = "spark.local.dir"
 
 @dataclass(frozen=True, slots=True)
 class LocalDir:
-    """A folder of ``spark.local.dir`` on this machine.
-
-    Parameters
-    ----------
-    path
-        The folder.
-    free
-        The bytes that its disk has left.
-    """
+    """A local folder of ``spark.local.dir``, and the free bytes of its disk."""
 
     path: str
     free: int
 
 
 def local_dirs(bridge: Bridge) -> list[LocalDir]:
-    """Return the folders; nothing where the tasks run on other machines, whose disks nobody can ask here.
+    """Return the folders; empty if tasks run on other machines.
 
-    Spark looks for them in the same order (``Utils.getConfiguredLocalDirs``, Spark 4.0 to 4.3).
+    The settings have the same precedence as in Spark (``Utils.getConfiguredLocalDirs``, Spark 4.0 to 4.3).
     """
     if not str(bridge.spark.sparkContext.master).startswith("local"):
         return []
     variables = (os.environ.get(name) for name in ("SPARK_EXECUTOR_DIRS", "SPARK_LOCAL_DIRS"))
-    given = next(filter(None, variables), None) or read_settings(bridge.session, _SETTING).get(_SETTING)
-    if given is None:
-        given = str(bridge.find("java.lang.System").getProperty("java.io.tmpdir"))
-    folders = [folder for part in given.split(",") if (folder := part.strip()) and Path(folder).is_dir()]
+    paths = next(filter(None, variables), None) or read_settings(bridge.session, _SETTING).get(_SETTING)
+    if paths is None:
+        paths = str(bridge.find("java.lang.System").getProperty("java.io.tmpdir"))
+    folders = [folder for part in paths.split(",") if (folder := part.strip()) and Path(folder).is_dir()]
     return [LocalDir(folder, shutil.disk_usage(folder).free) for folder in folders]

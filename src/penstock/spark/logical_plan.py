@@ -1,4 +1,4 @@
-"""Logical plans, as the other rooms hold them; see `plans` for what is read of them at once."""
+"""Logical plans as wrappers for the other packages; `plans` has the properties that are read in a single call."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ LARGE = 1 << 62
 
 @dataclass(frozen=True, eq=False)
 class LogicalPlan(JvmObject):
-    """A logical plan. Its methods return new plans; the ids of columns stay as they were."""
+    """A logical plan. Its methods return new plans; the ids of columns do not change."""
 
     @cached_property
     def kind(self) -> str:
-        """The simple name of its class, such as ``Join``."""
+        """The simple class name, such as ``Join``."""
         return class_name(self._handle)
 
     @property
     def output(self) -> Attributes:
-        """Its columns."""
+        """The output columns."""
         return Attributes(self._bridge, self._handle.output())
 
     @property
     def size_in_bytes(self) -> int:
-        """Spark's own estimate of the bytes it gives, capped at 2**62."""
+        """Spark's estimate of the output bytes, capped at 2**62."""
         size = self._handle.stats().sizeInBytes()
         return min(int(size.toString()) if not isinstance(size, int) else size, LARGE)
 
     def with_children(self, children: Sequence[LogicalPlan]) -> LogicalPlan:
-        """Return its operator on top of other inputs."""
+        """Return the operator on top of other inputs."""
         return LogicalPlan(self._bridge, self._handle.withNewChildren(self._bridge.seq(children)))
 
     def projected(self, columns: Attributes) -> LogicalPlan:
@@ -51,10 +51,10 @@ class LogicalPlan(JvmObject):
         if not conditions:
             return self
         bridge = self._bridge
-        both = conditions[0]._handle
+        conjunction = conditions[0]._handle
         for part in conditions[1:]:
-            both = bridge.find(EXPRESSIONS + "And")(both, part)
-        return LogicalPlan(bridge, bridge.find(LOGICAL + "Filter")(both, self._handle))
+            conjunction = bridge.find(EXPRESSIONS + "And")(conjunction, part)
+        return LogicalPlan(bridge, bridge.find(LOGICAL + "Filter")(conjunction, self._handle))
 
     def hashed_by(self, keys: Sequence[Expression], subpartitions: int) -> LogicalPlan:
         """Hash the rows by keys (``RepartitionByExpression``)."""
@@ -69,7 +69,7 @@ class LogicalPlan(JvmObject):
     ) -> LogicalPlan:
         """Hash the rows by keys into subpartitions of several slots each.
 
-        Which slot a row lies in depends on nothing but its values, so that a task that runs again puts it there again.
+        The slot of a row depends only on its values, so that a repeated task writes it to the same slot.
         Uses ``DirectShufflePartitionID`` and ``HashPartitioning.partitionIdExpression`` (since Spark 4.1).
         """
         bridge = self._bridge
@@ -79,14 +79,16 @@ class LogicalPlan(JvmObject):
         first = bridge.find(EXPRESSIONS + "Multiply")(
             subpartition, bridge.companion(EXPRESSIONS + "Literal").fromSQL(str(slots))
         )
-        place = bridge.find(EXPRESSIONS + "DirectShufflePartitionID")(bridge.find(EXPRESSIONS + "Add")(first, slot))
+        slot_index = bridge.find(EXPRESSIONS + "DirectShufflePartitionID")(
+            bridge.find(EXPRESSIONS + "Add")(first, slot)
+        )
         optional = bridge.some(subpartitions * slots), bridge.none
         return LogicalPlan(
-            bridge, bridge.find(LOGICAL + "RepartitionByExpression")(bridge.seq([place]), self._handle, *optional)
+            bridge, bridge.find(LOGICAL + "RepartitionByExpression")(bridge.seq([slot_index]), self._handle, *optional)
         )
 
     def rebalanced(self, subpartitions: int) -> LogicalPlan:
-        """Deal the rows out in turn (``Repartition``)."""
+        """Distribute the rows round-robin (``Repartition``)."""
         return self._repartitioned(subpartitions, shuffles=True)
 
     def coalesced(self, partitions: int) -> LogicalPlan:

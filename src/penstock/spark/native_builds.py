@@ -1,4 +1,4 @@
-"""Tables that every task of a leaf of DuckDB has: they reach the Python workers once per executor, as Arrow.
+"""Broadcast tables of DuckDB joins: each executor receives them once, as Arrow streams.
 
 Uses ``HashedRelation`` and ``ArrowConverters.toBatchWithSchemaIterator`` (``java/NativeJoin.java``).
 """
@@ -10,7 +10,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.lifetimes import KeptByPlans
+from penstock.spark.lifetimes import PlanLifetimeMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 
 class _BroadcastFile:
-    """The file that PySpark makes of a broadcast variable, and never removes by itself."""
+    """The file that PySpark writes for a broadcast variable; PySpark never removes it itself."""
 
     def __init__(self, path: str) -> None:
         weakref.finalize(self, Path(path).unlink, missing_ok=True)
 
 
-_FILES: KeptByPlans[_BroadcastFile] = KeptByPlans()
+_FILES: PlanLifetimeMap[_BroadcastFile] = PlanLifetimeMap()
 
 
 def broadcast_table(bridge: Bridge, write: Callable[[str], object]) -> Broadcast[bytes]:
-    """Broadcast what is written to a file, a stream of Arrow's; plans that need it keep it."""
+    """Broadcast the Arrow stream that `write` writes to a path; it lives as long as plans refer to it."""
     with tempfile.NamedTemporaryFile(prefix="penstock-build-") as file:
         write(file.name)
-        made = bridge.spark.sparkContext.broadcast(file.read())
-    _FILES.keep(bridge, int(made._jbroadcast.id()), made._jbroadcast, _BroadcastFile(made._path))
-    return made
+        broadcast = bridge.spark.sparkContext.broadcast(file.read())
+    _FILES.keep(bridge, int(broadcast._jbroadcast.id()), broadcast._jbroadcast, _BroadcastFile(broadcast._path))
+    return broadcast
 
 
 def broadcast_build(bridge: Bridge, leaf: Any, number: int) -> Broadcast[bytes]:
-    """Broadcast the rows of a side of a leaf's joins."""
+    """Broadcast a join side of a leaf by its number."""
     return broadcast_table(bridge, lambda path: bridge.helper("NativeParts").writeBuild(leaf, number, path))

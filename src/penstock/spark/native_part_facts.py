@@ -1,4 +1,7 @@
-"""What is known of a part of a plan that DuckDB could compute, and whether that pays (``java/NativeParts.java``)."""
+"""Properties of a part of a plan that DuckDB could compute, and the decision whether that pays off.
+
+See ``java/NativeParts.java``.
+"""
 
 from __future__ import annotations
 
@@ -10,38 +13,30 @@ from penstock.native.columns import Column
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MOST_LEFT = 0.1
-"""Where rows leave as rows, a part without an aggregate pays if at most this part of them is left.
+MAX_OUTPUT_RATIO = 0.1
+"""A part without an aggregate that returns rows (not columns) pays off up to this ratio of output to input rows.
 
-Per row that it reads it saves some 60 ns, and a row that it hands over costs Spark some 400 ns more (TPC-H, scale 10).
+DuckDB saves some 60 ns per input row, and each output row costs some 400 ns more in Spark (TPC-H, scale 10).
 """
-LEAST_VALUES = 20_000_000
-"""So many values must be read: DuckDB saves some 8 ns of each, and to begin costs a tenth of a second (TPC-DS)."""
-LEAST_ROWS = 1_000_000
-"""So many rows must be read where they can leave as columns: what comes after the exchange is faster, too."""
-LEAST_OF_INPUTS = 10_000
-"""So many exchanged rows a task must read: to begin costs it some 30 ms."""
-BYTES_OF_A_ROW = 8
-"""Bytes of an exchanged row, as it was written; two whole numbers take about so many when they are compressed."""
-IN_MEMORY = 4
-"""Exchanged columns take so many times as many bytes in memory as they did when they were written (TPC-H: 2 to 4)."""
-MOST_JOINED = 0.25
-"""A task may hash so many rows for each that it reads: hash tables are made by every task anew."""
-LEAST_OF_A_BATCH = 100
-"""Rows leave as columns if a task has about so many for each subpartition: a batch costs as much as some rows do."""
+MIN_VALUES = 20_000_000
+"""Minimum number of values read: DuckDB saves some 8 ns per value, and costs a tenth of a second to start (TPC-DS)."""
+MIN_ROWS = 1_000_000
+"""Minimum number of rows read if they can leave as columns, which also speeds up the stage after the exchange."""
+MIN_INPUT_ROWS = 10_000
+"""Minimum number of exchanged rows that a task reads: starting costs some 30 ms."""
+BYTES_PER_ROW = 8
+"""Written size of an exchanged row: about two compressed integers."""
+MEMORY_FACTOR = 4
+"""Size of exchanged columns in memory, relative to their written size (TPC-H: 2 to 4)."""
+MAX_JOINED_RATIO = 0.25
+"""Maximum number of rows that a task hashes per row that it reads: every task builds its own hash tables."""
+MIN_BATCH_ROWS = 100
+"""Minimum number of rows per subpartition of a task to leave as columns: a batch costs as much as some rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScatterFacts:
-    """How rows are exchanged.
-
-    Parameters
-    ----------
-    keys
-        The places of the columns that are hashed.
-    subpartitions
-        How many there are.
-    """
+    """How the rows of a part are exchanged: the positions of the hashed columns, and the number of subpartitions."""
 
     keys: tuple[int, ...]
     subpartitions: int
@@ -54,31 +49,27 @@ class PartFacts:
     Parameters
     ----------
     table
-        What it reads; nothing if it reads exchanged columns.
+        The table that the part reads; empty if it reads exchanged columns.
     declined
-        Why Spark computes it; None if DuckDB does.
+        Why Spark computes the part; None if DuckDB does.
     sql
-        The query of DuckDB; ``scan`` is the rows of the files.
+        The DuckDB query; it reads the rows of the files as ``scan``.
     read, columns
-        What it reads of the files, and what it gives.
+        The columns read from the files, and the output columns.
     calendar, folders
-        As of `Files`.
+        As in `penstock.native.files.Files`.
     inputs
         The columns of each input that was exchanged as columns.
-    builds
-        How many sides were broadcast to its joins.
     keys
-        The numbers of the keys that its rows must be among (`key_rows`).
+        The numbers of the key sets that filter its rows (`key_rows`).
     joined_rows
-        How many rows these sides have.
+        The total number of rows of the broadcast sides.
     task_bytes
-        How many bytes of inputs the largest task reads at most, as they were written.
-    aggregates
-        Whether it sums up its rows.
+        Upper bound of the written bytes of inputs that a task reads.
     scatter
-        How its rows are exchanged right after, if they could leave as columns.
+        How its rows are exchanged directly afterwards, if they could leave as columns.
     above
-        Why what is above it is not part of it, if it could be.
+        Why the operator above is not part of it, if it could be.
     """
 
     table: str
@@ -99,7 +90,7 @@ class PartFacts:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> PartFacts:
-        """Return a part of what ``java/NativeParts.java`` tells about it."""
+        """Convert the facts of ``java/NativeParts.java``."""
         if "declined" in facts:
             return cls(facts["table"], facts["declined"])
         scatter = facts.get("scatter")
@@ -113,60 +104,40 @@ class PartFacts:
         }
         return cls(declined=None, **{**facts, **typed})
 
-    def why_small(self, tasks: int, rows: int) -> str | None:
-        """Return why a part does too little for DuckDB, None if it does enough.
-
-        Parameters
-        ----------
-        tasks, rows
-            How many tasks it has, and how many rows each of them reads, about.
-        """
+    def too_small_reason(self, tasks: int, rows: int) -> str | None:
+        """Return why a part has too little work for DuckDB, None if it has enough; `rows` is the estimate per task."""
         if self.inputs:
-            least = LEAST_OF_INPUTS
+            minimum = MIN_INPUT_ROWS
         else:
-            least = LEAST_ROWS if self.scatter is not None else LEAST_VALUES // max(len(self.read), 1)
-        if tasks * rows < least:
-            return f"about {tasks * rows} rows are too few for what it costs to begin"
-        if self.joined_rows > MOST_JOINED * rows:
+            minimum = MIN_ROWS if self.scatter is not None else MIN_VALUES // max(len(self.read), 1)
+        if tasks * rows < minimum:
+            return f"about {tasks * rows} rows are too few to make up for DuckDB's start-up cost"
+        if self.joined_rows > MAX_JOINED_RATIO * rows:
             return f"each task would hash {self.joined_rows} rows to join them with {rows}"
         return None
 
     @property
     def task_rows(self) -> int:
-        """About how many rows of inputs the largest task reads, at least: written rows take as many bytes, or fewer."""
-        return self.task_bytes // BYTES_OF_A_ROW
+        """Estimated lower bound of the rows of inputs that the largest task reads, from their written size."""
+        return self.task_bytes // BYTES_PER_ROW
 
-    def why_memory(self, memory: int) -> str | None:
-        """Return why a task cannot hold its inputs, None if it can.
-
-        Parameters
-        ----------
-        memory
-            The bytes that DuckDB may use in a task.
-        """
-        if self.task_bytes * IN_MEMORY > memory:
-            return (
-                f"a task would hold {self.task_bytes} bytes of input in memory, about {IN_MEMORY} times as many there"
-            )
+    def memory_reason(self, memory: int) -> str | None:
+        """Return why a task cannot hold its inputs in the bytes that DuckDB may use, None if it can."""
+        if self.task_bytes * MEMORY_FACTOR > memory:
+            return f"a task would hold {self.task_bytes} bytes of input, about {MEMORY_FACTOR} times as much in memory"
         return None
 
-    def why_many(self, share: float) -> str | None:
-        """Return why a part whose rows leave as rows is faster in Spark, None if it is not.
-
-        Parameters
-        ----------
-        share
-            The part of its rows that is left.
-        """
-        if self.aggregates or share <= MOST_LEFT:
+    def too_many_rows_reason(self, output_ratio: float) -> str | None:
+        """Return why Spark is faster for a part with this ratio of output to input rows, None if it is not."""
+        if self.aggregates or output_ratio <= MAX_OUTPUT_RATIO:
             return None
-        stay = f"{share:.0%} of the rows stay, and it would cost more to hand them over than is saved"
-        return stay if self.above is None else f"{self.above}: {stay}"
+        reason = f"{output_ratio:.0%} of the rows remain, and returning them to Spark would cost more than DuckDB saves"
+        return reason if self.above is None else f"{self.above}: {reason}"
 
     def leaves_as_columns(self, rows: float) -> bool:
-        """Whether its rows leave as columns, if a task gives so many."""
-        return self.scatter is not None and rows >= LEAST_OF_A_BATCH * self.scatter.subpartitions
+        """Whether the output leaves as columns if each task returns this many rows."""
+        return self.scatter is not None and rows >= MIN_BATCH_ROWS * self.scatter.subpartitions
 
 
 def _columns(facts: list[dict[str, str]]) -> tuple[Column, ...]:
-    return tuple(Column(**one) for one in facts)
+    return tuple(Column(**fields) for fields in facts)

@@ -1,8 +1,8 @@
 """Parts of a physical plan that DuckDB computes in Spark's Python workers (``java/NativeParts.java``).
 
-A part is a scan of Parquet files, or rows that were exchanged as columns, with the filters, projections, joins and
-aggregates right above. It becomes one ``MapInArrowExec`` over rows that tell each task which ranges of files it reads,
-those of Spark's own scan, or that are the batches of columns themselves.
+A part is a scan of Parquet files, or of rows that were exchanged as columns, together with the filters, projections,
+joins and aggregates directly above. It becomes a ``MapInArrowExec``. Its input rows are either the file ranges of each
+task, the same as those of Spark's own scan, or serialized batches of columns.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import first_line
 from penstock.native.errors import NOT_NATIVE, NotNativeError
 from penstock.native.files import FileRange, Files
-from penstock.native.sample import sampled
-from penstock.native.scatter import Scatter, numbers_of
+from penstock.native.sample import sample_row_groups
+from penstock.native.scatter import Scatter, routing_numbers
 from penstock.native.worker import NativeStep
 from penstock.spark import answers
 from penstock.spark.handles import PhysicalPlan
 from penstock.spark.jvm import children, class_name
 from penstock.spark.key_rows import key_rows
 from penstock.spark.native_builds import broadcast_build
-from penstock.spark.native_failures import failed_before, missing, remember, why_failed
-from penstock.spark.native_operators import RowsCounted, as_columns, native_operator
+from penstock.spark.native_failures import failure_reason, previous_failure_reason, record_failure, unavailable_reason
+from penstock.spark.native_operators import RowCounters, exchange_columns, native_operator
 from penstock.spark.native_part_facts import PartFacts
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.native")
 
-_SAMPLED = 3
-"""Row groups that are looked at: one may lie where all rows are alike, as tables are often sorted by time."""
+_SAMPLED_ROW_GROUPS = 3
+"""Several, as tables are often sorted by time, so all rows of a row group may be similar."""
 
 
 @dataclass(slots=True)
 class NativeParts:
-    """Lets DuckDB compute parts of the plans of one vertex.
+    """Replaces parts of the physical plans of a vertex by DuckDB operators.
 
     Parameters
     ----------
@@ -52,142 +52,142 @@ class NativeParts:
     Attributes
     ----------
     parts
-        What was found in the plan that was made last.
+        The parts of the latest plan.
     failure
-        Why Spark has computed all parts after all, None if it has not.
+        Why Spark computes all parts, None if DuckDB may be used.
     """
 
     memory: int
     parts: list[PartFacts] = field(default_factory=list)
     failure: str | None = None
-    _counted: list[RowsCounted] = field(default_factory=list, repr=False)
+    _counters: list[RowCounters] = field(default_factory=list, repr=False)
     _nodes: list[Any] = field(default_factory=list, repr=False)
     _failed: list[Any] = field(default_factory=list, repr=False)
 
     @property
     def is_used(self) -> bool:
-        """Whether DuckDB computes a part."""
+        """Whether DuckDB computes at least one part."""
         return self.failure is None and any(part.declined is None for part in self.parts)
 
-    def rewritten(self, session: Session, plan: PhysicalPlan) -> PhysicalPlan:
-        """Return a physical plan, before exchanges are added, with parts that DuckDB computes."""
+    def rewrite(self, session: Session, plan: PhysicalPlan) -> PhysicalPlan:
+        """Replace the parts that DuckDB computes in a physical plan that has no exchanges yet."""
         if self.failure is not None:
             return plan
         try:
-            return PhysicalPlan(session._bridge, self._rewritten(session, plan._handle))
-        except Exception as error:  # Spark's plan is there
+            return PhysicalPlan(session._bridge, self._rewrite(session, plan._handle))
+        except Exception as error:  # Spark can run its own plan
             log.exception("no part can be computed by DuckDB")
             self.failure = first_line(error)
             return plan
 
-    def _rewritten(self, session: Session, plan: Any) -> Any:
+    def _rewrite(self, session: Session, plan: Any) -> Any:
         bridge = session._bridge
         answer = bridge.helper("NativeParts").find(plan)
-        self.parts = [PartFacts.of(one) for one in answers.facts(answer)]
-        self.failure = missing(bridge)
+        self.parts = [PartFacts.of(facts) for facts in answers.facts(answer)]
+        self.failure = unavailable_reason(bridge)
         if self.failure is not None:
             return plan
-        self._counted.clear()
+        self._counters.clear()
         self._nodes.clear()
-        old, made = [], []
-        for place, part in enumerate(self.parts):
+        replaced, replacements = [], []
+        for index, part in enumerate(self.parts):
             if part.declined is not None:
                 continue
-            node, exchange = answer.handle(2 * place), answer.handle(2 * place + 1)
+            node, exchange = answer.handle(2 * index), answer.handle(2 * index + 1)
             step = self._step(session, node, part)
             if isinstance(step, str):
-                self.parts[place] = replace(part, declined=step)
+                self.parts[index] = replace(part, declined=step)
                 continue
-            self._counted.append(RowsCounted(bridge, node))
+            self._counters.append(RowCounters(bridge, node))
             self._nodes.append(node)
-            operator = native_operator(session, node, part, step, self._counted[-1])
+            operator = native_operator(session, node, part, step, self._counters[-1])
             if part.scatter is None or step.scatter is None:
-                old.append(node)
-                made.append(operator)
+                replaced.append(node)
+                replacements.append(operator)
             else:
-                old.append(exchange)
-                made.append(as_columns(session, exchange, node, part.scatter, operator))
-        return bridge.helper("NativeParts").replaced(plan, old, made) if old else plan
+                replaced.append(exchange)
+                replacements.append(exchange_columns(session, exchange, node, part.scatter, operator))
+        return bridge.helper("NativeParts").replaced(plan, replaced, replacements) if replaced else plan
 
     def _step(self, session: Session, node: Any, part: PartFacts) -> NativeStep | str:
-        """Return what computes a part, or why Spark shall."""
+        """Return the computation of a part, or why Spark must compute it."""
         try:
-            return self._of_inputs(session, node, part) if part.inputs else self._of_files(session, node, part)
+            return self._input_step(session, node, part) if part.inputs else self._file_step(session, node, part)
         except NotNativeError as error:
             return str(error).removeprefix(NOT_NATIVE)
-        except Exception as error:  # other parts may be computed
+        except Exception as error:  # other parts may still be computed
             log.warning("a part cannot be computed by DuckDB", exc_info=True)
             return first_line(error)
 
-    def _of_inputs(self, session: Session, node: Any, part: PartFacts) -> NativeStep | str:
-        why = part.why_memory(self.memory) or part.why_small(1, part.task_rows)
-        if why is not None:
-            return why
+    def _input_step(self, session: Session, node: Any, part: PartFacts) -> NativeStep | str:
+        reason = part.memory_reason(self.memory) or part.too_small_reason(1, part.task_rows)
+        if reason is not None:
+            return reason
         step = NativeStep(part.sql, part.columns, self.memory, inputs=part.inputs, tables=_tables(session, node, part))
         if part.scatter is None or not part.leaves_as_columns(part.task_rows):
             return step
         return replace(step, scatter=_scatter(part.scatter))
 
-    def _of_files(self, session: Session, node: Any, part: PartFacts) -> NativeStep | str:
-        failure = failed_before(session._bridge, node)
-        if failure is not None:
-            return failure
-        facts = json.loads(session._bridge.helper("NativeParts").sample(node, _SAMPLED))
-        sample = sampled([FileRange(**one) for one in facts["files"]], facts["task_bytes"])
-        why = part.why_small(facts["tasks"], sample.task)
-        if why is not None:
-            return why
+    def _file_step(self, session: Session, node: Any, part: PartFacts) -> NativeStep | str:
+        previous_failure = previous_failure_reason(session._bridge, node)
+        if previous_failure is not None:
+            return previous_failure
+        facts = json.loads(session._bridge.helper("NativeParts").sample(node, _SAMPLED_ROW_GROUPS))
+        sample = sample_row_groups([FileRange(**fields) for fields in facts["files"]], facts["task_bytes"])
+        reason = part.too_small_reason(facts["tasks"], sample.task)
+        if reason is not None:
+            return reason
         files, tables = Files(part.read, part.calendar, part.folders), _tables(session, node, part)
         step = NativeStep(part.sql, part.columns, self.memory, files, tables=tables)
         if part.aggregates and part.scatter is None:
             return step
-        share = sample.share(step)
+        output_ratio = sample.output_ratio(step)
         for table in tables.values():
-            table.__dict__.pop("_value", None)  # the driver need not keep what it has read for the sample
-        if part.scatter is not None and part.leaves_as_columns(share * sample.task):
+            table.__dict__.pop("_value", None)  # release what the sample has loaded in the driver
+        if part.scatter is not None and part.leaves_as_columns(output_ratio * sample.task):
             return replace(step, scatter=_scatter(part.scatter))
-        return part.why_many(share) or step
+        return part.too_many_rows_reason(output_ratio) or step
 
-    def tell(self, bridge: Bridge) -> None:
-        """Tell the plan that has run how many rows DuckDB has read.
+    def report_rows(self, bridge: Bridge) -> None:
+        """Report the rows that DuckDB has read to the plan that has run, and record its failures.
 
-        If Spark has computed what DuckDB could not, the failure was DuckDB's, and is remembered: where a function of
-        the query's own fails, Spark fails too.
+        A failure is recorded only here, after Spark has computed the same parts: if a user's function was the cause,
+        Spark fails, too.
         """
-        for rows in self._counted:
-            rows.tell()
+        for counters in self._counters:
+            counters.report()
         for node in self._failed:
-            remember(bridge, node, str(self.failure))
+            record_failure(bridge, node, str(self.failure))
 
     def close(self) -> None:
-        """Let go of what has counted rows."""
-        for rows in self._counted:
-            rows.close()
+        """Release the row counters."""
+        for counters in self._counters:
+            counters.close()
 
     @property
-    def rows_given(self) -> int | None:
-        """How many rows DuckDB has given to the one exchange of the plan that has run.
+    def rows_returned(self) -> int | None:
+        """The number of rows that DuckDB has returned to the exchange of the plan that has run.
 
-        None if there are several, or if none were counted: counts of Python workers can be lost, and no rows at all
-        would be more than an estimate.
+        None if several parts or none were computed, and if the count is 0: counts of Python workers can be lost, so 0
+        is not reliable.
         """
-        return self._counted[0].given.value or None if len(self._counted) == 1 else None
+        return self._counters[0].returned.value or None if len(self._counters) == 1 else None
 
-    def gives_up(self, bridge: Bridge, error: Exception) -> bool:
-        """Whether an error comes from a worker of a part, perhaps; from now on Spark computes all parts then.
+    def handle_failure(self, bridge: Bridge, error: Exception) -> bool:
+        """Let Spark compute all parts from now on if an error may come from a worker of a part; return whether it may.
 
-        Where it comes from the query's own function, Spark will raise it again.
+        If a user's function has raised the error, Spark will raise it again.
         """
-        why = why_failed(bridge, error) if self.is_used else None
-        if why is None:
+        reason = failure_reason(bridge, error) if self.is_used else None
+        if reason is None:
             return False
-        self.failure = why
+        self.failure = reason
         log.warning("Spark computes what DuckDB could not: %s", self.failure)
         self._failed = list(self._nodes)
         return True
 
-    def refuses(self, above: PhysicalPlan) -> bool:
-        """Whether the part of a plan that has not run yet has a part of DuckDB: nothing could take its place later."""
+    def declines_last_stage(self, above: PhysicalPlan) -> bool:
+        """Let Spark compute all parts if the last stage has a part: it could not be replaced after a failure."""
         if not self.is_used or not _has_part(above._handle):
             return False
         self.failure = "the step ends without an exchange"
@@ -195,19 +195,18 @@ class NativeParts:
 
 
 def _tables(session: Session, node: Any, part: PartFacts) -> dict[str, Broadcast[bytes]]:
-    """Return the tables that a part joins."""
     bridge = session._bridge
-    found = {f"build_{number}": broadcast_build(bridge, node, number) for number in range(part.builds)}
+    tables = {f"build_{number}": broadcast_build(bridge, node, number) for number in range(part.builds)}
     for number in part.keys:
         keys = key_rows(number)
         if keys is None:
-            raise NotNativeError("the keys that its rows must be among are gone")
-        found[f"keys_{number}"] = keys.rows(session)
-    return found
+            raise NotNativeError("the keys of the semi-join have been released")
+        tables[f"keys_{number}"] = keys.rows(session)
+    return tables
 
 
 def _scatter(facts: ScatterFacts) -> Scatter:
-    return Scatter(facts.keys, numbers_of(facts.subpartitions))
+    return Scatter(facts.keys, routing_numbers(facts.subpartitions))
 
 
 def _has_part(plan: Any) -> bool:

@@ -1,7 +1,7 @@
-"""Queries that DuckDB computes, all or most of them, in a single task (``java/NativeQueries.java``).
+"""Queries that DuckDB computes, completely or mostly, in a single task (``java/NativeQueries.java``).
 
-The parts of an optimised plan for which Spark would exchange rows become one query of DuckDB's each. What Spark alone
-can do is above them, and small: an order, a limit, a function that DuckDB does not have.
+Each part of an optimised plan for which Spark would exchange rows becomes a DuckDB query. Spark computes the rest
+above them, which is cheap: a sort, a limit, a function that DuckDB lacks.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from penstock.spark.expressions import Expression
 from penstock.spark.fragment import rdd_leaf
 from penstock.spark.handles import Statistics
 from penstock.spark.logical_plan import LogicalPlan
-from penstock.spark.native_failures import failed_before, failing_at_once, remember, why_failed
-from penstock.spark.native_operators import mapped, sent_columns
+from penstock.spark.native_failures import fail_fast, failure_reason, previous_failure_reason, record_failure
+from penstock.spark.native_operators import map_in_arrow, wire_ddl
 from penstock.spark.settings import change_settings, is_true
-from penstock.spark.whole import spark_rows
+from penstock.spark.spark_rows import spark_rows
 
 if TYPE_CHECKING:
     from penstock.spark.handles import Session
@@ -33,99 +33,97 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.native")
 
 _SUBPARTITIONS = 8
-"""Into so many parts a result is dealt out: if it is large, what Spark does with it should have many tasks."""
-_OF_ONE_TASK = 16 << 20
-"""Bytes of a result that one task reads, so that Spark exchanges nothing above it; as Spark's advisory size is 64 MiB
-of rows that are compressed less."""
-_WORK = ("Python", "Arrow", "Pandas", "Generate")
-"""Words of Spark's operators that may take long for a row: their rows should have many tasks, however few bytes."""
+"""Number of subpartitions of a large result, so that the Spark operators above it run in several tasks."""
+_SINGLE_TASK_BYTES = 16 << 20
+"""Size of a result that a single task reads, without an exchange above it. Spark's advisory size of 64 MiB applies to
+rows that are compressed less."""
+_SLOW_OPERATORS = ("Python", "Arrow", "Pandas", "Generate")
+"""Parts of names of Spark operators that may take long per row, so that their input needs several tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class NativePlan:
-    """An optimised plan of which DuckDB can compute parts.
+    """An optimised plan and the parts of it that DuckDB can compute.
 
     Parameters
     ----------
-    plan
-        The plan.
-    parts
-        The queries of DuckDB.
-    why
-        Why what is above them is none of theirs, for what Spark has to do.
+    rest_reasons
+        Why Spark must compute the operators above the parts.
     rest_in_bytes
-        What the tables and other leaves hold that are in none of them, by Spark's estimates.
+        Spark's estimated size of the tables and other leaves that no part reads.
     rest_may_fail
-        Whether what Spark computes besides may raise an error.
+        Whether the operators that Spark computes may raise an error.
     has_late_values
-        Whether Spark makes values that may fail of a part's rows behind a filter or join that leaves some out.
-    _searched, _places
-        The plan in which they were found, and where they stand in it.
+        Whether Spark computes values of a part's rows, which may fail, only above a filter or join that removes rows.
+    _searched, _subplans
+        The plan that was searched, and the subplans of it that the parts replace.
     """
 
     plan: LogicalPlan
     parts: tuple[NativeQueryPart, ...]
-    why: tuple[str, ...]
+    rest_reasons: tuple[str, ...]
     rest_in_bytes: int
     rest_may_fail: bool
     has_late_values: bool
     _searched: Any
-    _places: tuple[Any, ...]
+    _subplans: tuple[Any, ...]
 
     @property
     def size_in_bytes(self) -> int:
-        """The bytes of the files that they read."""
+        """The size of the files that the parts read."""
         return sum(table.size_in_bytes for part in self.parts for table in part.tables)
 
     @property
     def tables(self) -> list[str]:
-        """The names of the tables that they read."""
+        """The names of the tables that the parts read."""
         return sorted({table.name for part in self.parts for table in part.tables})
 
     def rows(self, memory: int, threads: int, *, is_checked: bool = False) -> LogicalPlan | str:
-        """Compute the parts; return a leaf of the rows of the whole query, whose last stage has not run.
+        """Compute the parts; return a leaf with the rows of the whole query, whose last stage has not run.
 
-        Where DuckDB fails, the reason is returned.
+        If DuckDB fails, return the reason.
 
         Parameters
         ----------
         memory
             Bytes that DuckDB may use before it spills.
-        threads
-            How many threads compute.
         is_checked
-            Whether the exchanged rows of each part are counted, and looked for where they should be.
+            Whether to verify the number of exchanged rows of each part and their subpartitions.
 
         Raises
         ------
         VerificationError
-            If a check fails.
+            If a verification fails.
         """
         bridge = self.plan._bridge
-        places = [LogicalPlan(bridge, place) for place in self._places]
-        most = 0 if any(word in one for one in self.why for word in _WORK) else _OF_ONE_TASK
+        subplans = [LogicalPlan(bridge, subplan) for subplan in self._subplans]
+        is_slow = any(word in reason for reason in self.rest_reasons for word in _SLOW_OPERATORS)
+        single_task_bytes = 0 if is_slow else _SINGLE_TASK_BYTES
         leaves = []
-        for part, place in zip(self.parts, places, strict=True):
-            # All values of the side of a join that is broadcast are computed. By the estimate, it is the one that Spark
-            # broadcasts without DuckDB.
-            estimated = Statistics(bridge, place._handle.stats()) if self.has_late_values else None
+        for part, subplan in zip(self.parts, subplans, strict=True):
+            # All values of a broadcast join side are computed. The estimate makes Spark broadcast the same side as
+            # without DuckDB.
+            statistics = Statistics(bridge, subplan._handle.stats()) if self.has_late_values else None
             try:
-                leaves.append(_computed(bridge, part, place, memory, threads, most, estimated, is_checked=is_checked))
+                leaf = _compute_part(
+                    bridge, part, subplan, memory, threads, single_task_bytes, statistics, is_checked=is_checked
+                )
             except Exception as error:
-                why = why_failed(bridge, error)
-                if why is None:
+                reason = failure_reason(bridge, error)
+                if reason is None:
                     raise
-                log.warning("Spark computes what DuckDB could not: %s", why)
-                remember(bridge, place, why)
-                return why
-        made = bridge.helper("NativeQueries").withParts(self._searched, list(self._places), leaves)
+                log.warning("Spark computes what DuckDB could not: %s", reason)
+                record_failure(bridge, subplan, reason)
+                return reason
+            leaves.append(leaf)
+        plan = bridge.helper("NativeQueries").withParts(self._searched, list(self._subplans), leaves)
         session = _with_late_values(bridge) if self.has_late_values else None
-        return spark_rows(LogicalPlan(bridge, made), session)
+        return spark_rows(LogicalPlan(bridge, plan), session)
 
 
 @dataclass(frozen=True, slots=True)
 class NativeQueryPart:
-    """A query of DuckDB: what it computes, gives, and reads."""
+    """A DuckDB query: its SQL, its output columns, and the tables that it reads."""
 
     sql: str
     results: tuple[NamedResult, ...]
@@ -134,89 +132,90 @@ class NativeQueryPart:
 
 
 def exchange_count(plan: LogicalPlan) -> float:
-    """Return about how often Spark exchanges rows for an optimised plan; a broadcast is a part of an exchange."""
+    """Return about how many exchanges Spark would plan; a broadcast counts as a fraction of an exchange."""
     bridge = plan._bridge
     return float(bridge.helper("ExchangeCount").of(plan._handle, bridge.session))
 
 
 def native_plan(plan: LogicalPlan) -> NativePlan | str:
-    """Return what DuckDB can compute of an optimised plan, or why that is nothing."""
+    """Return the parts of an optimised plan that DuckDB can compute, or why there are none."""
     bridge = plan._bridge
     try:
         answer = bridge.helper("NativeQueries").find(plan._handle, bridge.session)
         facts = answers.facts(answer)
         parts = tuple(map(_part, facts["parts"]))
-        why = tuple(dict.fromkeys(facts["why"]))
+        reasons = tuple(dict.fromkeys(facts["why"]))
         if not parts:
-            return f"it has {why[0]}" if why else "Spark exchanges no rows for it"
+            return f"it has {reasons[0]}" if reasons else "Spark exchanges no rows for it"
         for part in parts:
             for table in part.tables:
                 table.check()
     except NotNativeError as error:
         return str(error).removeprefix(NOT_NATIVE)
-    except Exception as error:  # Spark's plan is there
-        log.warning("DuckDB cannot be asked for a query; Spark computes it", exc_info=True)
+    except Exception as error:  # Spark can compute the query
+        log.warning("the search for parts that DuckDB can compute failed; Spark computes the query", exc_info=True)
         return f"looking for what it can compute failed: {first_line(error)}"
-    places = tuple(answer.handle(1 + number) for number in range(len(parts)))
-    reasons = [reason for place in places if (reason := failed_before(bridge, place)) is not None]
-    if reasons:
-        return reasons[0]
+    subplans = tuple(answer.handle(1 + number) for number in range(len(parts)))
+    previous = (previous_failure_reason(bridge, subplan) for subplan in subplans)
+    failures = [reason for reason in previous if reason is not None]
+    if failures:
+        return failures[0]
     rest = facts["rest"], facts["rest_may_fail"], facts["has_late_values"]
-    return NativePlan(plan, parts, why, *rest, answer.handle(0), places)
+    return NativePlan(plan, parts, reasons, *rest, answer.handle(0), subplans)
 
 
-def _computed(
+def _compute_part(
     bridge: Bridge,
     part: NativeQueryPart,
-    place: LogicalPlan,
+    subplan: LogicalPlan,
     memory: int,
     threads: int,
-    most: int,
-    estimated: Statistics | None,
+    single_task_bytes: int,
+    statistics: Statistics | None,
     *,
     is_checked: bool,
 ) -> Any:
-    """Compute a part; return its rows, which lie ready, as a leaf.
+    """Compute a part in a Spark job; return a leaf that reads its materialized rows.
 
     Parameters
     ----------
-    bridge, part, place, memory, threads, is_checked
-        As in `NativePlan.rows`; the place is what the leaf replaces.
-    most
-        Bytes of a result that one task reads.
-    estimated
-        What Spark's planner sees of the rows instead of what was measured; None if that is not wanted.
+    bridge, part, subplan, memory, threads, is_checked
+        As in `NativePlan.rows`; the leaf replaces `subplan`.
+    single_task_bytes
+        Maximum size of a result that a single task reads.
+    statistics
+        The statistics of the leaf for Spark's planner; None for the measured statistics.
     """
-    session = _with_stages(bridge)
+    session = _with_adaptive_execution(bridge)
     step = NativeQueryStep(part.sql, part.results, part.columns, part.tables, memory, threads)
-    made = mapped(bridge.spark.range(0, 1, 1, 1), step, sent_columns(part.columns))
-    rows = bridge.helper("NativeQueries").withOutput(made, place.output)
-    written = LogicalPlan(bridge, rows)
-    keys = [bridge.helper("NativeQueries").hashed(place.output)]
-    spread = written.hashed_by([Expression(bridge, key) for key in keys if key is not None], _SUBPARTITIONS)
-    with failing_at_once(bridge):
-        result = exchange.write(session, written.rebalanced(1) if None in keys else spread)
-    is_small = (result.size_in_bytes or 0) <= most
-    physical = exchange.as_cut(result, [(0, result.subpartitions)] if is_small else None)
-    spark_layout, rows = layouts.layout(physical, place.output), physical.rows()
+    source = map_in_arrow(bridge.spark.range(0, 1, 1, 1), step, wire_ddl(part.columns))
+    rows = bridge.helper("NativeQueries").withOutput(source, subplan.output)
+    output = LogicalPlan(bridge, rows)
+    keys = [bridge.helper("NativeQueries").hashableColumn(subplan.output)]
+    hashed = output.hashed_by([Expression(bridge, key) for key in keys if key is not None], _SUBPARTITIONS)
+    with fail_fast(bridge):
+        result = exchange.write(session, output.rebalanced(1) if None in keys else hashed)
+    is_small = (result.size_in_bytes or 0) <= single_task_bytes
+    physical = exchange.read_ranges(result, [(0, result.subpartitions)] if is_small else None)
+    spark_layout, rows = layouts.layout(physical, subplan.output), physical.rows()
     if is_checked:
-        who = f"the result of DuckDB for {', '.join(sorted(table.name for table in part.tables))}"
-        rows = rows if spark_layout is None else verification.checked(rows, spark_layout, place.output, who)
-        check_rows(who, result.exact_rows, verification.count(rows))
+        subject = f"the result of DuckDB for {', '.join(sorted(table.name for table in part.tables))}"
+        rows = rows if spark_layout is None else verification.check_layout(rows, spark_layout, subplan.output, subject)
+        check_rows(subject, result.exact_rows, verification.count_rows(rows))
     layout = layouts.shareable(spark_layout)
-    leaf = rdd_leaf(session, place.output, rows, layout=layout, statistics=estimated or result.statistics)
+    leaf = rdd_leaf(session, subplan.output, rows, layout=layout, statistics=statistics or result.statistics)
     return leaf._handle
 
 
 def _with_late_values(bridge: Bridge) -> Session:
-    """Return a session that computes no value before rows are left out because two others have it in common."""
+    """Return a session that does not compute common subexpressions early, before a filter or join removes rows."""
     session = bridge.session.clone()
     change_settings(session, {"spark.sql.subexpressionElimination.enabled": "false"})
     return session
 
 
-def _with_stages(bridge: Bridge) -> Session:
-    """Return a session whose plans run stage by stage: the user's, or a clone where it runs without AQE."""
+def _with_adaptive_execution(bridge: Bridge) -> Session:
+    """Return the user's session if it has adaptive execution, else a clone that has."""
     if is_true(bridge.spark.conf.get("spark.sql.adaptive.enabled")):
         return bridge.session
     session = bridge.session.clone()
@@ -225,15 +224,14 @@ def _with_stages(bridge: Bridge) -> Session:
 
 
 def _part(facts: dict[str, Any]) -> NativeQueryPart:
-    """Return a part of what ``java/NativeQueries.java`` tells of it."""
-    results = tuple(NamedResult(*one) for one in facts["results"])
+    results = tuple(NamedResult(*fields) for fields in facts["results"])
     return NativeQueryPart(facts["sql"], results, _columns(facts["columns"]), tuple(map(_table, facts["tables"])))
 
 
 def _columns(facts: list[dict[str, str]]) -> tuple[Column, ...]:
-    return tuple(Column(**one) for one in facts)
+    return tuple(Column(**fields) for fields in facts)
 
 
 def _table(facts: dict[str, Any]) -> Table:
-    ranges = tuple(FileRange(**one) for one in facts["files"])
+    ranges = tuple(FileRange(**fields) for fields in facts["files"])
     return Table(facts["name"], Files(_columns(facts["read"]), facts["calendar"], _columns(facts["folders"])), ranges)

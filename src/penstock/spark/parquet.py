@@ -1,4 +1,4 @@
-"""Footers of parquet files: how many rows there are, and which row groups a filter can leave out.
+"""Footers of Parquet files: their number of rows, and the row groups that a filter can prune.
 
 Uses (Spark 4.0 to 4.3): ``ParquetFileReader``, ``RowGroupFilter``, and Spark's ``ParquetFilters``.
 """
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.sources")
 
 _SAMPLE = 4
-"""Files whose footers are looked at; more would keep the driver busy for longer than it could win."""
+"""Files whose footers are read; reading more would take longer than it could save."""
 _rows: dict[tuple[str, int], int] = {}
-"""Rows by path and bytes of what was looked at before in this process."""
-_MOST_ROWS = 10_000
-"""Files whose rows are kept; the oldest are forgotten."""
+"""Cache of the number of rows by path and bytes."""
+_MOST_CACHED = 10_000
+"""Maximum size of the cache; the oldest entries are dropped."""
 _PARQUET = "org.apache.parquet."
 
 
 def estimate_rows(session: Session, files: Sequence[tuple[str, int]]) -> int | None:
-    """Return about how many rows files have, given as (path, bytes), by the first footer; None if it cannot be read."""
+    """Estimate the rows of files, as pairs of path and bytes, from the first footer; None if it cannot be read."""
     if not files:
         return 0
     (path, size) = files[0]
@@ -39,13 +39,13 @@ def estimate_rows(session: Session, files: Sequence[tuple[str, int]]) -> int | N
             return None
         _rows[path, size] = int(reader.getRecordCount())
         reader.close()
-        if len(_rows) > _MOST_ROWS:
+        if len(_rows) > _MOST_CACHED:
             del _rows[next(key for key in _rows if key != (path, size))]
     return _rows[path, size] * sum(size for _, size in files) // max(size, 1)
 
 
 def row_count(bridge: Bridge, path: str) -> int:
-    """Return how many rows a file has, by its footer."""
+    """Return the number of rows of a file from its footer."""
     reader = _open(bridge.session, path)
     if reader is None:
         raise SinkError(f"the footer of {path} cannot be read")
@@ -55,14 +55,14 @@ def row_count(bridge: Bridge, path: str) -> int:
         reader.close()
 
 
-def row_groups_left(paths: Sequence[str], conditions: Sequence[Expression]) -> float:
-    """Return which part of the row groups of some files may hold rows that meet conditions, by their statistics.
+def row_group_fraction(paths: Sequence[str], conditions: Sequence[Expression]) -> float:
+    """Return the fraction of the files' row groups that may have matching rows, by their statistics.
 
-    It is 1.0 where nothing can be left out, or nothing is known.
+    1.0 if nothing can be pruned, or there are no statistics.
     """
-    looked_at = paths[:: max(len(paths) // _SAMPLE, 1)]
+    sample = paths[:: max(len(paths) // _SAMPLE, 1)]
     bridge = conditions[0]._bridge
-    return float(bridge.helper("RowGroups").partLeft(bridge.session, bridge.seq(looked_at), bridge.seq(conditions)))
+    return float(bridge.helper("RowGroups").fractionLeft(bridge.session, bridge.seq(sample), bridge.seq(conditions)))
 
 
 def _open(session: Session, path: str) -> Any:

@@ -1,4 +1,4 @@
-"""A DataFrame's rows as Spark itself would make them, or as a job has made them, in the user's session."""
+"""Runs of a DataFrame in plain Spark, for comparison with the rows of a job."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _LIMITS = {"GlobalLimit", "LocalLimit", "Limit", "Offset", "Tail"}
 _FEW = 9
 
 
-def in_users_session(bridge: Bridge, df: DataFrame) -> DataFrame:
-    """Return a DataFrame of another session of the same application as one of the user's."""
+def in_user_session(bridge: Bridge, df: DataFrame) -> DataFrame:
+    """Convert a DataFrame of another session of the application to the user's session."""
     return dataframe(bridge.session, analyzed_plan(bridge, df))
 
 
-def partitioned_otherwise(bridge: Bridge, df: DataFrame) -> DataFrame:
-    """Return a DataFrame whose shuffles have other numbers of partitions, in a session of its own.
+def with_other_partitions(bridge: Bridge, df: DataFrame) -> DataFrame:
+    """Return a DataFrame whose shuffles have different numbers of partitions, in a session of its own.
 
-    An answer that is determined does not depend on them.
+    A deterministic result does not depend on them.
     """
     return dataframe(other_session(bridge), analyzed_plan(bridge, df))
 
 
 def other_session(bridge: Bridge) -> Session:
-    """Return a clone of the user's session whose shuffles have other numbers of partitions."""
+    """Return a clone of the user's session whose shuffles have different numbers of partitions."""
     session = bridge.session.clone()
     partitions = int(bridge.spark.conf.get("spark.sql.shuffle.partitions", "200") or 200)
     others = partitions // 2 + 1 if partitions > _FEW else partitions + 1
@@ -49,36 +49,36 @@ def other_session(bridge: Bridge) -> Session:
 
 
 def run_without_rows(df: DataFrame) -> None:
-    """Run a DataFrame as it is, and let go of its rows; the sink ``noop`` would refuse some types."""
+    """Run a DataFrame and discard its rows; the sink ``noop`` would reject some types."""
     df._jdf.queryExecution().toRdd().count()
 
 
-def why_undetermined(df: DataFrame) -> str:
-    """Return what in a plan lets Spark choose its rows, such as ``rand``; empty if nothing is seen."""
+def nondeterminism_reason(df: DataFrame) -> str:
+    """Return why a DataFrame's rows may differ between runs, such as ``rand``; empty if no reason is detected."""
     query = df._jdf.queryExecution()
-    return _why_undetermined(query.optimizedPlan(), query.analyzed())
+    return _nondeterminism_reason(query.optimizedPlan(), query.analyzed())
 
 
-def why_plan_undetermined(plan: LogicalPlan) -> str:
-    """Return the same of an optimised plan."""
-    return _why_undetermined(plan._handle, plan._handle)
+def plan_nondeterminism_reason(plan: LogicalPlan) -> str:
+    """Return why an optimised plan's rows may differ between runs; empty if no reason is detected."""
+    return _nondeterminism_reason(plan._handle, plan._handle)
 
 
-def _why_undetermined(optimized: Any, shown: Any) -> str:
+def _nondeterminism_reason(optimized: Any, displayed: Any) -> str:
     if not optimized.deterministic():
-        return "it holds an expression that is not deterministic, such as rand, uuid or a function marked so"
-    if any(class_name(node) in _LIMITS and not _has_order(node) for node in _walk(shown)):
-        return "it takes a part of rows that have no order (LIMIT or OFFSET without ORDER BY)"
+        return "it has an expression that is not deterministic, such as rand, uuid or a function marked so"
+    if any(class_name(node) in _LIMITS and not _has_order(node) for node in _walk(displayed)):
+        return "it selects some of its rows without an order (LIMIT or OFFSET without ORDER BY)"
     return ""
 
 
 def _has_order(limit: Any) -> bool:
-    """Whether the rows below a limit have an order; a single one has."""
+    """Whether the rows below a limit are ordered, or there is only a single row."""
     below = limit
     while class_name(below) in {"Project", "SubqueryAlias", *_LIMITS}:
         (below,) = children(below)
-    is_one_row = class_name(below) == "Aggregate" and below.groupingExpressions().isEmpty()
-    return is_one_row or class_name(below) in {"Sort", "LocalRelation", "OneRowRelation"}
+    is_single_row = class_name(below) == "Aggregate" and below.groupingExpressions().isEmpty()
+    return is_single_row or class_name(below) in {"Sort", "LocalRelation", "OneRowRelation"}
 
 
 def _walk(plan: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""From an optimised logical plan to a physical one, by Spark's own planner."""
+"""Physical planning of optimised logical plans by Spark's own planner."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 def spark_plan(session: Session, logical: LogicalPlan) -> Any:
-    """Return the physical plan of an optimised one, before exchanges are added (``QueryExecution.createSparkPlan``).
+    """Return the physical plan of an optimised plan, before exchanges are added (``QueryExecution.createSparkPlan``).
 
-    A copy is planned, as the planner leaves its tags on what it is given. Spark 4.0 wants the session too; later
-    releases take it from the planner.
+    A copy is planned, as the planner sets tags on its input. Spark 4.0 also requires the session; later releases take
+    it from the planner.
     """
     bridge = session._bridge
-    maker = bridge.companion(EXECUTION + "QueryExecution")
+    executions = bridge.companion(EXECUTION + "QueryExecution")
     until_4_0 = [session] if bridge.version < (4, 1) else []
     planner = session._handle.sessionState().planner()
     copy = logical._handle.clone()
-    bridge.helper("QueryHook").leave(copy)  # in a session that is served, the planner would hand it over
-    return maker.createSparkPlan(*until_4_0, planner, copy)
+    bridge.helper("QueryHook").exclude(copy)  # in an enabled session, the planner would delegate it to Penstock
+    return executions.createSparkPlan(*until_4_0, planner, copy)
 
 
 def without_subqueries(session: Session, filters: Iterable[Any]) -> list[Any]:
     """Return the filters that can be evaluated before the query runs (``SubqueryExpression.hasSubquery``)."""
     subqueries = session._bridge.companion(EXPRESSIONS + "SubqueryExpression")
-    return [each for each in filters if not subqueries.hasSubquery(each)]
+    return [condition for condition in filters if not subqueries.hasSubquery(condition)]

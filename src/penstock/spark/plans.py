@@ -1,4 +1,4 @@
-"""Logical plans as trees of plain values: what the planner wants to know of a node."""
+"""Logical plans as trees of plain values: the properties of nodes that the planner uses."""
 
 from __future__ import annotations
 
@@ -15,22 +15,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What a relation of files (``HadoopFsRelation``) is.
+    """Properties of a file relation (``HadoopFsRelation``).
 
     Parameters
     ----------
     format
-        The short name of its format, such as ``parquet``.
-    roots
-        The names of its paths.
-    options
-        Its options, by their names in small letters.
+        Spark's short name of the format, such as ``parquet``.
     bucketed
-        Whether Spark cuts it by buckets, not by size.
+        Whether Spark splits it by buckets instead of by size.
     skips_corrupt
-        Whether corrupt files are no error (``ignoreCorruptFiles``): a task then skips the rest of its part of a file.
+        Whether corrupt files are ignored (``ignoreCorruptFiles``): a task then skips the rest of its part of the file.
     table, provider
-        Its table in the catalog, and what that was made with; empty if it is none.
+        The catalog table and its provider; empty if there is none.
     """
 
     format: str
@@ -43,27 +39,19 @@ class FileFacts:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> FileFacts:
-        """Return what ``java/FileRelations.java`` tells about a relation."""
+        """Convert the facts of ``java/FileRelations.java``."""
         return cls(**{**facts, "roots": tuple(facts["roots"])})
 
     @property
     def name(self) -> str:
-        """The name of the table, or the path, for people."""
+        """The displayed name: the table's, else the path."""
         name = self.table or (self.roots[0] if self.roots else "files")
         return name if self.table or len(self.roots) <= 1 else f"{name} and {len(self.roots) - 1} more"
 
 
 @dataclass(frozen=True, slots=True)
 class SortFacts:
-    """What a ``Sort`` wants.
-
-    Parameters
-    ----------
-    is_global
-        Whether it orders all rows, not only those of each task.
-    order
-        By what, as Spark prints it.
-    """
+    """Whether a ``Sort`` sorts all rows, or only those of each task, and its expressions as strings."""
 
     is_global: bool
     order: tuple[str, ...]
@@ -71,15 +59,7 @@ class SortFacts:
 
 @dataclass(frozen=True, slots=True)
 class RepartitionFacts:
-    """What a ``Repartition`` or ``RepartitionByExpression`` wants.
-
-    Parameters
-    ----------
-    shuffles
-        Whether rows are moved; ``coalesce`` moves none.
-    partitions
-        The number of partitions that a user gave, None where it is left to Spark.
-    """
+    """Whether a repartition shuffles rows, and the user's number of partitions, None if Spark chooses it."""
 
     shuffles: bool
     partitions: int | None
@@ -87,49 +67,34 @@ class RepartitionFacts:
 
 @dataclass(frozen=True, eq=False)
 class LogicalNode(LogicalPlan):
-    """A node of a logical plan that was read. Columns go by their expression ids.
+    """A node of a logical plan with its properties. Columns are identified by their expression ids.
 
     Parameters
     ----------
-    name
-        The simple name of its class, such as ``Join``.
-    children
-        Its inputs.
     ids, keys
-        The columns of its output; and the same as `Expression.key` spells them.
-    references
-        The columns that its expressions refer to.
+        The output columns by id, and by `Expression.key`.
     description
-        One line about it, its own expressions included.
+        A single-line description, including its expressions.
     is_deterministic
-        Whether the subtree gives the same rows each time it runs.
+        Whether the subtree returns the same rows in each run.
     cannot_fail
-        Whether none of its own expressions can raise an error, whatever its input holds.
-    functions
-        The names of the aggregate functions in its expressions.
+        Whether its own expressions cannot raise an error for any input.
     unstable
-        The names of all else in its expressions that is not deterministic; ``Subquery`` for one that has such in it.
-    python_functions
-        The names of the Python functions in its expressions.
+        The names of other nondeterministic functions in its expressions; ``Subquery`` for a nondeterministic subquery.
     is_barrier
         Whether all of its tasks must run at the same time.
     only_not_null
-        Whether it is a filter that wants nothing but columns that are not null.
+        Whether it is a filter that only excludes nulls.
     aliases
-        What the query calls the tables of the columns that its expressions refer to, where it names a table.
+        The query's aliases of the tables whose columns its expressions use.
     moved
-        Of a projection or aggregate: the input's column by the column that is the same under another id.
+        For a projection or aggregate: the input column of each output column that is only renamed.
     renames
-        Of a projection or aggregate: the key of the output's column by the key of the deterministic expression that
-        it stands for.
+        For a projection or aggregate: the output column's key, by the key of the deterministic expression in it.
     is_generated_hash_aggregate
-        Of an aggregate: whether Spark computes its results where they are used, and not for all of its rows.
-    files
-        Of a relation of files, what it is.
+        For an aggregate: whether Spark computes its results lazily, where they are used, not for all of its rows.
     partition_columns
-        The names of the columns that its files or partitions are laid out by.
-    sort, repartition
-        Of a sort or a repartition, what it wants.
+        The names of the columns by which its files are partitioned.
     """
 
     name: str
@@ -156,7 +121,7 @@ class LogicalNode(LogicalPlan):
 
     @classmethod
     def of(cls, plan: LogicalPlan, facts: Mapping[str, Any], children: tuple[LogicalNode, ...]) -> LogicalNode:
-        """Return a node of what ``java/PlanReader.java`` tells about it."""
+        """Convert the facts of ``java/PlanReader.java``."""
         return cls(
             plan._bridge,
             plan._handle,
@@ -184,7 +149,7 @@ class LogicalNode(LogicalPlan):
         )
 
     def walk(self) -> Iterator[LogicalNode]:
-        """Iterate over the node and all below it."""
+        """Yield the node and all nodes below it."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -194,39 +159,40 @@ class LogicalNode(LogicalPlan):
         return [node for node in self.walk() if not node.children]
 
     def has(self, ids: Iterable[str]) -> bool:
-        """Whether all of some columns are in its output."""
+        """Whether all of some columns are in the output."""
         return set(ids) <= set(self.ids)
 
     def below(self, ids: Iterable[str]) -> tuple[str, ...] | None:
-        """Return columns of a ``Project`` or ``Aggregate`` as columns of its input, None if one of them is computed."""
-        there = set(self.children[0].ids)
-        found = [one if one in there else self.moved.get(one) for one in ids]
-        moved = tuple(one for one in found if one is not None)
-        return moved if len(moved) == len(found) else None
+        """Return columns of a ``Project`` or ``Aggregate`` as columns of its input, None if any of them is computed."""
+        input_ids = set(self.children[0].ids)
+        sources = [column if column in input_ids else self.moved.get(column) for column in ids]
+        moved = tuple(source for source in sources if source is not None)
+        return moved if len(moved) == len(sources) else None
 
     def expressions(self, ids: Iterable[str]) -> tuple[Expression, ...]:
-        """Return columns of its output as expressions."""
-        return tuple(self._columns([self.ids.index(one) for one in ids]))
+        """Return output columns as expressions."""
+        return tuple(self._columns([self.ids.index(column) for column in ids]))
 
     def keys_in_output(self, keys: Iterable[Expression]) -> list[Expression]:
-        """Return an operator's keys as columns of its output; empty if one of them is not there."""
-        there = [key.key if key.key in self.keys else self.renames.get(key.key, "") for key in keys]
-        return self._columns([self.keys.index(one) for one in there]) if set(there) <= set(self.keys) else []
+        """Return an operator's keys as output columns; empty if any of them is missing."""
+        output_keys = [key.key if key.key in self.keys else self.renames.get(key.key, "") for key in keys]
+        is_complete = set(output_keys) <= set(self.keys)
+        return self._columns([self.keys.index(key) for key in output_keys]) if is_complete else []
 
-    def _columns(self, places: list[int]) -> list[Expression]:
-        output: Any = self._handle.output() if places else None
-        return [Expression(self._bridge, output.apply(place), self.keys[place]) for place in places]
+    def _columns(self, positions: list[int]) -> list[Expression]:
+        output: Any = self._handle.output() if positions else None
+        return [Expression(self._bridge, output.apply(position), self.keys[position]) for position in positions]
 
 
 def read_plan(plan: LogicalPlan) -> LogicalNode:
-    """Return a logical plan as a tree."""
+    """Return a logical plan as a tree of nodes."""
     bridge = plan._bridge
     answer = bridge.helper("PlanReader").read(plan._handle)
-    places = enumerate(answers.facts(answer))
+    all_facts = enumerate(answers.facts(answer))
 
     def node() -> LogicalNode:
-        place, facts = next(places)
-        part = LogicalPlan(bridge, answer.handle(place))
+        index, facts = next(all_facts)
+        part = LogicalPlan(bridge, answer.handle(index))
         return LogicalNode.of(part, facts, tuple(node() for _ in range(facts["children"])))
 
     return node()

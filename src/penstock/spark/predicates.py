@@ -1,4 +1,4 @@
-"""Conditions of Spark's plans as plain values, by the translation that Spark uses for its own sources."""
+"""Conditions of Spark's plans as plain values, translated as Spark does for its own sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.spark.logical_plan import LogicalPlan
 
 PlainCondition = tuple[Any, ...]
-"""(operator, column, values) of a comparison, (operator, parts) of a connective."""
+"""(operator, column, values) for a comparison, (operator, parts) for AND and OR."""
 
 _COMPARED = {
     "EqualTo": "=",
@@ -24,15 +24,9 @@ _COMPARED = {
 
 
 def conditions_of(scan: LogicalPlan) -> list[PlainCondition]:
-    """Return the conditions of the filters on top of a leaf, as far as sources understand them.
-
-    Parameters
-    ----------
-    scan
-        A run of projections and filters over a leaf.
-    """
+    """Return the translatable conditions in a chain of projections and filters over a leaf."""
     strategy = scan._bridge.companion(EXECUTION + "datasources.DataSourceStrategy")
-    found = []
+    conditions = []
     node = scan._handle
     while node.children().size() == 1:
         if class_name(node) == "Filter":
@@ -40,13 +34,13 @@ def conditions_of(scan: LogicalPlan) -> list[PlainCondition]:
                 translated = option(strategy.translateFilter(part, False))
                 plain = None if translated is None else _plain(translated)
                 if plain is not None:
-                    found.append(plain)
+                    conditions.append(plain)
         node = node.children().apply(0)
-    return found
+    return conditions
 
 
 def columns_of(scan: LogicalPlan, leaf: LogicalPlan) -> tuple[str, ...] | None:
-    """Return the names of a leaf's columns that a run of projections and filters over it uses; None for all."""
+    """Return the names of a leaf's columns that a chain of projections and filters over it uses; None for all."""
     top, bottom = scan._handle, leaf._handle
     if top.equals(bottom):
         return None
@@ -55,7 +49,7 @@ def columns_of(scan: LogicalPlan, leaf: LogicalPlan) -> tuple[str, ...] | None:
         used = used.__getattr__("$plus$plus")(node.references())
         node = node.children().apply(0)
     used = used.__getattr__("$plus$plus")(top.outputSet())
-    return tuple(str(one.name()) for one in items(bottom.output()) if used.contains(one))
+    return tuple(str(column.name()) for column in items(bottom.output()) if used.contains(column))
 
 
 def _conjuncts(condition: Any) -> list[Any]:
@@ -82,7 +76,7 @@ def _plain(condition: Any) -> PlainCondition | None:
 
 
 def _value(value: Any) -> Any:
-    """Return a value of the JVM as Python's, None for kinds that are not compared here."""
+    """Convert a JVM value to Python, None for unsupported types."""
     if isinstance(value, (bool, int, float, str, bytes, decimal.Decimal, dt.date)):
         return value
     if hasattr(value, "getClass"):

@@ -1,4 +1,4 @@
-"""Scans that a source builds while its job runs, in place of a leaf of the plan."""
+"""Scans that a source builds while its job runs, as replacements of leaves of the plan."""
 
 from __future__ import annotations
 
@@ -20,56 +20,50 @@ if TYPE_CHECKING:
 
 
 class ProvidedPlan:
-    """The plan of a DataFrame that takes the place of a leaf.
-
-    Parameters
-    ----------
-    bridge
-        The session.
-    df
-        The rows; a column of the leaf that it does not have is one that nobody reads.
-    """
+    """The plan of a DataFrame that replaces a leaf; columns of the leaf that the DataFrame lacks must be unused."""
 
     def __init__(self, bridge: Bridge, df: DataFrame) -> None:
         self._bridge = bridge
         self._df = df
         self._plan = read_plan(catalyst.optimized_plan(bridge, df))
-        self._cut: LogicalPlan = self._plan
+        self._split_plan: LogicalPlan = self._plan
         leaves = self._plan.leaves()
-        self._file_leaf = leaves[0] if len(leaves) == 1 and files.is_cut_by_size(leaves[0]) else None
+        self._file_leaf = leaves[0] if len(leaves) == 1 and files.is_split_by_size(leaves[0]) else None
 
     @cached_property
     def listing(self) -> FileListing | None:
-        """The files it reads, None if it is not a scan of files."""
+        """The files that it reads, None if it is not a file scan."""
         if self._file_leaf is None:
             return None
         return files.list_files(self._file_leaf, self._plan)
 
     @cached_property
     def partitions(self) -> int:
-        """How many tasks read it."""
+        """The number of tasks that read it."""
         return int(self._df._jdf.queryExecution().toRdd().getNumPartitions())
 
     def set_split_size(self, settings: dict[str, str]) -> None:
-        """Let the files be cut by other settings."""
+        """Split the files by other settings."""
         assert self._file_leaf is not None
         session = self._bridge.session.clone()
         change_settings(session, settings)
-        self._cut = fragment.rebuild(self._plan, {self._file_leaf: files.with_split_size(self._file_leaf, session)})
+        self._split_plan = fragment.rebuild(
+            self._plan, {self._file_leaf: files.with_split_size(self._file_leaf, session)}
+        )
 
     def as_leaf(self, output: Attributes) -> LogicalPlan:
-        """Return the plan with the columns of a leaf; those that it does not have are null."""
+        """Return the plan with the columns of a leaf; columns that it lacks are null."""
         bridge = self._bridge
-        have = {str(one.name()): one for one in items(self._cut.output._handle)}
+        columns = {str(column.name()): column for column in items(self._split_plan.output._handle)}
         literal = bridge.companion(EXPRESSIONS + "Literal")
-        columns = []
-        for wanted in items(output._handle):
-            found = have.get(str(wanted.name()))
-            value = literal.create(None, wanted.dataType()) if found is None else found
+        named = []
+        for target in items(output._handle):
+            column = columns.get(str(target.name()))
+            value = literal.create(None, target.dataType()) if column is None else column
             empty = bridge.seq([])
-            columns.append(
+            named.append(
                 bridge.find(EXPRESSIONS + "Alias")(
-                    value, wanted.name(), wanted.exprId(), wanted.qualifier(), bridge.none, empty
+                    value, target.name(), target.exprId(), target.qualifier(), bridge.none, empty
                 )
             )
-        return self._cut.projected(Attributes(bridge, bridge.seq(columns)))
+        return self._split_plan.projected(Attributes(bridge, bridge.seq(named)))

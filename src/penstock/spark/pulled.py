@@ -1,9 +1,9 @@
-"""Rows that tasks take piece by piece, each the next piece whenever it is free (``java/PieceRdd.java``).
+"""Rows that tasks pull in chunks, each as soon as it is free (``java/ChunkRdd.java``).
 
-The pieces are the subpartitions of a result. The driver deals them out, and keeps who had which: a task that runs again
-reads the same ones, so nothing is lost or doubled.
+A chunk is a subpartition of a result. The driver assigns the chunks and records the assignment: a repeated task reads
+the same chunks, so no row is lost or duplicated.
 
-Uses Spark's own messages between driver and executors (``RpcEndpoint``), with the security that the application has.
+Uses Spark's own RPC between driver and executors (``RpcEndpoint``), with the application's security settings.
 """
 
 from __future__ import annotations
@@ -22,42 +22,36 @@ if TYPE_CHECKING:
     from penstock.spark.logical_plan import LogicalPlan
 
 TICKET = "host string, port int, secret binary"
-"""What a task tells its Python worker: where it gets its rows, and by what it is known."""
+"""The row that a task passes to its Python worker: the address of its rows, and the secret that authenticates it."""
 
 
-def pulled_leaf(session: Session, output: Attributes, pieces: InternalRows, tasks: int) -> LogicalPlan:
-    """Return the rows of pieces as a leaf, read by a number of tasks."""
+def pulled_leaf(session: Session, output: Attributes, chunks: InternalRows, tasks: int) -> LogicalPlan:
+    """Return a leaf with the rows of chunks, read by a number of tasks."""
     bridge = session._bridge
-    rows = bridge.helper("PulledRows", on_executors=True).over(pieces, tasks)
+    rows = bridge.helper("PulledRows", on_executors=True).over(chunks, tasks)
     return rdd_leaf(session, output, InternalRows(bridge, rows))
 
 
-def ticket_leaf(session: Session, columns: StructType, pieces: InternalRows, tasks: int) -> LogicalPlan:
-    """Return a leaf with a row for each task, by which its Python worker gets the rows of pieces as Arrow batches.
-
-    Parameters
-    ----------
-    columns
-        Of the rows. They come as ``DataFrame.mapInArrow`` gives them to its function.
-    """
+def ticket_leaf(session: Session, columns: StructType, chunks: InternalRows, tasks: int) -> LogicalPlan:
+    """Return a leaf with a row for each task, with which its Python worker fetches the chunks as Arrow batches."""
     bridge, conf = session._bridge, session._handle.sessionState().conf()
     types = bridge.find("org.apache.spark.sql.types.DataType")
-    form = (types.fromJson(columns.json()), conf.sessionLocalTimeZone(), conf.arrowUseLargeVarTypes())
-    most = int(conf.arrowMaxRecordsPerBatch())
-    bounds = (most if most > 0 else _ENDLESS, conf.arrowMaxBytesPerBatch())
-    rows = bridge.helper("PulledRows", on_executors=True).tickets(pieces, tasks, *form, *bounds)
+    arrow_options = (types.fromJson(columns.json()), conf.sessionLocalTimeZone(), conf.arrowUseLargeVarTypes())
+    rows_limit = int(conf.arrowMaxRecordsPerBatch())
+    limits = (rows_limit if rows_limit > 0 else _UNLIMITED, conf.arrowMaxBytesPerBatch())
+    rows = bridge.helper("PulledRows", on_executors=True).tickets(chunks, tasks, *arrow_options, *limits)
     schema = bridge.find("org.apache.spark.sql.types.StructType").fromDDL(TICKET)
     output = bridge.companion("org.apache.spark.sql.catalyst.types.DataTypeUtils").toAttributes(schema)
     return rdd_leaf(session, Attributes(bridge, output), InternalRows(bridge, rows))
 
 
 def columns_of(output: Attributes) -> StructType:
-    """Return columns of a plan as PySpark has them."""
+    """Return the columns of a plan as a PySpark schema."""
     from pyspark.sql.types import StructType
 
-    made = output._bridge.companion("org.apache.spark.sql.catalyst.types.DataTypeUtils").fromAttributes(output)
-    return StructType.fromJson(json.loads(made.json()))
+    schema = output._bridge.companion("org.apache.spark.sql.catalyst.types.DataTypeUtils").fromAttributes(output)
+    return StructType.fromJson(json.loads(schema.json()))
 
 
-_ENDLESS = (1 << 31) - 1
-"""Rows of a batch where Spark sets no bound."""
+_UNLIMITED = (1 << 31) - 1
+"""Rows of a batch if Spark sets no limit."""

@@ -1,8 +1,8 @@
-"""The batches of rows that Spark gives to Python functions (``BatchedPythonArrowInput``, Spark 4.0 to 4.3).
+"""The size limits of the batches that Spark passes to Python functions (``BatchedPythonArrowInput``, Spark 4.0 to 4.3).
 
-Spark measures a batch before each further row: that takes much of the time of a narrow row. It does not if the limit
-is the largest number. Tasks read the limit from the local properties of the thread that has started them, and so do
-all functions of their stages, and of earlier stages whose files are lost and that are run again for them.
+Spark measures the batch before each further row, which takes much of the time for narrow rows; with the maximum limit
+it does not. Tasks read the limit from the local properties of the thread that started them. It applies to all functions
+of their stages, and of earlier stages that are repeated for them because files were lost.
 """
 
 from __future__ import annotations
@@ -22,36 +22,28 @@ if TYPE_CHECKING:
 
 LIMIT = "spark.sql.execution.arrow.maxBytesPerBatch"
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_OWN_LIMIT, _OWN_ROWS = "64m", "10000"
-"""Spark's own values."""
+_DEFAULT_LIMIT, _DEFAULT_ROWS = "64m", "10000"
+"""Spark's defaults."""
 NO_LIMIT = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What bounds a batch.
-
-    Parameters
-    ----------
-    rows
-        The most rows, none if it is not positive.
-    bytes
-        The bytes from which on no further row is added.
-    """
+    """The size limits of a batch: rows, unlimited if not positive, and the bytes from which no row is added."""
 
     rows: int
     bytes: int
 
 
 def batch_limits(session: Session) -> BatchLimits:
-    """Return what bounds the batches of a session."""
-    found = read_settings(session, "spark.sql.execution.arrow.")
-    return BatchLimits(int(found.get(_ROWS, _OWN_ROWS)), parse_size(found.get(LIMIT, _OWN_LIMIT)))
+    """Return the size limits of the batches of a session."""
+    settings = read_settings(session, "spark.sql.execution.arrow.")
+    return BatchLimits(int(settings.get(_ROWS, _DEFAULT_ROWS)), parse_size(settings.get(LIMIT, _DEFAULT_LIMIT)))
 
 
 @contextmanager
-def unmeasured(session: Session, limits: BatchLimits) -> Iterator[None]:
-    """Let Spark measure no batch in what this thread runs in the block, with a session whose limits are given."""
+def without_measuring(session: Session, limits: BatchLimits) -> Iterator[None]:
+    """Turn off the measuring of batches for this thread's jobs in the block; `limits` are those of the session."""
     _set_limit(session, NO_LIMIT)
     try:
         yield
@@ -64,20 +56,18 @@ def _set_limit(session: Session, most_bytes: int) -> None:
     session._bridge.spark.sparkContext._jsc.sc().setLocalProperty(LIMIT, str(most_bytes))
 
 
-def widest_row(plan: LogicalPlan, known_rows: Collection[int] = ()) -> int | None:
-    """Return the bytes of the widest row that a Python function of a plan is given, at most.
+def widest_row(plan: LogicalPlan, bounded_rdds: Collection[int] = ()) -> int | None:
+    """Return an upper bound of the bytes of a row that a Python function of a plan receives.
 
     Parameters
     ----------
-    plan
-        An optimised plan.
-    known_rows
-        The numbers of those RDDs among its leaves of which the same is known.
+    bounded_rdds
+        The ids of the RDD leaves whose rows are bounded already.
 
     Returns
     -------
     int or None
-        0 if no function is called; None if a row has no bound, or if not all that the plan runs is known.
+        0 if no function is called; None if a row is unbounded, or the plan runs something unknown.
     """
-    found = int(plan._bridge.helper("ArrowRows").widest(plan, " ".join(map(str, known_rows))))
-    return None if found < 0 else found
+    size = int(plan._bridge.helper("ArrowRows").maxRowBytes(plan, " ".join(map(str, bounded_rdds))))
+    return None if size < 0 else size

@@ -1,4 +1,4 @@
-"""Python functions in Spark's plans, as PySpark has pickled them (``SimplePythonFunction``)."""
+"""Pickled Python functions in Spark's plans (``SimplePythonFunction``)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def is_ordinary(plan: LogicalPlan) -> bool:
-    """Whether a ``MapInArrow`` or ``MapInPandas`` runs in tasks like any other: no barrier, no resources of its own."""
+    """Whether a ``MapInArrow`` or ``MapInPandas`` runs in ordinary tasks: without barrier or resource profile."""
     return not plan._handle.isBarrier() and bool(plan._handle.profile().isEmpty())
 
 
 def pickled_function(plan: LogicalPlan) -> bytes:
-    """Return the function of a ``MapInArrow`` or ``MapInPandas`` as workers get it: it, and its type, pickled."""
+    """Return the function of a ``MapInArrow`` or ``MapInPandas``, pickled with its return type for workers."""
     of_bytes = plan._bridge.companion("scala.reflect.ClassTag").Byte()
     return bytes(_function(plan).command().toArray(of_bytes))
 
 
 def with_broadcasts(df: DataFrame, origin: LogicalPlan) -> DataFrame:
-    """Return a DataFrame of ``mapInArrow`` whose workers also get the broadcast variables of another function."""
+    """Return a ``mapInArrow`` DataFrame whose workers also receive the broadcast variables of another function."""
     bridge = Bridge(df.sparkSession)
     plan = analyzed_plan(bridge, df)
     ours, theirs = _function(plan), _function(origin)

@@ -1,4 +1,4 @@
-"""Queries that Spark's planner hands over: which ones, who runs them, and how they are answered.
+"""Queries that Spark's planner delegates to Penstock: the planner hook, the runner interface, and the replies.
 
 Uses (Spark 4.0 to 4.3): ``SparkSessionExtensions.injectPlannerStrategy``, ``ExperimentalMethods.extraStrategies``.
 """
@@ -34,17 +34,17 @@ log = logging.getLogger("penstock.extension")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What is known of the command that writes a query's rows.
+class WriteCommand:
+    """The command that writes a query's rows.
 
     Parameters
     ----------
     folders
-        The columns that become folders.
+        The partition columns.
     has_buckets
         Whether each task writes a file for each bucket.
     options, properties
-        Those of the writer, or of the table's OPTIONS, and those of its TBLPROPERTIES, that begin with ``sink.``.
+        The ``sink.`` settings of the writer, or of the table's OPTIONS, and of the table's TBLPROPERTIES.
     """
 
     folders: tuple[str, ...]
@@ -54,32 +54,25 @@ class Written:
 
 
 class QueryRunner(Protocol):
-    """Runs queries that Spark hands over. No method waits for a query's end."""
+    """Runs delegated queries. No method waits for the end of a query."""
 
-    def run(self, query: HandedQuery) -> None:
-        """Start to run a query, and see to it that it is answered."""
+    def run(self, query: DelegatedQuery) -> None:
+        """Start a query, and ensure that it gets a reply."""
 
-    def cancel(self, query: HandedQuery) -> None:
-        """Cancel a query: the thread that waited for it was interrupted."""
+    def cancel(self, query: DelegatedQuery) -> None:
+        """Cancel a query: the waiting thread was interrupted."""
 
-    def explain(self, query: HandedQuery) -> None:
-        """Start to find out how a query would run, and see to it that it is answered."""
+    def explain(self, query: DelegatedQuery) -> None:
+        """Start to plan a query without running it, and ensure that it gets a reply."""
 
 
-class HandedQuery:
-    """A query that Spark has handed over, and that a thread of the JVM waits for.
-
-    Parameters
-    ----------
-    spark
-        A session of the application that the query belongs to.
-    handle
-        The object of the JVM (``java/HandedQuery.java``).
+class DelegatedQuery:
+    """A query that Spark has delegated, and that a thread of the JVM waits for.
 
     Attributes
     ----------
     number
-        By which a query is cancelled.
+        The number by which the query is cancelled.
     bridge
         The bridge of the query's own session.
     """
@@ -91,75 +84,75 @@ class HandedQuery:
 
     @cached_property
     def plan(self) -> LogicalPlan:
-        """The query's plan, as Spark has optimised it."""
+        """The query's optimised plan."""
         return LogicalPlan(self.bridge, self._handle.plan())
 
     @cached_property
-    def written(self) -> Written | None:
-        """By what command the rows are written; None if by none, or if no option says anything of sinks."""
-        found = self._handle.written()
-        if found is None:
+    def written(self) -> WriteCommand | None:
+        """The command that writes the rows; None if there is none, or if no option of sinks is set."""
+        answer = self._handle.writeFacts()
+        if answer is None:
             return None
-        facts = answers.facts(found)
+        facts = answers.facts(answer)
         options, properties = (dict(facts[name]) for name in ("options", "properties"))
-        return Written(tuple(map(str, facts["folders"])), bool(facts["buckets"]), options, properties)
+        return WriteCommand(tuple(map(str, facts["folders"])), bool(facts["buckets"]), options, properties)
 
     @cached_property
     def prepares_folder(self) -> bool:
-        """Whether what writes the rows deletes old files, or makes a folder, before it asks for them."""
+        """Whether the command deletes old files or creates a folder before it requests the rows."""
         return bool(self._handle.preparesFolder())
 
     def compute_last_stage(self, df: DataFrame) -> PhysicalPlan:
-        """Compute the rows of the last stage, and return a plan that gives them."""
+        """Compute the rows of the last stage; return a plan that reads them."""
         bridge = Bridge(df.sparkSession)
-        rows = LogicalPlan(bridge, self._handle.keep(df._jdf))
+        rows = LogicalPlan(bridge, self._handle.cacheRows(df._jdf))
         return physical_plan(Session(bridge, df._jdf.sparkSession()), rows)
 
     @cached_property
     def properties(self) -> LocalProperties:
-        """What the thread that waits tells its Spark jobs: job group, tags, scheduler pool."""
+        """The Spark job settings of the waiting thread: job group, tags, scheduler pool."""
         return LocalProperties(self.bridge, self._handle.properties())
 
     @property
     def text(self) -> str | None:
-        """The SQL text that it was given as; None if it was not, or if more was done to the rows than the text says."""
-        found = self._handle.text()
-        return None if found is None else str(found)
+        """The query's SQL text; None for a DataFrame action, also if it transforms the rows of an SQL text."""
+        text = self._handle.sqlText()
+        return None if text is None else str(text)
 
     @property
     def page(self) -> str | None:
-        """Spark's own page of the execution that waits for the query, where Spark has a page."""
-        found = self._handle.page()
-        return None if found is None else str(found)
+        """The page of the waiting SQL execution in Spark's UI, None if Spark has no page."""
+        page = self._handle.sparkPage()
+        return None if page is None else str(page)
 
     @property
     def description(self) -> str | None:
-        """The job description of the thread that waits; None if that is a vertex's, which has one of ours."""
+        """The job description of the waiting thread; None if Penstock has set it, for a vertex."""
         return None if self._property("penstock.inside") else self._property("spark.job.description")
 
     @property
     def line(self) -> str | None:
-        """What PySpark calls the action: a line such as ``collect at job.py:3``."""
+        """PySpark's name of the action, such as ``collect at job.py:3``."""
         return self._property("callSite.short")
 
     def _property(self, key: str) -> str | None:
-        found = self.properties._handle.getProperty(key)
-        return str(found) if found else None
+        value = self.properties._handle.getProperty(key)
+        return str(value) if value else None
 
     def complete(self, rows: PhysicalPlan) -> None:
-        """Answer with a plan that gives the rows."""
+        """Reply with a plan that returns the rows."""
         self._handle.complete(rows)
 
-    def tell(self, explanation: str) -> None:
-        """Answer with what the job would be; lines that belong to another are indented more."""
-        self._handle.tell(explanation)
+    def reply_explanation(self, explanation: str) -> None:
+        """Reply with an explanation of the job; lines that belong to another line are indented further."""
+        self._handle.explain(explanation)
 
     def leave(self) -> None:
-        """Answer that Spark has to run the query itself."""
-        self._handle.leave()
+        """Reply that Spark must run the query itself."""
+        self._handle.decline()
 
     def fail(self, error: SparkError) -> None:
-        """Answer with an error, which the user gets as if Spark had raised it."""
+        """Reply with an error, which the user sees as if Spark had raised it."""
         self._handle.fail(error)
 
 
@@ -168,74 +161,74 @@ class SparkError(JvmObject):
 
     @classmethod
     def of(cls, bridge: Bridge, message: str) -> SparkError:
-        """Return a ``SparkException`` that says what went wrong."""
+        """Return a ``SparkException`` with a message."""
         return cls(bridge, bridge.find("org.apache.spark.SparkException")(message))
 
 
 def spark_error(bridge: Bridge, error: BaseException | None) -> SparkError | None:
-    """Return the exception of a Spark job behind an error, None if what failed is not the query itself.
+    """Return the exception of a Spark job behind an error, None if the query itself did not fail.
 
-    An error of Spark's analyser or planner says nothing of the user's query, which Spark has analysed before: a plan
-    that Penstock made may be its reason.
+    Errors of Spark's analyser or planner are not the query's: Spark has analysed it before, so a plan that Penstock
+    built may be the cause.
     """
     while error is not None:
         thrown = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
         if thrown is not None:
-            return SparkError(bridge, thrown) if _is_of_query(thrown) else None
-        # PySpark 4.0 and 4.1 put an error of Python's in the place of Spark's, and keep Spark's as its context only.
+            return SparkError(bridge, thrown) if _is_query_error(thrown) else None
+        # PySpark 4.0 and 4.1 replace Spark's error by a Python error, and keep Spark's only as its context.
         is_hidden = error.__suppress_context__ and not isinstance(error, CapturedException)
         error = error.__cause__ or (None if is_hidden else error.__context__)
     return None
 
 
-_OF_ANALYSIS = ("org.apache.spark.sql.AnalysisException", "org.apache.spark.sql.catalyst.ExtendedAnalysisException")
+_ANALYSIS_ERRORS = ("org.apache.spark.sql.AnalysisException", "org.apache.spark.sql.catalyst.ExtendedAnalysisException")
 
 
-def _is_of_query(thrown: Any) -> bool:
+def _is_query_error(thrown: Any) -> bool:
     text = str(thrown.toString())
-    is_of_planning = "INTERNAL_ERROR" in text or text.startswith(_OF_ANALYSIS)
-    return text.startswith("org.apache.spark.") and not is_of_planning and not _is_of_a_class_here(text)
+    is_planning_error = "INTERNAL_ERROR" in text or text.startswith(_ANALYSIS_ERRORS)
+    return text.startswith("org.apache.spark.") and not is_planning_error and not _is_penstock_error(text)
 
 
-def _is_of_a_class_here(text: str) -> bool:
-    """Whether what failed in a task is a class of Penstock, by the innermost line of its trace, or was not found."""
+def _is_penstock_error(text: str) -> bool:
+    """Whether a Penstock class is the innermost frame of a stack trace, or could not be loaded."""
     innermost = re.search(r"\n\s*at (\S+)", text)
     is_missing = re.search(r"(ClassNotFoundException|NoClassDefFoundError): penstock\b", text)
     return is_missing is not None or (innermost is not None and innermost[1].startswith("penstock."))
 
 
 def executed_plan(df: DataFrame) -> PhysicalPlan:
-    """Return how Spark runs a DataFrame, with nothing run yet.
+    """Return the physical plan of a DataFrame, of which nothing has run.
 
-    Cached data is not looked for: the query that is being cached would find itself.
+    Cached data is not used: a query that is being cached would read its own cache.
     """
     bridge = Bridge(df.sparkSession)
     return physical_plan(Session(bridge, df._jdf.sparkSession()), analyzed_plan(bridge, df))
 
 
 def install(bridge: Bridge) -> None:
-    """Let Spark's planner ask for the queries of a session, of its clones, and of sessions made later."""
+    """Install the planner hook in a session, its clones, and sessions that the application creates later."""
     bridge.helper("QueryHook").install(bridge.session)
 
 
 class Service(JvmObject):
-    """Who runs the queries that are handed over, and which are."""
+    """The JVM object that selects the queries to delegate and passes them to a runner."""
 
 
 def use(bridge: Bridge, service: Service | None) -> None:
-    """Let queries be handed over to a service from now on, or no more."""
+    """Delegate queries to a service from now on; None turns delegation off."""
     bridge.helper("QueryHook").use(service)
 
 
 def current(bridge: Bridge) -> Service | None:
-    """Return the service that queries are handed over to now."""
-    found = bridge.helper("QueryHook").current()
-    return None if found is None else Service(bridge, found)
+    """Return the current service."""
+    service = bridge.helper("QueryHook").current()
+    return None if service is None else Service(bridge, service)
 
 
-def is_same_session(one: SparkSession, other: SparkSession) -> bool:
-    """Whether two objects of PySpark are one session of Spark."""
-    return bool(one._jsparkSession.equals(other._jsparkSession))
+def is_same_session(session: SparkSession, other: SparkSession) -> bool:
+    """Whether two PySpark objects refer to the same Spark session."""
+    return bool(session._jsparkSession.equals(other._jsparkSession))
 
 
 def service(
@@ -244,55 +237,53 @@ def service(
     threshold: int,
     prefixes: Sequence[str],
     *,
-    takes_small: bool,
-    fewest_exchanges: float,
-    divides_writes: bool,
+    delegates_small: bool,
+    min_exchanges: float,
+    has_sink_options: bool,
 ) -> Service:
-    """Return a service.
+    """Return a service that delegates queries to a runner.
 
     Parameters
     ----------
     threshold
-        Spark runs queries whose sources hold fewer bytes.
+        Spark runs queries whose sources have fewer bytes.
     prefixes
-        How settings begin that say how queries are to run; small ones of a session with such settings are taken, too.
-    takes_small
-        Whether small ones are always taken.
-    fewest_exchanges
-        From so many exchanges on, DuckDB computes a small query sooner than Spark; 0 if it computes none.
-    divides_writes
-        Whether an option for all sessions says something of the tasks or files of sinks.
+        Prefixes of settings that configure jobs; small queries of sessions with such settings are delegated, too.
+    delegates_small
+        Whether small queries are always delegated.
+    min_exchanges
+        The number of exchanges from which DuckDB computes a small query faster than Spark; 0 if it is not used.
+    has_sink_options
+        Whether an option for all sessions sets the tasks or file sizes of sinks.
     """
     ensure_callback_server_started(bridge.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
-    callback, starts = _Callback(bridge.spark, runner), " ".join(prefixes)
-    says = (takes_small, fewest_exchanges, divides_writes)
-    made = bridge.helper("QueryHook").service(callback, threshold, *says, starts, *HINT_SIZES)
-    return Service(bridge, made)
+    callback, joined_prefixes = _Callback(bridge.spark, runner), " ".join(prefixes)
+    flags = (delegates_small, min_exchanges, has_sink_options)
+    handle = bridge.helper("QueryHook").service(callback, threshold, *flags, joined_prefixes, *HINT_SIZES)
+    return Service(bridge, handle)
 
 
 def end(bridge: Bridge) -> None:
-    """Let Spark run all queries of the application from now on, those that were planned before too."""
-    if SparkContext._active_spark_context is None:  # the JVM may be gone, and PySpark would print that it is
+    """Let Spark run all queries of the application from now on, including queries that are planned already."""
+    if SparkContext._active_spark_context is None:  # the JVM may have exited, and PySpark would print an error
         return
     bridge.helper("QueryHook").end()
 
 
 def counts(bridge: Bridge) -> dict[str, int]:
-    """Return how many queries were planned that Penstock takes, and how many that it leaves to Spark, by reason.
+    """Return the number of queries planned for Penstock, and the number left to Spark by reason.
 
-    Nothing of a JVM that is gone.
+    Empty if the JVM has exited.
     """
     try:
         return {str(key): int(value) for key, value in answers.facts(bridge.helper("QueryHook").counts()).items()}
-    except (Py4JError, OSError, TypeError):  # a class of a broken connection is a package, which cannot be called
+    except (Py4JError, OSError, TypeError):  # with a broken connection, py4j returns a package, which is not callable
         return {}
 
 
 class _Callback:
-    """What the JVM calls (``java.util.function.BiConsumer``)."""
-
     class Java:
-        """For py4j."""
+        """The interface that py4j implements."""
 
         implements = ("java.util.function.BiConsumer",)
 
@@ -303,7 +294,7 @@ class _Callback:
     def accept(self, action: str, handle: Any) -> None:
         """Start, cancel or explain a query."""
         try:
-            query = HandedQuery(self._spark, handle)
+            query = DelegatedQuery(self._spark, handle)
             if action == "run":
                 self._runner.run(query)
             elif action == "explain":
@@ -311,24 +302,24 @@ class _Callback:
             else:
                 self._runner.cancel(query)
         except Exception:
-            log.warning("Spark runs a query itself, as Penstock could not begin", exc_info=True)
-            handle.leave()  # there may be no `HandedQuery`
+            log.warning("Spark runs a query itself, as Penstock could not start it", exc_info=True)
+            handle.decline()  # the `DelegatedQuery` may not exist
 
 
 def _session(spark: SparkSession, handle: Any) -> SparkSession:
-    """Return a session of the JVM as one of PySpark.
+    """Wrap a JVM session as a PySpark session.
 
-    Its constructor would make it the one of ``rdd.toDF``, for the whole process.
+    The PySpark constructor would also make it the session of ``rdd.toDF`` in the whole process.
     """
     if spark._jsparkSession.equals(handle):
         return spark
     from pyspark.sql import SparkSession
 
-    made = SparkSession.__new__(SparkSession)
-    made.__dict__.update({name: value for name, value in vars(spark).items() if name in _OF_ALL_SESSIONS})
-    made._jsparkSession = handle
-    return made
+    session = SparkSession.__new__(SparkSession)
+    session.__dict__.update({name: value for name, value in vars(spark).items() if name in _SHARED_ATTRIBUTES})
+    session._jsparkSession = handle
+    return session
 
 
-_OF_ALL_SESSIONS = ("_sc", "_jsc", "_jvm", "_profiler_collector")
-"""What sessions of one application share."""
+_SHARED_ATTRIBUTES = ("_sc", "_jsc", "_jvm", "_profiler_collector")
+"""Attributes that the sessions of an application share."""

@@ -1,4 +1,4 @@
-"""Runs Spark without what it says about itself.
+"""Starts Spark without its startup messages.
 
 Uses (Spark 4.0 to 4.3): ``pyspark.core.context.launch_gateway``, which starts the JVM of the driver, and
 PySpark's loggers of errors.
@@ -26,18 +26,18 @@ _NOISE = re.compile(
     rb"WARNING: |NOTE: Picked up |Picked up |Using Spark's default log4j profile|Setting default log level to |"
     rb"Setting Spark log level to |To adjust logging level use |\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARN |\s*$"
 )
-"""Lines about the start of a JVM, of its modules and of Spark's log, none of which a user can do anything about."""
+"""Lines about the start of the JVM, its modules and Spark's log, which are irrelevant to the user."""
 
 
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""To which PySpark writes each error that it raises, as JSON on standard error."""
+"""PySpark's loggers that write each raised error to standard error as JSON."""
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep off the terminal, in the block, what a JVM says of its own start, and a second copy of PySpark's errors.
+    """Suppress, in the block, startup messages of the JVM and PySpark's log entries of errors.
 
-    All else that the JVM or its Python workers say goes to standard error as before.
+    All other output of the JVM and its Python workers still goes to standard error.
     """
     loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
     before = [logger.level for logger in loggers]
@@ -54,21 +54,21 @@ def quiet() -> Iterator[None]:
 @contextmanager
 def _quiet_launch() -> Iterator[None]:
     context: Any = import_module("pyspark.core.context")
-    plain = context.launch_gateway
+    original = context.launch_gateway
 
-    @wraps(plain)
-    def launched(*arguments: Any, **options: Any) -> Any:
-        return _launched(lambda: plain(*arguments, **options))
+    @wraps(original)
+    def launch_gateway(*arguments: Any, **options: Any) -> Any:
+        return _launch_filtered(lambda: original(*arguments, **options))
 
-    context.launch_gateway = launched
+    context.launch_gateway = launch_gateway
     try:
         yield
     finally:
-        context.launch_gateway = plain
+        context.launch_gateway = original
 
 
-def _launched(launch: Callable[[], Any]) -> Any:
-    """Launch a JVM whose standard error comes through a filter.
+def _launch_filtered(launch: Callable[[], Any]) -> Any:
+    """Launch a JVM with filtered standard error.
 
     Raises
     ------
@@ -83,10 +83,10 @@ def _launched(launch: Callable[[], Any]) -> Any:
     try:
         return launch()
     except Exception as error:
-        os.dup2(terminal, 2)  # so that the filter comes to the end of what the JVM has said
-        said = filtered.said()
-        cause = next((line for line in said if "Exception" in line), said[0] if said else str(error))
-        hint = "--verbose shows all that it says"
+        os.dup2(terminal, 2)  # closes the pipe, so that the filter reads all output of the JVM
+        lines = filtered.drain()
+        cause = next((line for line in lines if "Exception" in line), lines[0] if lines else str(error))
+        hint = "--verbose shows the complete output"
         raise SessionError("Spark could not be started", cause=cause, hint=hint) from error
     finally:
         os.dup2(terminal, 2)
@@ -94,28 +94,28 @@ def _launched(launch: Callable[[], Any]) -> Any:
 
 
 class _Filter:
-    """Reads what a JVM says, on a thread of its own, and passes on what is worth it, once told so."""
+    """Reads the standard error of a JVM on a thread of its own, and forwards relevant lines once it may."""
 
     def __init__(self, reader: int, terminal: int) -> None:
         self._reader = reader
         self._terminal = terminal
-        self._held: list[bytes] | None = []
+        self._buffered: list[bytes] | None = []
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="penstock-stderr", daemon=True)
         self._thread.start()
 
-    def said(self) -> list[str]:
-        """Return what a JVM that has ended said, and pass nothing of it on."""
+    def drain(self) -> list[str]:
+        """Return the output of a JVM that has ended, without forwarding it."""
         self._thread.join(1)
         with self._lock:
-            held, self._held = self._held or [], []
-        return [line.decode(errors="replace").strip() for line in held]
+            buffered, self._buffered = self._buffered or [], []
+        return [line.decode(errors="replace").strip() for line in buffered]
 
     def pass_on(self) -> None:
-        """Pass on what comes from now on, and what came so far."""
+        """Forward the buffered lines, and all later lines."""
         with self._lock:
-            held, self._held = self._held or [], None
-            for line in held:
+            buffered, self._buffered = self._buffered or [], None
+            for line in buffered:
                 os.write(self._terminal, line)
 
     def _run(self) -> None:
@@ -124,7 +124,7 @@ class _Filter:
                 if _NOISE.match(line):
                     continue
                 with self._lock:
-                    if self._held is None:
+                    if self._buffered is None:
                         os.write(self._terminal, line)
                     else:
-                        self._held.append(line)
+                        self._buffered.append(line)

@@ -1,4 +1,4 @@
-"""Renames on a local file system: in one step or not at all, and never by a copy."""
+"""Renames on a local file system, which are atomic and never copy."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-_HERE = -100  # AT_FDCWD
+_CURRENT_DIRECTORY = -100  # AT_FDCWD
 _NO_REPLACE = 1  # RENAME_NOREPLACE
 _EXCHANGE = 2  # RENAME_EXCHANGE
-_TAKEN = {errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR}
-_UNKNOWN = {errno.EINVAL, errno.ENOSYS}
+_EXISTS = {errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR}
+_UNSUPPORTED = {errno.EINVAL, errno.ENOSYS}
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
-def exchange(one: str, other: str) -> bool:
-    """Let two paths change places (Linux, ``renameat2``); return False where the system or the file system cannot."""
-    return _renameat2(one, other, _EXCHANGE) == 0
+def exchange(path: str, other: str) -> bool:
+    """Swap two paths atomically (Linux, ``renameat2``); return False if that is not supported."""
+    return _renameat2(path, other, _EXCHANGE) == 0
 
 
 def rename(source: str, target: str) -> bool:
-    """Rename onto a path that is free, together with the checksum that Hadoop keeps beside a file.
+    """Rename to a path that does not exist, together with the checksum file that Hadoop keeps beside a file.
 
-    Returns False where the path is taken, or there is nothing to rename. Nothing is ever copied, as Hadoop's own rename
-    does between file systems: a copy can be seen, and be interrupted, half-way.
+    Return False if the target exists or the source does not. Unlike Hadoop's rename between file systems, this never
+    copies: a copy is visible, and can be interrupted, half-way.
 
     Raises
     ------
     OSError
-        If the file system refuses, such as between two volumes.
+        If the file system refuses, for instance between two volumes.
     """
     checksum, stale = _checksum(source), _checksum(target)
     if os.path.lexists(stale) and not os.path.lexists(checksum) and not os.path.lexists(target):
         Path(stale).unlink(missing_ok=True)
-    failed = _renameat2(source, target, _NO_REPLACE)
-    if failed in _UNKNOWN:
-        failed = _rename_by_looking(source, target)
-    if failed == errno.ENOENT or failed in _TAKEN:
+    error = _renameat2(source, target, _NO_REPLACE)
+    if error in _UNSUPPORTED:
+        error = _rename_after_check(source, target)
+    if error == errno.ENOENT or error in _EXISTS:
         return False
-    if failed:
-        raise OSError(failed, os.strerror(failed), source, None, target)
+    if error:
+        raise OSError(error, os.strerror(error), source, None, target)
     if os.path.lexists(checksum):
         Path(checksum).rename(stale)
     return True
@@ -53,8 +53,8 @@ def _checksum(path: str) -> str:
     return f"{folder}/.{name}.crc"
 
 
-def _rename_by_looking(source: str, target: str) -> int:
-    """Rename where the system cannot refuse a path that is taken; return why it failed, or 0."""
+def _rename_after_check(source: str, target: str) -> int:
+    """Rename where the system cannot refuse an existing target; return the error number, or 0."""
     if os.path.lexists(target):
         return errno.EEXIST
     try:
@@ -65,40 +65,40 @@ def _rename_by_looking(source: str, target: str) -> int:
 
 
 def is_volume(folder: str) -> bool:
-    """Whether a folder is a volume of its own: nothing can be renamed between it and the folder that it lies in."""
+    """Whether a folder is a mount point: nothing can be renamed between it and its parent."""
     path = os.path.realpath(folder)
     return os.path.ismount(path) or path in _mounts()
 
 
 def volumes_below(folder: str) -> list[str]:
-    """Return where volumes are mounted below a folder, as far as the system tells."""
+    """Return the mount points below a folder, as far as the system reports them."""
     above = os.path.realpath(folder).rstrip("/") + "/"
     return sorted(path for path in _mounts() if path.startswith(above))
 
 
 def _mounts() -> set[str]:
-    """Return where volumes are mounted; also those of which ``os.path.ismount`` does not know (bind mounts)."""
+    """Return all mount points, including bind mounts, which ``os.path.ismount`` does not detect."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return set()
-    return {_ESCAPED.sub(lambda found: chr(int(found[1], 8)), line.split(" ")[4]) for line in lines}
+    return {_ESCAPED.sub(lambda match: chr(int(match[1], 8)), line.split(" ")[4]) for line in lines}
 
 
 def _renameat2(source: str, target: str, flag: int) -> int:
-    """Rename as a flag says; return why it failed, or 0."""
-    call = _found()
-    if call is None:
+    """Rename with a flag; return the error number, or 0."""
+    function = _load_renameat2()
+    if function is None:
         return errno.ENOSYS
-    failed = call(_HERE, os.fsencode(source), _HERE, os.fsencode(target), flag) != 0
-    return ctypes.get_errno() if failed else 0
+    arguments = _CURRENT_DIRECTORY, os.fsencode(source), _CURRENT_DIRECTORY, os.fsencode(target), flag
+    return ctypes.get_errno() if function(*arguments) != 0 else 0
 
 
 @lru_cache(maxsize=1)
-def _found() -> ctypes._NamedFuncPointer | None:
+def _load_renameat2() -> ctypes._NamedFuncPointer | None:
     try:
-        found = ctypes.CDLL(None, use_errno=True).renameat2
+        function = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):
         return None
-    found.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
-    return found
+    function.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+    return function

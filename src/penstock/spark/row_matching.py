@@ -1,11 +1,11 @@
-"""Which rows of two DataFrames differ, found on the executors; only the few that do come to the driver."""
+"""Finds the differing rows of two DataFrames on the executors; only a few of them are sent to the driver."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.fingerprint import TOLERANCE, columns_of, renamed
-from penstock.spark.row_hashes import floats_of, hash_of
+from penstock.spark.fingerprint import TOLERANCE, columns_of, rename_columns
+from penstock.spark.row_hashes import float_arrays, row_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
 
     from penstock.spark.jvm import Bridge
 
-ABSOLUTE = 1e-12
+ABSOLUTE_TOLERANCE = 1e-12
 """Doubles that differ by less are equal, however small they are."""
 FLOAT_TOLERANCE = 3e-7
-"""The same as `TOLERANCE` for floats of 32 bits: a few units of their last place."""
-MOST_LEFT = 1000
-"""If more rows have no partner of nearly equal doubles, they are not looked at one by one."""
+"""The relative tolerance of 32-bit floats: a few units of the last digit."""
+MAX_UNMATCHED = 1000
+"""With more rows without a partner, rows are not matched individually."""
 
 Key = tuple[int, int]
 Floats = tuple[tuple[float | None, ...], tuple[float | None, ...]]
 RowKey = tuple[Key, Floats | None]
-"""What tells a row: two hashes of it without doubles and floats, and these; None for any."""
+"""Identifies rows: two hashes without doubles and floats, and the doubles and floats; None for any values."""
 
 
 def exact_differences(
     bridge: Bridge, ours: DataFrame, theirs: DataFrame, most: int
 ) -> tuple[list[RowKey], list[RowKey]]:
-    """Return some rows that one side has more often than the other, doubles and floats left out.
+    """Return some rows that are more frequent on either side, ignoring doubles and floats.
 
     Returns
     -------
-    Those of rows of `ours`, then those of rows of `theirs`; at most `most` of each.
+    Keys of rows of `ours`, then of rows of `theirs`; at most `most` of each.
     """
     from pyspark.sql import functions as F
 
@@ -47,8 +47,8 @@ def exact_differences(
 def float_differences(bridge: Bridge, ours: DataFrame, theirs: DataFrame) -> tuple[list[RowKey], list[RowKey]] | None:
     """Return the rows without a partner whose doubles and floats are nearly equal; None if there are many.
 
-    Rows are partners if they are equal but for doubles and floats. Among those they are paired in the order of their
-    values, and what does not fit then (values of two columns may change places in that order) is matched one by one.
+    Partners are equal except for doubles and floats. Rows with equal keys are paired in the order of their values.
+    Pairs that do not fit, as values of two columns may swap their order, are matched individually.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -58,8 +58,8 @@ def float_differences(bridge: Bridge, ours: DataFrame, theirs: DataFrame) -> tup
     right = sides[1].withColumnsRenamed({"d": "d2", "f": "f2"})
     paired = sides[0].join(right, ["a", "b", "i"], "full")
     fits = _near("d", "d2", TOLERANCE) & _near("f", "f2", FLOAT_TOLERANCE)
-    left = paired.where(~F.coalesce(fits, F.lit(False))).limit(MOST_LEFT + 1).collect()
-    if len(left) > MOST_LEFT:
+    left = paired.where(~F.coalesce(fits, F.lit(False))).limit(MAX_UNMATCHED + 1).collect()
+    if len(left) > MAX_UNMATCHED:
         return None
     mine = [((row.a, row.b), (tuple(row.d), tuple(row.f))) for row in left if row.d is not None]
     other = [((row.a, row.b), (tuple(row.d2), tuple(row.f2))) for row in left if row.d2 is not None]
@@ -69,7 +69,7 @@ def float_differences(bridge: Bridge, ours: DataFrame, theirs: DataFrame) -> tup
 def unmatched(
     ours: Iterable[tuple[Key, Floats]], theirs: Iterable[tuple[Key, Floats]]
 ) -> tuple[list[RowKey], list[RowKey]]:
-    """Return the rows that have no partner with the same key and nearly equal values."""
+    """Return the rows without a partner that has the same key and nearly equal values."""
     free: dict[Key, list[Floats]] = {}
     for key, values in theirs:
         free.setdefault(key, []).append(values)
@@ -84,23 +84,23 @@ def unmatched(
     return alone, [(key, values) for key, rest in free.items() for values in rest]
 
 
-def rows_with(bridge: Bridge, df: DataFrame, wanted: Sequence[RowKey], most: int) -> list[tuple[str | None, ...]]:
-    """Return some of the rows that are wanted, each once, their values as text."""
+def rows_with(bridge: Bridge, df: DataFrame, keys: Sequence[RowKey], most: int) -> list[tuple[str | None, ...]]:
+    """Return some of the distinct rows with some keys, with their values as strings."""
     from pyspark.sql import functions as F
 
-    if not wanted:
+    if not keys:
         return []
     plain = _with_keys(bridge, df)
     columns = columns_of(plain)[: len(df.columns)]
-    is_wanted = F.lit(False)
-    for (a, b), floats in wanted[:most]:
-        is_one = (F.col("a") == a) & (F.col("b") == b)
+    is_selected = F.lit(False)
+    for (a, b), floats in keys[:most]:
+        is_match = (F.col("a") == a) & (F.col("b") == b)
         if floats is not None:
             for name, values in zip("df", floats, strict=True):
-                is_one &= F.col(name) == F.array(*map(F.lit, values)).cast("array<double>")
-        is_wanted |= is_one
+                is_match &= F.col(name) == F.array(*map(F.lit, values)).cast("array<double>")
+        is_selected |= is_match
     shown = [_shown(column, kind).alias(f"s{i}") for i, (column, kind) in enumerate(columns)]
-    return [tuple(row) for row in plain.where(is_wanted).select(*shown).distinct().limit(most).collect()]
+    return [tuple(row) for row in plain.where(is_selected).select(*shown).distinct().limit(most).collect()]
 
 
 def _hashed(bridge: Bridge, df: DataFrame) -> DataFrame:
@@ -108,39 +108,39 @@ def _hashed(bridge: Bridge, df: DataFrame) -> DataFrame:
 
 
 def _with_keys(bridge: Bridge, df: DataFrame) -> DataFrame:
-    """Return a DataFrame, renamed, with two hashes of each row without doubles and floats, and these as arrays."""
+    """Rename the columns; add two hashes without doubles and floats, and arrays of the doubles and floats."""
     from pyspark.sql import functions as F
 
-    plain = renamed(df)
+    plain = rename_columns(df)
     columns = columns_of(plain)
-    hashes = [hash_of(bridge, columns, 3 + i, with_floats=False).alias(name) for i, name in enumerate("ab")]
-    arrays = [floats_of(bridge, columns, kind) for kind in ("DoubleType", "FloatType")]
+    hashes = [row_hash(bridge, columns, 3 + i, with_floats=False).alias(name) for i, name in enumerate("ab")]
+    arrays = [float_arrays(bridge, columns, kind) for kind in ("DoubleType", "FloatType")]
     none = F.array().cast("array<double>")
-    floats = [(none if one is None else one).alias(name) for one, name in zip(arrays, "df", strict=True)]
+    floats = [(none if array is None else array).alias(name) for array, name in zip(arrays, "df", strict=True)]
     return plain.select("*", *hashes, *floats)
 
 
 def _near(ours: str, theirs: str, tolerance: float) -> Column:
-    """Whether two arrays of as many values are nearly equal; null if one is."""
+    """Whether two arrays of equal length are nearly equal; null if an array is null."""
     from pyspark.sql import functions as F
 
     def fit(x: Column, y: Column) -> Column:
         allowed = F.greatest(F.abs(x), F.abs(y)) * tolerance
-        is_near = F.abs(x - y) <= F.greatest(allowed, F.lit(ABSOLUTE))
+        is_near = F.abs(x - y) <= F.greatest(allowed, F.lit(ABSOLUTE_TOLERANCE))
         return (x.isNull() & y.isNull()) | F.coalesce(is_near, F.lit(False))
 
-    return (F.size(ours) == F.size(theirs)) & F.forall(F.zip_with(ours, theirs, fit), lambda one: one)
+    return (F.size(ours) == F.size(theirs)) & F.forall(F.zip_with(ours, theirs, fit), lambda fits: fits)
 
 
 def _fit(ours: Floats, theirs: Floats) -> bool:
     pairs = zip(ours, theirs, (TOLERANCE, FLOAT_TOLERANCE), strict=True)
-    return all(len(x) == len(y) and all(_same(*one, t) for one in zip(x, y, strict=True)) for x, y, t in pairs)
+    return all(len(x) == len(y) and all(_same(*pair, t) for pair in zip(x, y, strict=True)) for x, y, t in pairs)
 
 
 def _same(x: float | None, y: float | None, tolerance: float) -> bool:
     if x is None or y is None:
         return x is y
-    return abs(x - y) <= max(ABSOLUTE, tolerance * max(abs(x), abs(y)))
+    return abs(x - y) <= max(ABSOLUTE_TOLERANCE, tolerance * max(abs(x), abs(y)))
 
 
 def _shown(column: Column, kind: Any) -> Column:

@@ -1,9 +1,8 @@
-"""State stores before Spark 4.2, which has no offline tools for them: rows are read, told apart and written one by one.
+"""State stores before Spark 4.2, which lacks offline tools for them: rows are read, grouped and written one by one.
 
-Rows are read as the source ``statestore`` gives them, and written with the stores' own providers. Uses
-``StateStoreProvider``, ``StateStoreConf`` and ``KeyStateEncoderSpec`` of
-``org.apache.spark.sql.execution.streaming.state`` (Spark 4.0 and 4.1). Operators whose state has column families are
-refused.
+Rows are read with the source ``statestore`` and written with the stores' own providers. Uses ``StateStoreProvider``,
+``StateStoreConf`` and ``KeyStateEncoderSpec`` of ``org.apache.spark.sql.execution.streaming.state`` (Spark 4.0 and
+4.1). Operators with column families in their state are rejected.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from penstock.spark.compiled import new_instance
 from penstock.spark.state_store import (
     STATE,
     GroupCount,
-    RowDealer,
+    RewrittenStore,
+    RowRewriter,
     StateRewrite,
     StateSession,
-    Written,
     compile_problem,
     operator_metadata,
 )
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.spark.state_store import StoreId
 
 _MOVER = "RowMover"
-_BESIDES_KEY = {
+_TRAILING_KEY_COLUMNS = {
     ("stateStoreSave", "default"): 0,
     ("dedupe", "default"): 0,
     ("dedupeWithinWatermark", "default"): 0,
@@ -39,35 +38,25 @@ _BESIDES_KEY = {
     **{("symmetricHashJoin", f"{side}-keyToNumValues"): 0 for side in ("left", "right")},
     **{("symmetricHashJoin", f"{side}-keyWithIndexToValue"): 1 for side in ("left", "right")},  # the index
 }
-"""The stores that are known: so many columns stand after those that the operator's rows are grouped by."""
-_OWN = {
-    # One whole snapshot for each group, not one that maintenance uploads later.
+"""Supported stores, and the number of key columns after the columns by which the operator groups its rows."""
+_WRITE_SETTINGS = {
+    # Write a complete snapshot for each group now, which maintenance would upload later.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false",
-    # Counting rows looks every key up before it is put; they are counted here.
+    # Rows are counted here; Spark's count would look up every key before each put.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    # The coordinator of stores hears of those of running queries only (both since Spark 4.1).
+    # The coordinator of stores only tracks running queries (both settings since Spark 4.1).
     "spark.sql.streaming.stateStore.commitValidation.enabled": "false",
     "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
 }
-"""How stores are written."""
+"""Settings for writing stores."""
 _READS_UNIQUE_IDS = (4, 1)
-"""The first release whose source of state finds versions by the unique ids of format version 2."""
-_OPEN = 64
-"""The most new groups that a task writes at once. RocksDB takes eight megabytes for the first row of each."""
+"""The first release whose state source supports the unique ids of checkpoint format version 2."""
+_MOST_OPEN = 64
+"""Maximum number of groups that a task writes at once. RocksDB allocates eight megabytes for each."""
 
 
 class RowSession(StateSession):
-    """A session for reading stores of these releases.
-
-    Parameters
-    ----------
-    bridge, format_version
-        As for `StateSession`.
-    conf
-        The settings that are fixed with the query's first batch.
-    encoding
-        The encoding of keys.
-    """
+    """A session that reads state stores before Spark 4.2, with the settings of the query's first batch."""
 
     def __init__(self, bridge: Bridge, format_version: int, conf: dict[str, str], encoding: str) -> None:
         super().__init__(bridge, format_version)
@@ -78,102 +67,96 @@ class RowSession(StateSession):
 
     @property
     def rows_only(self) -> str:
-        """Why stores are written row by row, and how."""
+        """A note on why and how stores are rewritten row by row."""
         return f"{self._release} writes state row by row; old groups are read once"
 
     @property
     def obstacle(self) -> str | None:
-        """Why nothing can be written on this Spark."""
+        """Why this Spark release cannot rewrite the state, None if it can."""
         if self._format_version > 1 and self.bridge.version < _READS_UNIQUE_IDS:
             version = f"its checkpoint has format version {self._format_version}"
             return f"{version}, which only a running query can read in {self._release}; Spark 4.1 can rescale it"
         return compile_problem(self.bridge, _MOVER)
 
     def rewrite(self, format_version: int, source: str, batch: int, target: str) -> RowRewrite:
-        """Return what writes the stores of a checkpoint anew."""
+        """Return a rewriter of the stores of a checkpoint."""
         return RowRewrite(self, format_version, source, batch, target)
 
     def _mover(
         self, location: str, batch: int, operator: int, store: str, old: int, new: int
     ) -> tuple[Any, Any, list[str]]:
-        """Return what reads a store in tasks, its rows, and the columns that these are grouped by.
+        """Return an object that reads a store in tasks, the type of its keys, and the columns that rows are grouped by.
 
         Raises
         ------
         ValueError
-            If it is not known what the store's rows are grouped by.
+            If the grouping columns of the store are unknown.
         """
         metadata = operator_metadata(self.bridge, self._session, location, batch, operator)
-        besides = _BESIDES_KEY.get((str(metadata.operatorInfo().operatorName()), store))
-        if besides is None or self._encoding != "unsaferow":
-            what = "of this operator" if besides is None else f"whose keys are encoded as {self._encoding}"
-            raise ValueError(f"state {what} cannot be rescaled before Spark 4.2, and this is {self._release}")
+        trailing = _TRAILING_KEY_COLUMNS.get((str(metadata.operatorInfo().operatorName()), store))
+        if trailing is None or self._encoding != "unsaferow":
+            subject = "of this operator" if trailing is None else f"whose keys are encoded as {self._encoding}"
+            raise ValueError(f"state {subject} cannot be rescaled before Spark 4.2, and this is {self._release}")
         rows = self._reader(location, batch, operator, store).load()
         key, value = (rows.schema().apply(column).dataType() for column in ("key", "value"))
         columns = [str(column) for column in key.fieldNames()]
-        grouped_by = columns[: len(columns) - besides]
+        group_columns = columns[: len(columns) - trailing]
         factory, groups = self._readers(rows)
-        if not grouped_by and len(groups) > 1:
-            raise ValueError(f"its state has no key, and {len(groups)} key groups instead of one")
+        if not group_columns and len(groups) > 1:
+            raise ValueError(f"its state has no key, but {len(groups)} key groups instead of one")
         mover = new_instance(self.bridge, _MOVER)
-        mover.reads(factory, groups, old, new, key, value, len(grouped_by))
-        return mover, key, grouped_by
+        mover.setSource(factory, groups, old, new, key, value, len(group_columns))
+        return mover, key, group_columns
 
     def partition_key(self, location: str, batch: int, operator: int, store: str) -> list[str]:
-        """Return the columns of the key that rows are grouped by; none where there is one group only."""
-        _, _, grouped_by = self._mover(location, batch, operator, store, 1, 1)
-        return grouped_by
+        """Return the key columns that rows are grouped by; empty if there is a single group."""
+        _, _, group_columns = self._mover(location, batch, operator, store, 1, 1)
+        return group_columns
 
     def count(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
-        """Read a whole store and return, for each key group, its rows; one that belongs elsewhere is an error."""
+        """Return the number of rows of each key group of a store; raise if a row belongs to another group."""
         mover, _, _ = self._mover(location, batch, store.operator, store.name, groups, groups)
         return self._counted(mover, range(groups if store.keyed else 1))
 
     count_with_sql = count
 
 
-class RowRewrite(StateRewrite, RowDealer):
-    """Writes such stores anew.
-
-    Parameters
-    ----------
-    session
-        What reads them.
-    format_version, source, batch, target
-        As for `StateRewrite`.
-    """
+class RowRewrite(StateRewrite, RowRewriter):
+    """Rewrites state stores, which a session reads, row by row; see `StateRewrite`."""
 
     def __init__(self, session: RowSession, format_version: int, source: str, batch: int, target: str) -> None:
         super().__init__(session.bridge, format_version, source, batch, target)
         self._reading = session
-        for key, value in (session.conf | _OWN).items():
+        for key, value in (session.conf | _WRITE_SETTINGS).items():
             self._session.conf().set(key, value)
 
-    def deal_rows(
+    def rewrite_rows(
         self, store: StoreId, old: int, groups: int, tasks: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]
-    ) -> Written:
-        """Write a store as one snapshot for each new group."""
-        few = [
-            (reads, writes[first : first + _OPEN]) for reads, writes in tasks for first in range(0, len(writes), _OPEN)
+    ) -> RewrittenStore:
+        """Write a store as a snapshot for each new group."""
+        batches = [
+            (reads, writes[first : first + _MOST_OPEN])
+            for reads, writes in tasks
+            for first in range(0, len(writes), _MOST_OPEN)
         ]
         mover, key, _ = self._reading._mover(self._source, self._batch, store.operator, store.name, old, groups)
         no_options = self.bridge.companion("scala.collection.immutable.Map").empty()
         conf = self.bridge.find(f"{STATE}StateStoreConf")(self._session.sessionState().conf(), no_options)
-        mover.writes(
+        mover.setTarget(
             conf,
             self.bridge.find("org.apache.spark.util.SerializableConfiguration")(self._hadoop_conf),
             self._key_encoder(store, key),
             f"{self._target}/state",
             store.operator,
             store.name,
-            self._batch + 2,  # the next batch's state, as the first batch has number 0 and makes version 1
+            self._batch + 2,  # the state of the next batch: batch 0 creates version 1
         )
-        return self._moved(mover, few)
+        return self._moved(mover, batches)
 
     def _key_encoder(self, store: StoreId, key: Any) -> Any:
-        """Return how keys are laid out: the query looks some up by their first columns."""
+        """Return the key encoding: the query looks up some keys by their prefix."""
         operator = operator_metadata(self.bridge, self._session, self._source, self._batch, store.operator)
-        (metadata,) = (found for found in operator.stateStoreInfo() if found.storeName() == store.name)
+        (metadata,) = (info for info in operator.stateStoreInfo() if info.storeName() == store.name)
         first = int(metadata.numColsPrefixKey())
         if first:
             return self.bridge.find(f"{STATE}PrefixKeyScanStateEncoderSpec")(key, first)

@@ -1,4 +1,4 @@
-"""Spark sessions: the embedded one, and clones whose settings may be changed without the user noticing."""
+"""Spark sessions: the embedded session, and clones with settings of their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.config import parse_size
 from penstock.errors import SessionError
 from penstock.spark.jobs import user_properties
-from penstock.spark.settings import change_settings, put_settings_back, read_settings
+from penstock.spark.settings import change_settings, read_settings, reset_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,19 +29,19 @@ MINIMUM_JAVA = 17
 
 
 def embedded_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """Start, or get, a Spark session in this process.
+    """Start a Spark session in this process, or return the existing session.
 
     Parameters
     ----------
     master
-        A master URL; if None, what spark-submit or the Spark defaults say, else all cores of this machine.
+        A master URL; if None, that of spark-submit or the Spark defaults, else all cores of this machine.
     conf
-        Further Spark settings.
+        Additional Spark settings.
 
     Raises
     ------
     SessionError
-        If there is no Java of version 17 or newer.
+        If there is no Java 17 or newer.
     """
     from pyspark.sql import SparkSession
 
@@ -63,21 +63,21 @@ def check_java() -> str:
     Raises
     ------
     SessionError
-        If there is none, or it is too old.
+        If there is none, or its version is too old.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not Path(java).exists():
         raise SessionError.no_java(f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH")
     out = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
-    found = re.search(r'version "(\d+)', out)
-    if found is None or int(found[1]) < MINIMUM_JAVA:
+    match = re.search(r'version "(\d+)', out)
+    if match is None or int(match[1]) < MINIMUM_JAVA:
         raise SessionError.no_java(f"{java} is {out.splitlines()[0] if out else 'silent'}")
     return java
 
 
 def broadcast_threshold(bridge: Bridge, *, at_run_time: bool = False) -> tuple[int, str]:
-    """Return the session's own threshold for broadcasting a join side in bytes, -1 for never, and its setting."""
+    """Return the session's broadcast threshold in bytes, -1 for never, and the name of its setting."""
     conf = bridge.spark.conf
     setting, own = "spark.sql.autoBroadcastJoinThreshold", "spark.sql.adaptive.autoBroadcastJoinThreshold"
     if at_run_time and conf.get(own, None) is not None:
@@ -86,17 +86,17 @@ def broadcast_threshold(bridge: Bridge, *, at_run_time: bool = False) -> tuple[i
 
 
 def penstock_settings(bridge: Bridge) -> dict[str, str]:
-    """Return the options in the Spark configuration; those of the session win over those of the context."""
+    """Return the Penstock options of the Spark configuration; the session takes precedence over the context."""
     return read_settings(bridge.session, "spark.penstock.")
 
 
 def session_settings(bridge: Bridge) -> dict[str, str]:
-    """Return all settings that the session has now."""
+    """Return all current settings of the session."""
     return dict(bridge.spark.conf.getAll)
 
 
 class SessionPool:
-    """Clones of the user's session, each used by one vertex at a time.
+    """Clones of the user's session, each used by a single vertex at a time.
 
     A clone shares catalog, temporary views and cached data with the user's session, but not its settings.
 
@@ -105,8 +105,8 @@ class SessionPool:
     Attributes
     ----------
     properties
-        What the user's thread tells its Spark jobs, see `jobs.user_properties`; that of the thread that makes the pool
-        if no other is given.
+        The local properties of Spark jobs, see `jobs.user_properties`; by default those of the thread that creates the
+        pool.
     """
 
     def __init__(self, bridge: Bridge, settings: Mapping[str, str], properties: LocalProperties | None = None) -> None:
@@ -118,19 +118,19 @@ class SessionPool:
         self._lock = threading.Lock()
 
     def take(self, settings: Mapping[str, str] | None = None) -> Session:
-        """Return a session for the caller alone, with these settings on top of those that all have."""
+        """Return a session for exclusive use, with settings on top of the pool's settings."""
         with self._lock:
             session = self._free.pop() if self._free else None
         if session is None:
             session = self._template().clone()
         else:
-            put_settings_back(session, self._template())
+            reset_settings(session, self._template())
         if settings:
             change_settings(session, settings)
         return session
 
     def _template(self) -> Session:
-        """Return a clone with the settings that all have, so that they are set once."""
+        """Return a clone with the pool's settings, so that they are set only once."""
         with self._lock:
             if self._first is None:
                 self._first = self._bridge.session.clone()
@@ -138,13 +138,13 @@ class SessionPool:
             return self._first
 
     def give_back(self, session: Session) -> None:
-        """Return a session that no plan refers to any more as the owner of its settings."""
+        """Return a session to the pool; no plan may use it for its settings any more."""
         with self._lock:
             self._free.append(session)
 
     @contextmanager
     def use(self, settings: Mapping[str, str] | None = None) -> Iterator[Session]:
-        """Lend a session for the length of a block."""
+        """Provide a session within a block."""
         session = self.take(settings)
         try:
             yield session

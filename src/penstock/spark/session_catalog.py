@@ -1,4 +1,4 @@
-"""Tables of Spark's own catalogue (``spark_catalog``): found, made of files that are there, and removed.
+"""Tables of Spark's own catalog (``spark_catalog``): lookup, creation over existing files, and removal.
 
 Uses (Spark 4.0 to 4.3): ``SessionCatalog``, ``CatalogManager``, ``CatalogTable``, ``CommandUtils.updateTableStats``.
 """
@@ -19,30 +19,26 @@ if TYPE_CHECKING:
 
 SESSION_CATALOG = "spark_catalog"
 FORMATS = ("parquet", "orc", "csv", "json", "text")
-"""Formats of tables whose files Spark writes itself."""
+"""Table formats whose files Spark writes itself."""
 _MARK = "penstock.commit"
-"""The property by which a table is known as one that a job has made, until its commit has ended."""
+"""The table property that marks a table created by a job until its commit has ended."""
 _COMMANDS = "org.apache.spark.sql.execution.command."
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """A table of Spark's own catalogue.
+    """A table of Spark's own catalog.
 
     Parameters
     ----------
     name
-        Its whole name, quoted, as statements name it whatever the current catalogue is.
-    location
-        Its folder.
+        The full quoted name, which is valid whatever the current catalog is.
     format
-        The short name of its files' format, empty if it is no table of files that Spark writes itself.
-    partition_by
-        Its partition columns.
+        The short name of the file format, empty if Spark does not write the files itself.
     tracked
-        Whether the catalogue has to be told of new partitions.
+        Whether new partitions must be registered in the catalog.
     created
-        When it was made, in milliseconds; 0 of one that is not there yet.
+        Creation time in milliseconds since 1970; 0 for a table that does not exist yet.
     """
 
     name: str
@@ -54,66 +50,62 @@ class CatalogTable:
 
 
 def quoted_name(bridge: Bridge, name: str) -> str:
-    """Return the whole name of a table, quoted.
+    """Return the full quoted name of a table.
 
     Raises
     ------
     ParseException
-        If it is no name of a table.
+        If the name is not a valid table name.
     SinkError
-        If Spark would look for it in another catalogue than its own.
+        If the name belongs to a different catalog.
     """
     return quoted_identifier(identifier_of(bridge, name))
 
 
 def find_table(bridge: Bridge, name: str) -> CatalogTable | None:
-    """Return a table of the session's catalogue, None if there is none of that name."""
+    """Return a table of the session catalog, None if it does not exist."""
     catalog, identifier = catalog_of(bridge), identifier_of(bridge, name)
-    return facts_of(bridge, catalog.getTableMetadata(identifier)) if catalog.tableExists(identifier) else None
+    return describe_table(bridge, catalog.getTableMetadata(identifier)) if catalog.tableExists(identifier) else None
 
 
 def options_of(bridge: Bridge, name: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the OPTIONS and the TBLPROPERTIES of a table of the session's catalogue; none if it is not there."""
+    """Return the OPTIONS and the TBLPROPERTIES of a table of the session catalog; empty if it does not exist."""
     catalog, identifier = catalog_of(bridge), identifier_of(bridge, name)
     if not catalog.tableExists(identifier):
         return {}, {}
     table = catalog.getTableMetadata(identifier)
-    return texts(table.storage().properties()), texts(table.properties())
+    return string_map(table.storage().properties()), string_map(table.properties())
 
 
-def texts(properties: Any) -> dict[str, str]:
-    """Return a map of Scala as a dictionary."""
+def string_map(properties: Any) -> dict[str, str]:
+    """Convert a Scala map of strings to a dictionary."""
     return {str(pair._1()): str(pair._2()) for pair in items(properties.toSeq())}
 
 
 def default_location(bridge: Bridge, name: str) -> str:
-    """Return where a new table comes to lie."""
+    """Return the default folder of a new table."""
     return str(catalog_of(bridge).defaultTablePath(identifier_of(bridge, name)).toString())
 
 
 def manages_partitions(bridge: Bridge) -> bool:
-    """Whether the catalogue knows the partitions of tables (``spark.sql.hive.manageFilesourcePartitions``)."""
+    """Whether the catalog stores the partitions of tables (``spark.sql.hive.manageFilesourcePartitions``)."""
     return bool(bridge.session._handle.sessionState().conf().manageFilesourcePartitions())
 
 
 def put_table(bridge: Bridge, template: Any, columns: Any, location: str, mark: str, *, external: bool) -> None:
-    """Put a table into the catalogue whose files are there already.
+    """Register a table whose files exist already.
 
     Parameters
     ----------
     template
-        A ``CatalogTable`` of Spark with all else that the table has.
-    columns
-        Its columns (``StructType``).
+        A Spark ``CatalogTable`` with all other properties of the table.
     location, external
-        Its folder, and whether the user has said where that is.
-    mark
-        By which `is_marked` knows it.
+        The table's folder, and whether the user has set it.
     """
     uri = bridge.find("org.apache.hadoop.fs.Path")(location).toUri()
     types = bridge.companion("org.apache.spark.sql.catalyst.catalog.CatalogTableType")
     tracks = manages_partitions(bridge) and not template.partitionColumnNames().isEmpty()
-    made = with_fields(
+    table = with_fields(
         bridge,
         template,
         storage=with_fields(bridge, template.storage(), locationUri=bridge.some(uri)),
@@ -122,24 +114,24 @@ def put_table(bridge: Bridge, template: Any, columns: Any, location: str, mark: 
         tracksPartitionsInCatalog=tracks,
         properties=template.properties().updated(_MARK, mark),
     )
-    catalog_of(bridge).createTable(made, False, False)
+    catalog_of(bridge).createTable(table, False, False)
 
 
-def lasting_catalog(bridge: Bridge) -> str:
-    """Return by which a catalogue that outlives its driver is known; an empty text for one that does not."""
-    # Not by its address: the same metastore has several, and may move.
+def persistent_catalog_id(bridge: Bridge) -> str:
+    """Return an id of a catalog that outlives its driver; empty for an in-memory catalog."""
+    # Not its address: a metastore may have several, and may move.
     if bridge.spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "hive":
         return ""
     return "hive"
 
 
 def mark_of(table: Any) -> str:
-    """Return the mark of a ``CatalogTable`` of Spark; an empty text of one whose commit has ended."""
+    """Return the mark of a Spark ``CatalogTable``; empty after its commit has ended."""
     return str(option(table.properties().get(_MARK)) or "")
 
 
 def is_marked(bridge: Bridge, name: str, mark: str) -> bool:
-    """Whether there is a table of that name which was made with this mark, and still has it."""
+    """Whether a table of that name exists and still has this mark."""
     catalog, identifier = catalog_of(bridge), identifier_of(bridge, name)
     if not catalog.tableExists(identifier):
         return False
@@ -147,28 +139,28 @@ def is_marked(bridge: Bridge, name: str, mark: str) -> bool:
 
 
 def unmark_table(bridge: Bridge, name: str, mark: str) -> None:
-    """Remove the mark of a table; one that is not there, or is another's, stays as it is."""
+    """Remove the mark of a table; a missing table, or a table with a different mark, is unchanged."""
     if is_marked(bridge, name, mark):
         catalog = catalog_of(bridge)
-        table = catalog.getTableRawMetadata(identifier_of(bridge, name))  # with CHAR and VARCHAR, as it was put there
+        table = catalog.getTableRawMetadata(identifier_of(bridge, name))  # with CHAR and VARCHAR, as registered
         catalog.alterTable(with_fields(bridge, table, properties=table.properties().removed(_MARK)))
 
 
 def drop_table(bridge: Bridge, name: str) -> None:
-    """Remove a table from the catalogue, with its files if it is not external; one that is not there is fine."""
+    """Drop a table, with its files unless it is external; a missing table is ignored."""
     catalog_of(bridge).dropTable(identifier_of(bridge, name), True, False)
 
 
 def update_statistics(bridge: Bridge, name: str) -> None:
-    """Let the catalogue forget the sizes that it knew of a table, or measure them anew if that is switched on."""
+    """Remove the catalog's statistics of a table, or update them if automatic updates are on."""
     catalog, identifier = catalog_of(bridge), identifier_of(bridge, name)
     utils = bridge.companion(_COMMANDS + "CommandUtils")
     with active_session(bridge.session):
         utils.updateTableStats(bridge.session, catalog.getTableMetadata(identifier))
 
 
-def facts_of(bridge: Bridge, table: Any) -> CatalogTable:
-    """Return what is known of a ``CatalogTable`` of Spark."""
+def describe_table(bridge: Bridge, table: Any) -> CatalogTable:
+    """Return the properties of a Spark ``CatalogTable``."""
     catalog = catalog_of(bridge)
     identifier = catalog.qualifyIdentifier(table.identifier())
     location = option(table.storage().locationUri())
@@ -178,19 +170,23 @@ def facts_of(bridge: Bridge, table: Any) -> CatalogTable:
     if provider == "hive":
         provider = _format_of_hive(bridge, table)
     by = tuple(str(name) for name in items(table.partitionColumnNames()))
-    of_files = provider in FORMATS and not table.bucketSpec().isDefined() and str(table.tableType().name()) != "VIEW"
+    is_file_table = (
+        provider in FORMATS and not table.bucketSpec().isDefined() and str(table.tableType().name()) != "VIEW"
+    )
     return CatalogTable(
         quoted_identifier(identifier),
         str(Folder(bridge, str(bridge.find("org.apache.hadoop.fs.Path")(location).toString()))),
-        provider if of_files else "",
+        provider if is_file_table else "",
         by,
-        bool(by) and bool(table.tracksPartitionsInCatalog()) and manages_partitions(bridge),  # Hive's track none, too
+        bool(by)
+        and bool(table.tracksPartitionsInCatalog())
+        and manages_partitions(bridge),  # Hive's do not track any, too
         int(table.createTime()),
     )
 
 
 def _format_of_hive(bridge: Bridge, table: Any) -> str:
-    """Return the format in which Spark writes a table of Hive's itself, empty if Hive's serialisers write it."""
+    """Return the format in which Spark itself writes a Hive table, empty if Hive's serialisers write it."""
     serializer, conf = str(option(table.storage().serde()) or "").lower(), bridge.spark.conf
     which = "Unpartitioned" if table.partitionColumnNames().isEmpty() else "Partitioned"
     for name in ("parquet", "orc"):
@@ -201,17 +197,17 @@ def _format_of_hive(bridge: Bridge, table: Any) -> str:
 
 
 def catalog_of(bridge: Bridge) -> Any:
-    """Return Spark's ``SessionCatalog``: it takes names of database and table, whatever the current catalogue is."""
+    """Return Spark's ``SessionCatalog``, whatever the current catalog is."""
     return bridge.session._handle.sessionState().catalog()
 
 
 def identifier_of(bridge: Bridge, name: str) -> Any:
-    """Return the ``TableIdentifier`` that Spark would take a name for.
+    """Return the ``TableIdentifier`` that a name refers to.
 
     Raises
     ------
     SinkError
-        If the name leads into another catalogue.
+        If the name belongs to a different catalog.
     """
     state = bridge.session._handle.sessionState()
     parts = [str(part) for part in items(state.sqlParser().parseMultipartIdentifier(name))]
@@ -222,21 +218,21 @@ def identifier_of(bridge: Bridge, name: str) -> Any:
     if catalog.lower() != SESSION_CATALOG or len(parts) > 2:
         raise SinkError(
             f"table {name} cannot be written by TableSink",
-            cause=f"the name leads to {'.'.join([catalog, *parts])}, which is no table of a database of Spark's own "
-            f"catalogue {SESSION_CATALOG}",
-            hint=f"name it as {SESSION_CATALOG}.DATABASE.TABLE, or write it with a sink of its own or with Spark",
+            cause=f"the name refers to {'.'.join([catalog, *parts])}, which is not a table in a database of "
+            f"Spark's own catalog {SESSION_CATALOG}",
+            hint=f"name it {SESSION_CATALOG}.DATABASE.TABLE, or write it with a sink for its catalog or with Spark",
         )
     database = bridge.some(parts[0]) if len(parts) > 1 else bridge.none
-    made = bridge.find("org.apache.spark.sql.catalyst.TableIdentifier")(parts[-1], database)
-    return state.catalog().qualifyIdentifier(made)
+    identifier = bridge.find("org.apache.spark.sql.catalyst.TableIdentifier")(parts[-1], database)
+    return state.catalog().qualifyIdentifier(identifier)
 
 
 def quoted_identifier(identifier: Any) -> str:
-    """Return the whole name that a ``TableIdentifier`` has, quoted."""
+    """Return the full quoted name of a ``TableIdentifier``."""
     parts = (SESSION_CATALOG, str(option(identifier.database())), str(identifier.table()))
     return ".".join(map(quoted, parts))
 
 
 def quoted(name: str) -> str:
-    """Return one part of a name, quoted."""
+    """Return a part of a name in backquotes."""
     return "`" + name.replace("`", "``") + "`"

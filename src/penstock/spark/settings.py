@@ -1,4 +1,4 @@
-"""The settings of Spark sessions, many in one call; and those that the tasks of a thread see."""
+"""Settings of Spark sessions, read or changed in a single call, and local properties of threads."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def is_true(value: object) -> bool:
-    """Whether the value of a setting means true: Spark ignores its case, and blanks around it; None is false."""
+    """Whether a setting's value means true, ignoring case and surrounding blanks, like Spark; None is false."""
     return str(value).strip().lower() == "true"
 
 
 def read_settings(session: Session, prefix: str) -> dict[str, str]:
-    """Return the settings whose names begin with a prefix; those of the session win over those of the context."""
-    found = answers.facts(session._bridge.helper("SessionSettings").read(session, prefix))
-    return {str(name): str(value) for name, value in found.items()}
+    """Return the settings with a key prefix; the session takes precedence over the context."""
+    settings = answers.facts(session._bridge.helper("SessionSettings").read(session, prefix))
+    return {str(name): str(value) for name, value in settings.items()}
 
 
 def change_settings(session: Session, settings: Mapping[str, str]) -> None:
@@ -30,22 +30,20 @@ def change_settings(session: Session, settings: Mapping[str, str]) -> None:
     session._bridge.helper("SessionSettings").set(session, json.dumps(dict(settings)))
 
 
-def put_settings_back(session: Session, like: Session) -> None:
-    """Give a session the settings of another one, and no others."""
-    session._bridge.helper("SessionSettings").putBack(session, like)
+def reset_settings(session: Session, template: Session) -> None:
+    """Replace all settings of a session by those of another session."""
+    session._bridge.helper("SessionSettings").restore(session, template)
 
 
 def thread_properties(session: Session, users: LocalProperties, tag: str, description: str) -> LocalProperties:
-    """Return the local properties of a thread whose jobs are to see the settings of a session.
+    """Return the local properties for a thread whose jobs use the settings of a session.
 
     Parameters
     ----------
-    users
-        The local properties of the user's thread, see `jobs.user_properties`.
     tag
-        The tag of the thread's Spark jobs, and their job group unless the user's thread has one.
+        The tag of the thread's Spark jobs, also their job group unless the user's thread has one.
     description
-        What is said of the jobs, behind what the user says of them.
+        The description of the jobs, appended to the user's description.
     """
     bridge = session._bridge
     return LocalProperties(bridge, bridge.helper("SessionSettings").threadProperties(users, session, tag, description))

@@ -1,4 +1,4 @@
-"""What Spark has measured of a shuffle stage that ran: bytes of each subpartition, its rows, and those of its scans.
+"""Statistics of a shuffle stage that has run: bytes of each subpartition, its rows, and those of its scans.
 
 Uses ``MapOutputStatistics``, ``ShufflePartitionsUtil`` and ``QueryStageExec.getRuntimeStatistics``.
 """
@@ -23,49 +23,49 @@ if TYPE_CHECKING:
     from penstock.spark.plans import LogicalNode
 
 _WORD = 8
-"""Bytes of a value in Spark's rows, and of what says which of them are null."""
+"""Bytes of a value in Spark's rows, and of their null bits."""
 
 
 def stage_statistics(bridge: Bridge, above: PhysicalPlan, stage: Any, native: NativeParts | None) -> Any:
-    """Return what was measured of a stage. If its rows are batches of columns, the rows in them count."""
+    """Return the statistics of a stage; if its rows are batches of columns, the rows in the batches are counted."""
     measured = stage.getRuntimeStatistics()
     columns = 0 if native is None else int(bridge.helper("NativeExchange").columns(above, stage))
     if native is None or not columns or not row_count(measured):
         return measured
-    given = native.rows_given
-    # As many bytes as Spark's own rows would take, as other steps are measured by these.
-    size = max(whole(measured.sizeInBytes()), (given or 0) * _WORD * (1 + columns))
-    return bridge.helper("NativeExchange").statistics(measured, size, -1 if given is None else given)
+    rows = native.rows_returned
+    # At least the size as Spark rows, for comparison with other stages.
+    size = max(to_int(measured.sizeInBytes()), (rows or 0) * _WORD * (1 + columns))
+    return bridge.helper("NativeExchange").statistics(measured, size, -1 if rows is None else rows)
 
 
 def subpartition_bytes(bridge: Bridge, stage: Any) -> np.ndarray:
     """Return the bytes of each subpartition of a stage, shape (subpartitions,)."""
     statistics = option(stage.mapStats())
-    if statistics is None:  # a shuffle without any mapper
+    if statistics is None:  # a shuffle without mappers
         return np.zeros(_partitions(stage), dtype=np.int64)
-    text = bridge.find("java.util.Arrays").toString(statistics.bytesByPartitionId())  # one call, not one per number
+    text = bridge.find("java.util.Arrays").toString(statistics.bytesByPartitionId())  # a single call
     return np.array(json.loads(text), dtype=np.int64)
 
 
 def mapper_bytes(bridge: Bridge, stage: Any, subpartitions: Sequence[int]) -> np.ndarray:
-    """Return the bytes that each task wrote for some subpartitions of a stage, shape (tasks, wanted).
+    """Return the bytes that each task wrote to some subpartitions of a stage, shape (tasks, subpartitions).
 
-    Uses ``ShufflePartitionsUtil.createSkewPartitionSpecs`` with a target of a byte, so that every task that wrote
-    anything becomes a slice; the tracker of map outputs itself cannot be called from Python.
+    Uses ``ShufflePartitionsUtil.createSkewPartitionSpecs`` with a target of a byte, so that each task that wrote
+    anything becomes a slice; the map output tracker itself cannot be called from Python.
     """
     mappers = int(stage.shuffle().numMappers())
     sizes = np.zeros((max(mappers, 1), len(subpartitions)), dtype=np.int64)
-    if not mappers:  # no task ran, so Spark does not know the shuffle
+    if not mappers:  # no task has run, so Spark has no statistics of the shuffle
         return sizes
-    wholes = subpartition_bytes(bridge, stage)
+    totals = subpartition_bytes(bridge, stage)
     util = bridge.companion(EXECUTION + "adaptive.ShufflePartitionsUtil")
-    for place, index in enumerate(subpartitions):
+    for column, index in enumerate(subpartitions):
         slices = option(util.createSkewPartitionSpecs(stage.shuffle().shuffleId(), index, 1, 0.0))
-        if slices is None:  # all of it was written by one task
-            sizes[0, place] = wholes[index]
+        if slices is None:  # a single task wrote all of it
+            sizes[0, column] = totals[index]
             continue
-        for one in items(slices):
-            sizes[int(one.startMapIndex()), place] = int(one.dataSize())
+        for mapper_slice in items(slices):
+            sizes[int(mapper_slice.startMapIndex()), column] = int(mapper_slice.dataSize())
     return sizes
 
 
@@ -74,18 +74,18 @@ def _partitions(stage: Any) -> int:
 
 
 def row_count(statistics: Any) -> int | None:
-    """Return the rows of Spark's statistics, None if they are not known."""
+    """Return the row count of Spark's statistics, None if there is none."""
     count = option(statistics.rowCount())
-    return None if count is None else whole(count)
+    return None if count is None else to_int(count)
 
 
-def whole(value: Any) -> int:
-    """Return a whole number of Scala's."""
+def to_int(value: Any) -> int:
+    """Convert a Scala number."""
     return int(value if isinstance(value, int) else value.toString())
 
 
 def scanned_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
-    """Return how many rows a plan that has run has read from some relations, by the relations' numbers.
+    """Return the rows that an executed plan has read from some relations, by relation number.
 
     Uses the metric ``numOutputRows`` of scans.
     """
@@ -96,37 +96,33 @@ def scanned_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[
 
 
 def filtered_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
-    """Return how many rows of some relations the filters right above them have kept, by the relations' numbers.
+    """Return the rows of some relations that passed the filters directly above them, by relation number.
 
-    Those that DuckDB reads are not counted.
+    Scans of DuckDB are not counted.
     """
     counts: dict[int, int] = {}
     for number, scan in _scans(plan, leaves):
-        if scan.kept is not None:
-            counts[number] = counts.get(number, 0) + scan.kept
+        if scan.filtered_rows is not None:
+            counts[number] = counts.get(number, 0) + scan.filtered_rows
     return counts
 
 
-def _scans(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> Iterator[tuple[int, _Scanned]]:
-    """Return the scans that a plan has of some relations, each with the relation's number."""
+def _scans(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> Iterator[tuple[int, _ScanRows]]:
     for facts in answers.facts(plan._bridge.helper("ScanMetrics").rows(plan)):
-        scan = _Scanned.of(facts)
+        scan = _ScanRows.of(facts)
         for number, leaf in leaves.items():
             if scan.columns and leaf.has(scan.columns):
                 yield number, scan
 
 
 @dataclass(frozen=True, slots=True)
-class _Scanned:
-    """The columns of a scan, by their ids, the rows that it gave, and how many of them the filters above it kept.
-
-    The last is None where it was not counted.
-    """
+class _ScanRows:
+    """The column ids of a scan, its rows, and those that passed the filters above; None if they were not counted."""
 
     columns: tuple[str, ...]
     rows: int
-    kept: int | None
+    filtered_rows: int | None
 
     @classmethod
-    def of(cls, facts: dict[str, Any]) -> _Scanned:
+    def of(cls, facts: dict[str, Any]) -> _ScanRows:
         return cls(tuple(facts["columns"]), facts["rows"], facts["kept"])

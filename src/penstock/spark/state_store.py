@@ -1,8 +1,8 @@
-"""Reading and writing the state stores of a checkpoint through Spark's own offline tools.
+"""Reads and writes the state stores of a checkpoint with Spark's own offline tools.
 
 Uses ``StateRewriter``, ``StatePartitionAllColumnFamiliesWriter`` and the ``statestore`` source with
-``_readAllColumnFamilies`` of ``org.apache.spark.sql.execution`` (Spark 4.2 and 4.3). All of it is internal to Spark:
-what is missing in a release shows when it is looked up, before anything is written.
+``_readAllColumnFamilies`` of ``org.apache.spark.sql.execution`` (Spark 4.2 and 4.3). These are internal to Spark, and
+a release that lacks any of them is detected before anything is written.
 """
 
 from __future__ import annotations
@@ -29,47 +29,47 @@ _MOVER = "KeyGroupMover"
 
 
 def has_offline_tools(bridge: Bridge) -> bool:
-    """Whether this Spark has tools of its own for state at rest, and notices state that they left half changed."""
+    """Whether this Spark release has offline tools for state, and detects state that they left incomplete."""
     return bridge.version >= (4, 2)
 
 
-def moves_files(bridge: Bridge) -> str | None:
-    """Return None where sorted files can be moved on this Spark, else why not."""
+def move_files_problem(bridge: Bridge) -> str | None:
+    """Return why sorted files cannot be moved with this Spark release, None if they can."""
     return compile_problem(bridge, _MOVER)
 
 
 def compile_problem(bridge: Bridge, mover: str) -> str | None:
-    """Return None where a class that moves state fits this Spark, else why not."""
+    """Return why a class that moves state does not compile with this Spark release, None if it does."""
     try:
         new_instance(bridge, mover)
-    except Exception as error:  # noqa: BLE001 - whatever the compiler says, there is a second way
+    except Exception as error:  # noqa: BLE001 - whatever the compiler reports, there is a fallback
         return f"its code does not fit Spark {bridge.spark.version}: {root_cause(error).splitlines()[0]}"
     return None
 
 
 def running_queries(bridge: Bridge) -> list[tuple[str, str]]:
-    """Return the checkpoint and the name or id of each query that runs in the session's application."""
-    found = []
-    # `spark.streams` knows those of one session only.
+    """Return the checkpoint, and the name or id, of each running query of the session's application."""
+    queries = []
+    # `spark.streams` lists only the queries of a single session.
     for query in bridge.session._handle.sharedState().activeStreamingQueries().values():
         name = query.name()
-        found.append((str(query.resolvedCheckpointRoot()), str(query.id() if name is None else name)))
-    return found
+        queries.append((str(query.resolvedCheckpointRoot()), str(query.id() if name is None else name)))
+    return queries
 
 
 @dataclass(frozen=True, slots=True)
 class StoreId:
-    """One store of one operator."""
+    """A store of an operator."""
 
     operator: int
     name: str
     keyed: bool
-    """Whether rows are spread by a key; if not there is key group 0 only."""
+    """Whether rows are partitioned by a key; if not, there is only key group 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCount:
-    """What was found in one key group of a store."""
+    """The row counts of a key group of a store."""
 
     group: int
     rows: int
@@ -78,33 +78,25 @@ class GroupCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What a store was rewritten to."""
+class RewrittenStore:
+    """The outcome of rewriting a store."""
 
     rows_read: int | None
-    """Rows taken over, where the way counts them."""
+    """Rows read, None if the method does not count them."""
     checkpoint_ids: tuple[str, ...]
     """The unique id of each group's new version; empty in format version 1."""
 
 
 def operator_metadata(bridge: Bridge, session: Any, location: str, batch: int, operator: int) -> Any:
-    """Return what a checkpoint says of one of its operators (``OperatorStateMetadata``)."""
+    """Return a checkpoint's metadata of an operator (``OperatorStateMetadata``)."""
     conf = bridge.find("org.apache.spark.util.SerializableConfiguration")(session.sessionState().newHadoopConf())
     operators = bridge.find(_METADATA)(location, conf, batch).allOperatorStateMetadata()
-    (found,) = (one for one in operators if one.operatorInfo().operatorId() == operator)
-    return found
+    (metadata,) = (entry for entry in operators if entry.operatorInfo().operatorId() == operator)
+    return metadata
 
 
 class StateSession:
-    """A session whose settings suit one checkpoint, for reading it and for writing another from it.
-
-    Parameters
-    ----------
-    bridge
-        The bridge of the user's session, which is left alone.
-    format_version
-        The format version of the checkpoint's commits.
-    """
+    """A session with the settings of a checkpoint, to read it and to write a new checkpoint from it."""
 
     def __init__(self, bridge: Bridge, format_version: int) -> None:
         self.bridge = bridge
@@ -113,22 +105,22 @@ class StateSession:
 
     @property
     def rows_only(self) -> str | None:
-        """If stores can be written row by row only: why, and how."""
+        """A note on why and how stores are rewritten row by row; None if files can be moved."""
         return None
 
     @property
     def obstacle(self) -> str | None:
-        """Why nothing can be written on this Spark."""
+        """Why this Spark release cannot rewrite the state, None if it can."""
         return None
 
     def rewrite(self, format_version: int, source: str, batch: int, target: str) -> StateRewrite:
-        """Return what writes the stores of a checkpoint anew; see `StateRewrite`."""
+        """Return a rewriter of the stores of a checkpoint."""
         return StateRewrite(self.bridge, format_version, source, batch, target)
 
     def _rows(self, location: str, batch: int, operator: int, store: str) -> Any:
         """Return the Dataset of all rows of a store after a batch.
 
-        Its columns are ``partition_key``, ``key_bytes``, ``value_bytes`` and ``column_family_name``, its partitions are
+        Its columns are ``partition_key``, ``key_bytes``, ``value_bytes`` and ``column_family_name``; its partitions are
         the key groups.
         """
         return self._reader(location, batch, operator, store).option("_readAllColumnFamilies", "true").load()
@@ -140,39 +132,39 @@ class StateSession:
         return reader
 
     def partition_key(self, location: str, batch: int, operator: int, store: str) -> list[str]:
-        """Return the columns of the key that rows are grouped by; none where there is one group only.
+        """Return the key columns that rows are grouped by; empty if there is a single group.
 
         Raises
         ------
         py4j.protocol.Py4JJavaError
-            If the operator's state cannot be told apart by keys, or its schema cannot be read.
+            If the operator's state has no partition key, or its schema cannot be read.
         """
         schema = self._rows(location, batch, operator, store).schema()
         return [str(name) for name in schema.apply("partition_key").dataType().fieldNames()]
 
     def count(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
-        """Read a whole store and return, for each key group, its rows and those that belong elsewhere."""
-        if moves_files(self.bridge) is not None:
+        """Return the number of rows, and of misplaced rows, of each key group of a store."""
+        if move_files_problem(self.bridge) is not None:
             return self.count_with_sql(location, batch, store, groups)
         factory, partitions = self._readers(self._rows(location, batch, store.operator, store.name))
         mover = new_instance(self.bridge, _MOVER)
-        mover.reads(factory, partitions, groups, store.keyed)
+        mover.setSource(factory, partitions, groups, store.keyed)
         return self._counted(mover, [int(partition.partition()) for partition in partitions])
 
     def _counted(self, mover: Any, groups: Iterable[int]) -> list[GroupCount]:
-        found = self._run(mover, [f"{group}|" for group in groups])
-        return sorted((GroupCount(*map(int, words[1:])) for words in found), key=lambda count: count.group)
+        counts = self._run(mover, [f"{group}|" for group in groups])
+        return sorted((GroupCount(*map(int, words[1:])) for words in counts), key=lambda count: count.group)
 
     def count_with_sql(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
-        """Do what `count` does, without code of our own on the executors."""
+        """Return the same as `count`, without Penstock's classes on executors."""
         rows = self._rows(location, batch, store.operator, store.name)
         expected = f"pmod(hash(partition_key), {groups})" if store.keyed else "0"
-        counted = rows.selectExpr(self.bridge.seq(["spark_partition_id() AS place", f"{expected} AS expected"]))
-        sql = ["count(*)", "count_if(place != expected)"]
+        counted = rows.selectExpr(self.bridge.seq(["spark_partition_id() AS actual", f"{expected} AS expected"]))
+        sql = ["count(*)", "count_if(actual != expected)"]
         functions = self.bridge.find("org.apache.spark.sql.functions")
         columns = [functions.expr(text) for text in sql]
         result = (
-            counted.groupBy("place", self.bridge.seq([])).agg(columns[0], self.bridge.seq(columns[1:])).collectAsList()
+            counted.groupBy("actual", self.bridge.seq([])).agg(columns[0], self.bridge.seq(columns[1:])).collectAsList()
         )
         return sorted((GroupCount(*(int(row.get(i)) for i in range(3))) for row in result), key=lambda c: c.group)
 
@@ -186,29 +178,25 @@ class StateSession:
         return [str(answer).split("\t") for answer in answers]
 
 
-class RowDealer(ABC):
-    """What writes stores row by row, and in no other way: the rewrites of sessions that are `rows_only`."""
+class RowRewriter(ABC):
+    """A rewrite that can only write row by row, for sessions with `rows_only`."""
 
     @abstractmethod
-    def deal_rows(
+    def rewrite_rows(
         self, store: StoreId, old: int, groups: int, tasks: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]
-    ) -> Written:
-        """Write a store, each task its own groups; the parameters are those of `StateRewrite.move_files`."""
+    ) -> RewrittenStore:
+        """Write a store, where each task writes its own groups; parameters as in `StateRewrite.move_files`."""
 
 
 class StateRewrite(StateSession):
-    """Writes the stores of one checkpoint anew into another.
+    """Rewrites the stores of a checkpoint into another checkpoint.
 
     Parameters
     ----------
-    bridge, format_version
-        As for `StateSession`.
-    source
-        The checkpoint that is read.
     batch
-        The batch whose state is read; the next one is written.
+        The batch whose state is read; the state of the next batch is written.
     target
-        A checkpoint with the next batch's offsets and the operators' metadata, but no state.
+        A checkpoint with the next batch's offsets and the operators' metadata, but without state.
     """
 
     def __init__(self, bridge: Bridge, format_version: int, source: str, batch: int, target: str) -> None:
@@ -221,7 +209,7 @@ class StateRewrite(StateSession):
     def _rewriter(self, transformed: Any | None = None) -> Any:
         constant = self.bridge.none
         if transformed is not None:
-            # A function that gives the same whatever it is given; a map with a default is one, made without a callback.
+            # A Scala map with a default value is a constant function that needs no callback to Python.
             empty = self.bridge.companion("scala.collection.immutable.Map").empty()
             constant = self.bridge.some(empty.withDefaultValue(transformed))
         return self.bridge.find(f"{STATE}StateRewriter")(
@@ -242,35 +230,35 @@ class StateRewrite(StateSession):
         return companion.broadcast(context.sc(), self._hadoop_conf)
 
     def _parts(self, store: StoreId, rewriter: Any) -> tuple[Any, Any, Any, Any]:
-        """Return what Spark knows of a store: operator, store, its schema files, its state variables."""
+        """Return Spark's metadata of a store: operator, store, schema files, state variables."""
         operator = operator_metadata(self.bridge, self._session, self._target, self._batch, store.operator)
-        (metadata,) = (found for found in items(operator.stateStoresMetadata()) if found.storeName() == store.name)
+        (metadata,) = (
+            store_metadata
+            for store_metadata in items(operator.stateStoresMetadata())
+            if store_metadata.storeName() == store.name
+        )
         files = self.bridge.invoke(rewriter, "getStoreToSchemaFilesMap", operator).apply(store.name)
         return operator, metadata, files, self.bridge.invoke(rewriter, "getStateVariablesIfTWS", operator)
 
     def move_files(
         self, store: StoreId, groups: int, tasks: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]
-    ) -> Written:
-        """Write a store as sorted files, key by key in the order they lie in, with no row inserted.
+    ) -> RewrittenStore:
+        """Write a store as sorted files, key by key in their existing order, without inserts.
 
         Parameters
         ----------
-        store
-            The store.
-        groups
-            The new number of key groups.
         tasks
-            What each task reads and writes.
+            The old groups that each task reads, and the new groups that it writes.
 
         Raises
         ------
         py4j.protocol.Py4JJavaError
-            If the store cannot be written like this, or reading or writing fails.
+            If the store does not support this, or reading or writing fails.
         """
         mover = new_instance(self.bridge, _MOVER)
         factory, partitions = self._readers(self._rows(self._source, self._batch, store.operator, store.name))
-        mover.reads(factory, partitions, groups, store.keyed)
-        mover.writes(*self._writing(store))
+        mover.setSource(factory, partitions, groups, store.keyed)
+        mover.setTarget(*self._writing(store))
         return self._moved(mover, tasks)
 
     def _writing(self, store: StoreId) -> tuple[Any, ...]:
@@ -294,28 +282,28 @@ class StateRewrite(StateSession):
             schemas,
         )
 
-    def _moved(self, mover: Any, tasks: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]) -> Written:
+    def _moved(self, mover: Any, tasks: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]) -> RewrittenStore:
         lines = [f"{','.join(map(str, reads))}|{','.join(map(str, writes))}" for reads, writes in tasks]
         answers = self._run(mover, lines)
-        # With a class dealt out over several tasks each of them reads it; every group counts once.
+        # Several tasks may read the same old group, which counts once.
         read = {int(words[1]): int(words[2]) for words in answers if words[0] == "read"}
         written = sorted((int(words[1]), words[3]) for words in answers if words[0] == "written")
-        return Written(sum(read.values()), tuple(identifier for _, identifier in written if identifier))
+        return RewrittenStore(sum(read.values()), tuple(identifier for _, identifier in written if identifier))
 
-    def put_rows(self, store: StoreId, old: int, groups: int, *, shuffle: bool) -> Written:
-        """Write a store row by row; without a shuffle one number must divide the other."""
+    def put_rows(self, store: StoreId, old: int, groups: int, *, shuffle: bool) -> RewrittenStore:
+        """Write a store row by row; without a shuffle, a number of groups must be a multiple of the other."""
         rows = self._rows(self._source, self._batch, store.operator, store.name)
-        kept = None
+        cached = None
         if store.keyed and shuffle:
             functions = self.bridge.find("org.apache.spark.sql.functions")
             rows = rows.repartition(groups, self.bridge.seq([functions.col("partition_key")]))
         elif store.keyed and groups > old:
-            kept = rows.persist()  # each old group is read by several tasks: from the store only once
-            rows = self._split(kept, old, groups)
+            cached = rows.persist()  # several tasks read each old group, but the store should be read once
+            rows = self._split(cached, old, groups)
         elif store.keyed:
             rows = self._merged(rows, old, groups)
         tracked = str(self._session.conf().get(TRACK_ROWS, "true"))
-        # Counting rows looks every key up before it is put; Spark counts them anew when the state is first loaded.
+        # Spark's row count would look up every key before each put; Spark counts rows when the state is first loaded.
         self._session.conf().set(TRACK_ROWS, "false")
         try:
             rewriter = self._rewriter(rows)
@@ -326,22 +314,22 @@ class StateRewrite(StateSession):
             )
         finally:
             self._session.conf().set(TRACK_ROWS, tracked)
-            if kept is not None:
-                kept.unpersist()
+            if cached is not None:
+                cached.unpersist()
         ids = (option(info.stateStoreCkptId()) for info in infos)
-        return Written(None, tuple(str(found) for found in ids if found is not None))
+        return RewrittenStore(None, tuple(str(checkpoint_id) for checkpoint_id in ids if checkpoint_id is not None))
 
     def _split(self, rows: Any, old: int, groups: int) -> Any:
-        """One filter for each part of the old groups; their union keeps the order of partitions."""
+        """Return the union of a filter for each part of the old groups, which preserves the order of partitions."""
         part = f"floor(pmod(hash(partition_key), {groups}) / {old})"
-        split = None
+        union = None
         for i in range(groups // old):
-            kept = rows.filter(f"{part} = {i}")
-            split = kept if split is None else split.union(kept)
-        return split
+            rows_of_part = rows.filter(f"{part} = {i}")
+            union = rows_of_part if union is None else union.union(rows_of_part)
+        return union
 
     def _merged(self, rows: Any, old: int, groups: int) -> Any:
-        """Partitions put side by side that belong together, then merged pairwise without a shuffle."""
+        """Return the partitions in an order where those to merge are adjacent, merged without a shuffle."""
         rdd = rows.queryExecution().toRdd()
         pruning = self.bridge.companion("org.apache.spark.rdd.PartitionPruningRDD")
         ordered = [

@@ -1,4 +1,4 @@
-"""What a SQL statement is, before it runs: Spark runs commands at once.
+"""Classification of SQL statements before they run, as Spark runs commands immediately.
 
 Uses (Spark 4.0 to 4.3): ``SessionState.sqlParser``, ``ParserInterface.parsePlan``.
 """
@@ -15,19 +15,19 @@ from penstock.spark.jvm import LOGICAL, children, class_name
 if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
-_NO_QUERIES = ("Command", "ParsedStatement", "InsertIntoDir")
-"""Classes of plans that do something, as they come from the parser: those known to it, and those yet to be resolved."""
-_RUN_A_TEXT = ("UnresolvedExecuteImmediate", "ExecuteImmediateQuery")
-"""EXECUTE IMMEDIATE, of new and of earlier releases: its text may be any statement, and runs when it is analysed."""
+_COMMANDS = ("Command", "ParsedStatement", "InsertIntoDir")
+"""Classes of parsed plans with side effects, including unresolved statements."""
+_EXECUTE_IMMEDIATE = ("UnresolvedExecuteImmediate", "ExecuteImmediateQuery")
+"""EXECUTE IMMEDIATE in new and old releases: its text may be any statement, which runs during analysis."""
 
 
 def is_query(bridge: Bridge, statement: str) -> bool:
-    """Return whether a statement gives rows and does nothing else.
+    """Return whether a statement only returns rows, without side effects.
 
     Raises
     ------
     ParseException
-        If it is not Spark SQL.
+        If it is not valid Spark SQL.
     """
     with active_session(bridge.session):
         plan = bridge.session._handle.sessionState().sqlParser().parsePlan(statement)
@@ -35,8 +35,10 @@ def is_query(bridge: Bridge, statement: str) -> bool:
     while todo:
         plan = todo.pop()
         name = class_name(plan)
-        if name in ("UnresolvedWith", "Union"):  # FROM t INSERT ... INSERT ... is a union of both
+        if name in ("UnresolvedWith", "Union"):  # FROM t INSERT ... INSERT ... is a union of both inserts
             todo += children(plan)
-        elif name in _RUN_A_TEXT or any(is_instance_of(bridge._gateway, plan, LOGICAL + one) for one in _NO_QUERIES):
+        elif name in _EXECUTE_IMMEDIATE or any(
+            is_instance_of(bridge._gateway, plan, LOGICAL + command) for command in _COMMANDS
+        ):
             return False
     return True

@@ -1,7 +1,7 @@
-"""Running streaming queries: ending one after its batch, giving a handle another run, what a sink keeps of batches.
+"""Running streaming queries: ending them between batches, replacing the run of a handle, and properties of sinks.
 
-Uses ``StreamExecution`` and ``FileStreamSinkLog`` of ``org.apache.spark.sql.execution.streaming``, or since Spark 4.1
-of packages below it.
+Uses ``StreamExecution`` and ``FileStreamSinkLog`` of ``org.apache.spark.sql.execution.streaming``, or of its
+subpackages since Spark 4.1.
 """
 
 from __future__ import annotations
@@ -25,48 +25,42 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 _STREAMING = "org.apache.spark.sql.execution.streaming."
-_LOOK = 0.02
-"""Seconds between two looks at a query that ends: little against the second or more that a rescale takes."""
-_INITIALISED = 60_000
-"""Milliseconds that a query has to open its sources before it counts as started."""
+_POLL_SECONDS = 0.02
+"""Seconds between two checks of a query that ends: short compared to a rescale, which takes at least a second."""
+_START_MILLISECONDS = 60_000
+"""Milliseconds that a query has to open its sources."""
 
 
-class _Told(Enum):
-    """What ``QueryEnd`` found."""
+class _EndState(Enum):
+    """The state that ``java/QueryEnd.java`` reports."""
 
     RUNS = "it runs"
-    """It has not come to the end of a batch yet."""
+    """It has not finished its batch yet."""
     ENDS = "it ends"
     WOKEN = "it was woken, and ends"
-    """It was interrupted while it waited for the time of its next batch."""
+    """It was interrupted while it waited for its next batch."""
     ENDED = "it had ended"
 
 
 class ReplaceableQuery(StreamingQuery):
-    """A handle of a streaming query that can be given the query's next run.
-
-    Parameters
-    ----------
-    run
-        Its first run.
-    """
+    """A handle of a streaming query whose run can be replaced by the query's next run."""
 
     def __init__(self, run: StreamingQuery) -> None:
         super().__init__(run._jsq)
 
     def replace(self, run: StreamingQuery) -> None:
-        """From now on be the handle of another run."""
+        """Refer to another run from now on."""
         self._jsq = run._jsq
 
 
 @dataclass(frozen=True, slots=True)
 class SinkFacts:
-    """What matters of a query's sink when the query is to be started again."""
+    """Properties of a query's sink that matter for a restart."""
 
     survives_restart: bool
-    """Whether a later run may go on with it: a table in memory of rows that were appended or updated is gone."""
+    """Whether a later run can continue with it: an in-memory table of appended or updated rows is lost."""
     folder: str | None
-    """The folder of a sink that writes files and logs the batch of each; None of any other."""
+    """The folder of a sink that writes files and logs each batch; None for other sinks."""
 
 
 def executing(query: StreamingQuery) -> Any:
@@ -76,7 +70,7 @@ def executing(query: StreamingQuery) -> Any:
 
 
 def sink_facts(query: StreamingQuery) -> SinkFacts:
-    """Return the facts of a running query's sink."""
+    """Return the properties of a running query's sink."""
     execution = executing(query)
     sink = execution.sink()
     kind = class_name(sink)
@@ -86,64 +80,63 @@ def sink_facts(query: StreamingQuery) -> SinkFacts:
 
 
 def written_folder(bridge: Bridge, writer: DataStreamWriter) -> str | None:
-    """Return the path that a query is asked to write to, if one is given."""
+    """Return the path that a query will write to, None if it has none."""
     path = option(bridge.invoke(writer._jwrite, "extraOptions").get("path"))
     return None if path is None else str(path)
 
 
 def end_after_batch(bridge: Bridge, query: StreamingQuery) -> bool:
-    """End a query without ever interrupting a batch: the one that runs is finished, and none follows.
+    """End a query without interrupting a batch: the current batch is finished, and no other begins.
 
     Returns
     -------
     bool
-        Whether it had ended, or others ended it meanwhile; a stop in its last milliseconds may not be seen. A query
-        that would have ended by itself after this batch counts as ended by this call.
+        Whether the query had ended already, or something else ended it meanwhile; a stop in its last milliseconds may
+        go unnoticed. A query that would have ended after this batch anyway counts as ended by this call.
     """
     execution = executing(query)
-    active, terminated = (bridge.companion(_place(bridge, f"runtime.{state}")) for state in ("ACTIVE", "TERMINATED"))
+    active, terminated = (
+        bridge.companion(_class_name(bridge, f"runtime.{state}")) for state in ("ACTIVE", "TERMINATED")
+    )
     lock, state, thread = execution.awaitProgressLock(), execution.state(), execution.queryExecutionThread()
-    told = _Told.RUNS
-    while told is _Told.RUNS and thread.isAlive():
-        told = _Told(bridge.helper("QueryEnd").end(lock, state, active, terminated, thread))
+    state_of_end = _EndState.RUNS
+    while state_of_end is _EndState.RUNS and thread.isAlive():
+        state_of_end = _EndState(bridge.helper("QueryEnd").end(lock, state, active, terminated, thread))
     while thread.isAlive():
-        time.sleep(_LOOK)
-    is_interrupted = told is _Told.ENDS and bool(thread.isInterrupted())  # it keeps that when it has ended
-    return is_interrupted or told in (_Told.ENDED, _Told.RUNS)
+        time.sleep(_POLL_SECONDS)
+    is_interrupted = state_of_end is _EndState.ENDS and bool(thread.isInterrupted())  # also readable after its end
+    return is_interrupted or state_of_end in (_EndState.ENDED, _EndState.RUNS)
 
 
 def failure_of(query: StreamingQuery) -> str | None:
-    """Return why a query ended, if it failed."""
+    """Return why a query failed, None if it did not."""
     error = query.exception()
     return None if error is None else root_cause(error)
 
 
 def wait_until_started(query: StreamingQuery) -> str | None:
-    """Wait until a query has opened its sources; return why it could not."""
+    """Wait until a query has opened its sources; return why it failed, None if it did not."""
     try:
-        executing(query).awaitInitialization(_INITIALISED)
-    except Exception as error:  # noqa: BLE001 - of any class, from the query's sources
+        executing(query).awaitInitialization(_START_MILLISECONDS)
+    except Exception as error:  # noqa: BLE001 - a source may raise any class
         return failure_of(query) or root_cause(error)
     return failure_of(query)
 
 
 def log_empty_batch(bridge: Bridge, log_folder: str, batch: int) -> None:
-    """Tell the log of a file sink that a batch wrote no files; it must have an entry for each."""
-    name, status = (_place(bridge, f"sinks.{simple}") for simple in ("FileStreamSinkLog", "SinkFileStatus"))
+    """Record in the log of a file sink, which needs an entry for each batch, that a batch wrote no files."""
+    name, status = (_class_name(bridge, f"sinks.{simple}") for simple in ("FileStreamSinkLog", "SinkFileStatus"))
     log = bridge.find(name)(1, bridge.session._handle, log_folder, bridge.none)
     log.add(batch, bridge.new_array(status, []))
 
 
-def _place(bridge: Bridge, name: str) -> str:
-    """Return the full name of a class, which is given with the package below Spark's for streaming."""
+def _class_name(bridge: Bridge, name: str) -> str:
+    """Return the full name of a streaming class from its name with the subpackage since Spark 4.1."""
     return _STREAMING + (name if bridge.version >= (4, 1) else name.rpartition(".")[2])
 
 
 def start_inheriting(name: str, target: Callable[[], object]) -> None:
-    """Start a thread whose Spark jobs have the local properties of this one, such as the scheduler pool.
-
-    The process ends without it.
-    """
+    """Start a daemon thread whose Spark jobs have the local properties of this thread, such as the scheduler pool."""
     thread = InheritableThread(target=target, name=name)
     thread.daemon = True
     thread.start()

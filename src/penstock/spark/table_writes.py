@@ -1,6 +1,6 @@
-"""What a statement that writes to a table of the catalogue comes to: which rows, by which rules, into which folder.
+"""Analysis of a statement that writes to a catalog table: its rows, its mode, and its folder.
 
-Spark analyses the statement, and so casts, orders and checks the rows as for a write of its own; it does not run it.
+Spark only analyses the statement, and so casts, orders and checks the rows as for its own writes; it does not run it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,16 @@ from penstock.spark.dataframes import dataframe
 from penstock.spark.jobs import active_session
 from penstock.spark.jvm import class_name, items, option, with_fields
 from penstock.spark.logical_plan import LogicalPlan
-from penstock.spark.session_catalog import catalog_of, facts_of, manages_partitions, mark_of, put_table, quoted, texts
-from penstock.spark.table_partitions import known_partitions
+from penstock.spark.session_catalog import (
+    catalog_of,
+    describe_table,
+    manages_partitions,
+    mark_of,
+    put_table,
+    quoted,
+    string_map,
+)
+from penstock.spark.table_partitions import registered_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,36 +34,28 @@ if TYPE_CHECKING:
 
 _MAY_WRITE = re.compile(r"\b(insert|create)\b", re.IGNORECASE)
 _EXECUTION_MODE = "org.apache.spark.sql.execution.CommandExecutionMode"
-_OF_SPARK = ("path", "serialization.format")
-"""Properties of a table that are no options of its files."""
+_NOT_FILE_OPTIONS = ("path", "serialization.format")
+"""Storage properties of a table that are not options of its files."""
 _EVOLVES_SCHEMAS = (4, 2)
 """The first release of Spark with INSERT WITH SCHEMA EVOLUTION."""
-_KEEPS_IDS_OF_FIELDS = (4, 3)
-"""The first release of Spark in which ``removeInternalMetadata`` is asked whether it keeps the ids of columns."""
+_HAS_KEEP_IDS_FLAG = (4, 3)
+"""The first release of Spark where ``removeInternalMetadata`` has a flag to keep the ids of columns."""
 
 
 @dataclass(frozen=True)
 class TableWrite:
-    """A write into the folder of a table.
+    """A write to the folder of a table.
 
     Parameters
     ----------
-    table
-        The table.
     overwrites
-        Whether what is there goes away.
-    options
-        The options of its files.
+        Whether existing rows are replaced.
     rows
-        The rows, in the shape that the table's files want.
-    is_new
-        Whether the table is made by the statement.
+        The rows, with the columns of the table's files.
     external
-        Whether the statement says where a new table lies.
-    is_half_made
-        Whether a job that makes such a table has not ended, and may be dead.
-    properties
-        The TBLPROPERTIES of a table that is there.
+        Whether the statement sets the location of a new table.
+    is_unfinished
+        Whether another job has begun to create the table and has not committed; it may have failed.
     """
 
     table: CatalogTable
@@ -64,23 +64,16 @@ class TableWrite:
     rows: DataFrame = field(repr=False, compare=False)
     is_new: bool = False
     external: bool = False
-    is_half_made: bool = False
+    is_unfinished: bool = False
     properties: dict[str, str] = field(default_factory=dict)
 
 
 def table_write(bridge: Bridge, statement: str, rows: DataFrame | None = None) -> TableWrite | None:
-    """Return what a statement writes to a table of files.
+    """Return the write of a statement into a file table.
 
-    None of any other statement, which is not analysed: Spark runs scripts and what EXECUTE IMMEDIATE names while it
-    analyses them. None also of writes that Spark does in a way of its own: into buckets, by Hive's serialisers, over
-    some partitions that are named, to places that are not within the table's folder.
-
-    Parameters
-    ----------
-    bridge, statement
-        The session, and the statement.
-    rows
-        What is written instead of the statement's own query.
+    None for other statements, which are not even analysed: Spark runs scripts, and the statement of EXECUTE IMMEDIATE,
+    during analysis. Also None for writes that only Spark supports: to buckets, with Hive's serialisers, to static
+    partitions, and to partitions outside the table's folder.
     """
     if _MAY_WRITE.search(statement) is None:
         return None
@@ -100,45 +93,41 @@ def table_write(bridge: Bridge, statement: str, rows: DataFrame | None = None) -
 
 
 def create_table(bridge: Bridge, statement: str, schema: str, location: str, mark: str, *, external: bool) -> None:
-    """Put a table into the catalogue whose files are there already, as ``CREATE TABLE ... AS SELECT`` does at its end.
+    """Register a table whose files exist already, as ``CREATE TABLE ... AS SELECT`` does at its end.
 
     Parameters
     ----------
     statement
-        How a table of the same columns would be made of rows; none are read.
-    schema
-        The JSON of its columns.
+        A CREATE TABLE AS SELECT statement for a table with the same columns; no rows are read.
     location, external
-        Its folder, and whether the user has said where that is.
-    mark
-        By which it is known as made by this job, see `is_marked`.
+        The table's folder, and whether the user has set it.
     """
     with active_session(bridge.session):
         parsed = _parsed(bridge, statement)
-        if class_name(parsed) != "CreateTableAsSelect":  # Spark runs some other statements while it analyses them
+        if class_name(parsed) != "CreateTableAsSelect":  # Spark runs some other statements during analysis
             raise ValueError(f"not a CREATE TABLE ... AS SELECT: {statement}")
         template = _analysed(bridge, parsed).table()
-        columns = _as_spark_keeps(bridge, bridge.find("org.apache.spark.sql.types.DataType").fromJson(schema))
+        columns = _stored_schema(bridge, bridge.find("org.apache.spark.sql.types.DataType").fromJson(schema))
         put_table(bridge, template, columns, location, mark, external=external)
 
 
 def statement_of(table: CatalogTable, options: dict[str, str], columns: Sequence[str]) -> str:
-    """Return the statement that makes a table of files with such columns; `create_table` sets their types."""
-    told = ", ".join(f"{_literal(key)} {_literal(value)}" for key, value in sorted(options.items()))
+    """Return a statement that creates a file table with such columns; `create_table` sets their types."""
+    option_list = ", ".join(f"{_literal(key)} {_literal(value)}" for key, value in sorted(options.items()))
     by = ", ".join(map(quoted, table.partition_by))
     values = ", ".join(f"0 AS {quoted(name)}" for name in columns)
     parts = [f"CREATE TABLE {table.name} USING {table.format}"]
-    parts += [f"OPTIONS ({told})"] if told else []
+    parts += [f"OPTIONS ({option_list})"] if option_list else []
     parts += [f"PARTITIONED BY ({by})"] if by else []
     return " ".join([*parts, f"AS SELECT {values}"])
 
 
 def _only_writes(bridge: Bridge, plan: Any) -> bool:
-    """Whether a parsed plan is an INSERT or a CREATE TABLE AS that does nothing yet when it is analysed."""
+    """Whether a parsed plan is an INSERT or CREATE TABLE AS without side effects during analysis."""
     while class_name(plan) == "UnresolvedWith":
         plan = plan.child()
     match class_name(plan):
-        case "InsertIntoStatement":  # with schema evolution, analysing adds columns to the table
+        case "InsertIntoStatement":  # with schema evolution, the analysis adds columns to the table
             return bridge.version < _EVOLVES_SCHEMAS or not plan.withSchemaEvolution()
         case "CreateTableAsSelect":
             return True
@@ -151,27 +140,26 @@ def _insert(bridge: Bridge, command: Any) -> TableWrite | None:
         return None
     if command.ifPartitionNotExists():
         return None
-    found = facts_of(bridge, table)
-    if found.format != _format_of(command) or str(command.outputPath().toString()) != found.location:
+    target = describe_table(bridge, table)
+    if target.format != _format_of(command) or str(command.outputPath().toString()) != target.location:
         return None
-    if found.tracked and known_partitions(bridge, found.name, found.location).elsewhere:
+    if target.tracked and registered_partitions(bridge, target.name, target.location).elsewhere:
         return None
     rows = _rows(bridge, command)
-    overwrites, properties = str(command.mode()) == "Overwrite", texts(table.properties())
-    return TableWrite(found, overwrites, _options(command.options()), rows, properties=properties)
+    overwrites, properties = str(command.mode()) == "Overwrite", string_map(table.properties())
+    return TableWrite(target, overwrites, _options(command.options()), rows, properties=properties)
 
 
 def _format_of(command: Any) -> str:
-    """Return the short name of the files that Spark's command writes."""
     return str(command.fileFormat().toString()).lower()
 
 
 def _create(bridge: Bridge, command: Any) -> TableWrite | None:
     table, catalog = command.table(), catalog_of(bridge)
     if catalog.tableExists(table.identifier()):
-        there = catalog.getTableMetadata(table.identifier())
-        found = facts_of(bridge, there)
-        return TableWrite(found, False, {}, _rows(bridge, command), is_half_made=True) if mark_of(there) else None
+        existing = catalog.getTableMetadata(table.identifier())
+        target = describe_table(bridge, existing)
+        return TableWrite(target, False, {}, _rows(bridge, command), is_unfinished=True) if mark_of(existing) else None
     if table.bucketSpec().isDefined():
         return None
     if str(option(table.comment()) or "") or not table.properties().isEmpty():
@@ -179,12 +167,12 @@ def _create(bridge: Bridge, command: Any) -> TableWrite | None:
     if table.collation().isDefined():
         return None
     external = table.storage().locationUri().isDefined()
-    found = facts_of(bridge, table)
-    found = replace(found, tracked=bool(found.partition_by) and manages_partitions(bridge))
-    if not found.format:
+    target = describe_table(bridge, table)
+    target = replace(target, tracked=bool(target.partition_by) and manages_partitions(bridge))
+    if not target.format:
         return None
     options, rows = _options(table.storage().properties()), _rows(bridge, command)
-    return TableWrite(found, overwrites=False, options=options, rows=rows, is_new=True, external=external)
+    return TableWrite(target, overwrites=False, options=options, rows=rows, is_new=True, external=external)
 
 
 def _rows(bridge: Bridge, command: Any) -> DataFrame:
@@ -192,16 +180,16 @@ def _rows(bridge: Bridge, command: Any) -> DataFrame:
     return dataframe(bridge.session, LogicalPlan(bridge, command.query())).toDF(*names)
 
 
-def _as_spark_keeps(bridge: Bridge, columns: Any) -> Any:
-    """Return the columns of rows as a table has them: CHAR and VARCHAR are texts with a note to Spark in a query."""
+def _stored_schema(bridge: Bridge, columns: Any) -> Any:
+    """Return a query's columns as a table stores them: in a query, CHAR and VARCHAR are strings with metadata."""
     utils = bridge.find("org.apache.spark.sql.catalyst.util.CharVarcharUtils")
-    more = (False,) if bridge.version >= _KEEPS_IDS_OF_FIELDS else ()
+    more = (False,) if bridge.version >= _HAS_KEEP_IDS_FLAG else ()
     columns = bridge.find("org.apache.spark.sql.catalyst.util.package").removeInternalMetadata(columns, *more)
     return utils.getRawSchema(columns, bridge.session._handle.sessionState().conf())
 
 
 def _options(properties: Any) -> dict[str, str]:
-    return {key: value for key, value in texts(properties).items() if key.lower() not in _OF_SPARK}
+    return {key: value for key, value in string_map(properties).items() if key.lower() not in _NOT_FILE_OPTIONS}
 
 
 def _parsed(bridge: Bridge, statement: str) -> Any:
@@ -209,7 +197,6 @@ def _parsed(bridge: Bridge, statement: str) -> Any:
 
 
 def _analysed(bridge: Bridge, plan: Any) -> Any:
-    """Return the analysed plan of a command, which is not run."""
     skip = bridge.companion(_EXECUTION_MODE).SKIP()
     return bridge.session._handle.sessionState().executePlan(plan, skip).analyzed()
 

@@ -1,4 +1,4 @@
-"""How far Spark jobs have come.
+"""The progress of Spark jobs.
 
 Uses (Spark 4.0 to 4.3): ``AppStatusStore.jobsList`` and ``lastStageAttempt``, ``SparkContext.progressBar``.
 """
@@ -19,15 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
-    """What the stages of a job group have done so far.
-
-    Parameters
-    ----------
-    done, total
-        Tasks that have ended, and all tasks of the stages that have begun.
-    bytes_read, rows_read
-        What they read from sources and shuffles.
-    """
+    """The progress of the stages of a job group: ended tasks, and all tasks of the stages that have begun."""
 
     done: int
     total: int
@@ -36,14 +28,14 @@ class TaskCounts:
 
 
 def task_counts(bridge: Bridge, groups: Sequence[str]) -> dict[str, TaskCounts]:
-    """Return how far job groups of ours have come; one call. Groups of which nothing has begun are left out."""
+    """Return the progress of job groups in a single call; groups that have not begun are left out."""
     context = bridge.spark.sparkContext._jsc.sc()
-    found = answers.facts(bridge.helper("TaskCounts").of(context, list(groups)))
-    return {group: TaskCounts(*figures) for group, figures in found.items()}
+    progress = answers.facts(bridge.helper("TaskCounts").of(context, list(groups)))
+    return {group: TaskCounts(*figures) for group, figures in progress.items()}
 
 
-def stop_sparks_own_bar(bridge: Bridge) -> None:
-    """Let Spark draw no bar of stages any more: two programs cannot draw on the same lines of a terminal."""
+def stop_spark_progress_bar(bridge: Bridge) -> None:
+    """Stop Spark's own progress bar, as two programs cannot draw on the same lines of a terminal."""
     bar = option(bridge.spark.sparkContext._jsc.sc().progressBar())
     if bar is not None:
         bar.stop()

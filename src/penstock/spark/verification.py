@@ -1,4 +1,4 @@
-"""Looking at every row: whether it lies where a leaf claims, and whether a filter keeps what it must."""
+"""Verification of rows: whether they are in the declared partitions, and whether a filter drops no matching rows."""
 
 from __future__ import annotations
 
@@ -23,25 +23,15 @@ _EXCHANGED = frozenset({"ShuffleQueryStageExec", "AQEShuffleReadExec", "NativeRo
 """Operators that read an exchange."""
 
 
-def checked(rows: InternalRows, layout: Partitioning, output: Attributes, who: str) -> InternalRows:
-    """Return rows whose tasks fail at the first one that lies elsewhere than is claimed.
-
-    Parameters
-    ----------
-    layout
-        What `layouts.layout` or `span_layout` gave.
-    output
-        The columns of the rows, in which the layout's keys are spelt.
-    who
-        Names the vertex and the input in the error.
-    """
+def check_layout(rows: InternalRows, layout: Partitioning, output: Attributes, subject: str) -> InternalRows:
+    """Return rows whose tasks fail, naming `subject`, at the first row that is not in its declared partition."""
     bridge = rows._bridge
-    looked_at = bridge.helper("LayoutCheck", on_executors=True).over(rows, layout, output, who)
-    return InternalRows(bridge, looked_at)
+    checked = bridge.helper("LayoutCheck", on_executors=True).over(rows, layout, output, subject)
+    return InternalRows(bridge, checked)
 
 
 def span_layout(layout: Partitioning | None, spans: Sequence[tuple[int, int]]) -> Partitioning | None:
-    """Return the layout of tasks that each read some subpartitions of rows that are hashed; None if they are not."""
+    """Return the partitioning of tasks that each read a range of subpartitions; None if the rows are not hashed."""
     if layout is None or class_name(layout._handle) != "HashPartitioning":
         return None
     bridge = layout._bridge
@@ -50,35 +40,35 @@ def span_layout(layout: Partitioning | None, spans: Sequence[tuple[int, int]]) -
     return Partitioning(bridge, bridge.find(PHYSICAL + "CoalescedHashPartitioning")(layout, boundaries))
 
 
-def ruled_out(keys: Sequence[Expression], found: KeySet) -> Expression:
-    """Return a condition that no row is to meet whose keys a filter was made of: the filter would rule it out.
+def dropped_keys_condition(keys: Sequence[Expression], key_set: KeySet) -> Expression:
+    """Return a condition for rows that a filter would drop although the filter was built from their keys.
 
-    A row with a key that is null meets no other, so it does not count.
+    Rows with a null key match nothing, so they do not count.
     """
     bridge = keys[0]._bridge
     is_not_null, both = bridge.find(EXPRESSIONS + "IsNotNull"), bridge.find(EXPRESSIONS + "And")
-    there = reduce(both, map(is_not_null, keys))
-    if found.is_empty:
-        return Expression(bridge, there)
-    kept = [filters.might_contain(found, keys), *filters.for_sources(found, keys)]
-    return Expression(bridge, both(there, bridge.find(EXPRESSIONS + "Not")(reduce(both, kept))))
+    no_nulls = reduce(both, map(is_not_null, keys))
+    if key_set.is_empty:
+        return Expression(bridge, no_nulls)
+    passing = [filters.might_contain(key_set, keys), *filters.source_conditions(key_set, keys)]
+    return Expression(bridge, both(no_nulls, bridge.find(EXPRESSIONS + "Not")(reduce(both, passing))))
 
 
-def count(rows: InternalRows) -> int:
-    """Read all rows, so that those that are `checked` are looked at; return how many there are."""
+def count_rows(rows: InternalRows) -> int:
+    """Count rows by reading all of them, so that `check_layout` applies."""
     return int(rows._handle.count())
 
 
-def is_met(session: Session, rows: LogicalPlan, condition: Expression) -> bool:
-    """Whether a row of a plan meets a condition."""
-    met = rows.filtered_by([condition])
-    nothing = met.projected(met.output.take([]))
-    return not physical_plan(session, nothing).rows()._handle.isEmpty()
+def has_matching_row(session: Session, rows: LogicalPlan, condition: Expression) -> bool:
+    """Whether any row of a plan meets a condition."""
+    matches = rows.filtered_by([condition])
+    without_columns = matches.projected(matches.output.take([]))
+    return not physical_plan(session, without_columns).rows()._handle.isEmpty()
 
 
-def count_exchanged(plan: PhysicalPlan) -> int:
-    """Return how many rows a plan reads of the one exchange below it, by reading them."""
+def count_exchanged_rows(plan: PhysicalPlan) -> int:
+    """Count the rows that a plan reads from the only exchange below it, by reading them."""
     node = plan._handle
     while class_name(node) not in _EXCHANGED:
         (node,) = children(node)
-    return count(PhysicalPlan(plan._bridge, node).rows())
+    return count_rows(PhysicalPlan(plan._bridge, node).rows())

@@ -1,4 +1,4 @@
-"""The call of the user's program that waits for a query: PySpark names few of them itself (``callSite.short``)."""
+"""The call in the user's program that waits for a query; PySpark itself names only few calls (``callSite.short``)."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ _LIBRARIES = tuple(
     | {str(Path(__file__).parent.parent), "<frozen"}
 )
 _BRIDGE = ("/py4j/", "/pyspark/")
-"""Parts of the paths of the modules that call the JVM, wherever they are installed."""
+"""Parts of the module paths of the libraries that call the JVM."""
 
 
 def waiting_call() -> str | None:
-    """Return the call of the user's program that waits for the JVM, such as ``show at job.py:12``.
+    """Return the call in the user's program that waits for the JVM, such as ``show at job.py:12``.
 
     None if no thread of the program waits, or several do.
     """
     calls = []
     for thread, top in sys._current_frames().items():
-        if thread != threading.get_ident():
-            calls.append(_call_of_user(top))
-    found = [call for call in calls if call is not None]
-    return found[0] if len(found) == 1 else None
+        if thread != threading.get_ident() and (call := _user_call(top)) is not None:
+            calls.append(call)
+    return calls[0] if len(calls) == 1 else None
 
 
-def _call_of_user(top: FrameType) -> str | None:
-    """Return the user's call at the bottom of which a frame waits in PySpark; None if there is none."""
+def _user_call(top: FrameType) -> str | None:
+    """Return the user's call that waits in PySpark in the stack below a frame; None if there is none."""
     frame: FrameType | None = top
     called, is_waiting = "", False
     while frame is not None:

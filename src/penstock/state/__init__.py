@@ -1,4 +1,4 @@
-"""Keyed state of streaming queries: inspect it, and change its number of key groups."""
+"""Inspection and rescaling of the keyed state of streaming queries."""
 
 from penstock.state.api import abort, inspect, plan, prune, rescale, rescale_running
 from penstock.state.starting import start_query

@@ -1,4 +1,4 @@
-"""The public functions: inspect a checkpoint, rescale it, abort a rescale, prune old state."""
+"""Public functions: inspect a checkpoint, rescale it, abort a rescale, prune old state."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from penstock.arguments import check_path, check_session
 from penstock.errors import StateError
 from penstock.spark.jvm import Bridge
 from penstock.spark.session import embedded_session
-from penstock.state.asking import ask
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.file_sink import complete_sink_log
 from penstock.state.inspection import Inspection, inspect_checkpoint
 from penstock.state.journal import Journal, Phase
 from penstock.state.key_groups import check_max_parallelism
-from penstock.state.past_rescales import check_not_gone_back, remove_what_is_left
+from penstock.state.live_rescale import request_rescale
+from penstock.state.past_rescales import check_not_rewound, remove_rewound_rescales
 from penstock.state.preflight import RescalePlan, plan_rescale
-from penstock.state.rescale import OnProgress, Rescale, RescaleReport, is_over, publish, tidy, undo
-from penstock.state.turn import my_turn
+from penstock.state.rescale import OnProgress, Rescale, RescaleReport, is_over, publish, try_discard, undo
+from penstock.state.rescale_lock import rescale_lock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ def inspect(checkpoint: str, *, count: bool = False, spark: SparkSession | None 
     count
         Whether to read the state and count its rows, instead of using the counts in its files.
     spark
-        A session; if None, the active one or an embedded one.
+        A session; if None, the active or an embedded session.
 
     Raises
     ------
@@ -59,9 +59,9 @@ def plan(
     check_path(checkpoint, "plan")
     check_max_parallelism(max_parallelism)
     bridge = bridge_of(spark)
-    found = Checkpoint(bridge, checkpoint)
-    _check_whole(found)
-    return plan_rescale(bridge, found, max_parallelism, method)
+    opened = Checkpoint(bridge, checkpoint)
+    _check_no_open_rescale(opened)
+    return plan_rescale(bridge, opened, max_parallelism, method)
 
 
 def rescale(
@@ -75,8 +75,8 @@ def rescale(
 ) -> RescaleReport | None:
     """Change the number of key groups (the max parallelism) of a stopped streaming query.
 
-    The change is one more batch that reads no data. If an earlier rescale to the same number was stopped while it put
-    its files in place, this call finishes it.
+    The rescale becomes a batch that reads no data. If an earlier rescale to the same number was interrupted while it
+    published its files, this call finishes it.
 
     Parameters
     ----------
@@ -85,31 +85,30 @@ def rescale(
     max_parallelism
         The new number of key groups, at most 32768.
     spark
-        A session; if None, the active one or an embedded one.
+        A session; if None, the active or an embedded session.
     method
         How to rewrite every store. If None, it is chosen for each store.
     file_sink
-        The folder that the query writes to, if its sink is one of Spark's file formats. Spark's log in that folder
-        needs an entry for every batch, the rescale too. `start_query` adds it by itself.
+        The folder that the query writes to, if its sink is a file format of Spark. Spark's log in that folder
+        needs an entry for every batch, including the rescale. `start_query` adds it by itself.
     on_progress
         Called with the number of finished steps, the number of all steps, and the next step.
 
     Returns
     -------
     RescaleReport or None
-        What was done; None if the call finished an earlier rescale.
+        The report of the rescale; None if the call finished an earlier rescale.
 
     Raises
     ------
     StateError
-        If the state cannot be rescaled, or the rescale fails. The checkpoint is then unchanged. A state can be rescaled
-        if its query is stopped, and it is kept in one of Spark's own two stores; before Spark 4.2 only if it has no
-        column families.
+        If the state cannot be rescaled, or the rescale fails. The checkpoint is then unchanged. The query must be
+        stopped, and its state must be in one of Spark's built-in stores; before Spark 4.2 without column families.
     """
     check_path(checkpoint, "rescale")
     check_max_parallelism(max_parallelism)
     bridge = bridge_of(spark)
-    if file_sink is not None:  # of a rescale that was killed before it came to that, too
+    if file_sink is not None:  # an earlier rescale may have been killed before it updated the log
         complete_sink_log(bridge, Checkpoint(bridge, checkpoint), file_sink)
     report = _rescale(bridge, checkpoint, max_parallelism, method, on_progress or (lambda *_: None))
     if file_sink is not None:
@@ -120,19 +119,19 @@ def rescale(
 def _rescale(
     bridge: Bridge, location: str, max_parallelism: int, method: RewriteMethod | None, on_progress: OnProgress
 ) -> RescaleReport | None:
-    found = Checkpoint(bridge, location)
-    with my_turn(bridge, found.folder):
-        journal = Journal.load(found.folder)
+    checkpoint = Checkpoint(bridge, location)
+    with rescale_lock(bridge, checkpoint.folder):
+        journal = Journal.load(checkpoint.folder)
         if journal is not None and journal.phase is Phase.PUBLISHING and journal.new == max_parallelism:
-            publish(found, journal)
+            publish(checkpoint, journal)
             return None
-        if journal is not None and not is_over(found, journal):
+        if journal is not None and not is_over(checkpoint, journal):
             if journal.phase is Phase.PUBLISHING:
-                raise StateError.interrupted(found.location, journal.old, journal.new)
-            undo(found, journal)
-        check_not_gone_back(found)
-        planned = plan_rescale(bridge, Checkpoint(bridge, location), max_parallelism, method)
-        return Rescale(bridge, planned, on_progress).run()
+                raise StateError.interrupted(checkpoint.location, journal.old, journal.new)
+            undo(checkpoint, journal)
+        check_not_rewound(checkpoint)
+        rescale_plan = plan_rescale(bridge, Checkpoint(bridge, location), max_parallelism, method)
+        return Rescale(bridge, rescale_plan, on_progress).run()
 
 
 def rescale_running(
@@ -143,7 +142,7 @@ def rescale_running(
     method: RewriteMethod | None = None,
     on_progress: OnProgress | None = None,
 ) -> dict[str, Any]:
-    """Change the number of key groups of a query that runs, in whichever process `start_query` started it.
+    """Change the number of key groups of a running query that `start_query` started in any process.
 
     That process lets the running batch end, stops the query, rescales its state, and starts it again.
 
@@ -155,22 +154,22 @@ def rescale_running(
     Returns
     -------
     dict
-        What was done, as `LiveReport.as_dict` has it.
+        The report of the rescale, as `LiveReport.as_dict` returns it.
 
     Raises
     ------
     StateError
-        If no process serves the checkpoint, or the rescale was refused or failed. The query runs on as before, unless
-        the message says otherwise.
+        If no process serves the checkpoint, or the rescale was refused or failed. The query continues unchanged,
+        unless the message says otherwise.
     """
     check_path(checkpoint, "rescale_running")
     check_max_parallelism(max_parallelism)
-    found = Checkpoint(bridge_of(spark), checkpoint)
-    return ask(found.folder, max_parallelism, method, on_progress or (lambda *_: None))
+    folder = Checkpoint(bridge_of(spark), checkpoint).folder
+    return request_rescale(folder, max_parallelism, method, on_progress or (lambda *_: None))
 
 
 def abort(checkpoint: str, *, spark: SparkSession | None = None) -> bool:
-    """Undo a rescale that was stopped before it was complete, or that the query's logs were taken back over.
+    """Undo a rescale that was stopped before it was complete, or whose batch was removed from the query's logs.
 
     Returns
     -------
@@ -180,17 +179,17 @@ def abort(checkpoint: str, *, spark: SparkSession | None = None) -> bool:
     Raises
     ------
     StateError
-        If the rescale is complete, or another process that lives works on it.
+        If the rescale is complete, or another live process works on it.
     """
     check_path(checkpoint, "abort")
     bridge = bridge_of(spark)
-    found = Checkpoint(bridge, checkpoint)
-    with my_turn(bridge, found.folder):
-        journal = Journal.load(found.folder)
+    opened = Checkpoint(bridge, checkpoint)
+    with rescale_lock(bridge, opened.folder):
+        journal = Journal.load(opened.folder)
         if journal is None:
-            tidy(found.folder)
-            return remove_what_is_left(found)
-        undo(found, journal)
+            try_discard(opened.folder)
+            return remove_rewound_rescales(opened)
+        undo(opened, journal)
         return True
 
 
@@ -205,37 +204,37 @@ def prune(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
     Raises
     ------
     StateError
-        If there is no checkpoint, or a rescale is not complete, or another process that lives works on one.
+        If there is no checkpoint, a rescale is not complete, or another live process works on it.
     """
     check_path(checkpoint, "prune")
     bridge = bridge_of(spark)
-    found = Checkpoint(bridge, checkpoint)
-    with my_turn(bridge, found.folder):
-        _check_whole(found)
-        number = found.offsets(found.batch).max_parallelism if found.batch is not None else None
+    opened = Checkpoint(bridge, checkpoint)
+    with rescale_lock(bridge, opened.folder):
+        _check_no_open_rescale(opened)
+        number = opened.offsets(opened.batch).max_parallelism if opened.batch is not None else None
         if number is None:
             return []
         removed = [
             f"state/{operator.number}/{group}"
-            for operator in found.operators
-            for group in found.groups(operator.number)
+            for operator in opened.operators
+            for group in opened.groups(operator.number)
             if group >= number
         ]
         for path in removed:
-            found.folder.child(path).delete()
+            opened.folder.child(path).delete()
         return removed
 
 
-def _check_whole(checkpoint: Checkpoint) -> None:
-    """Refuse a checkpoint in which a rescale is half in place."""
+def _check_no_open_rescale(checkpoint: Checkpoint) -> None:
+    """Raise `StateError` if a rescale is partly published, or its batch was removed from the logs."""
     journal = Journal.load(checkpoint.folder)
     if journal is not None and journal.phase is not Phase.STAGING and not is_over(checkpoint, journal):
         raise StateError.interrupted(checkpoint.location, journal.old, journal.new)
-    check_not_gone_back(checkpoint)
+    check_not_rewound(checkpoint)
 
 
 def bridge_of(spark: SparkSession | None) -> Bridge:
-    """Return the bridge of a session; of the active or an embedded one if there is none."""
+    """Return the bridge of a session; if None, of the active or an embedded session."""
     if spark is not None:
         check_session(spark, "spark")
     return Bridge(spark or embedded_session())

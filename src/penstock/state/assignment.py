@@ -1,9 +1,9 @@
-"""The old key groups that each new one is made of when their number changes.
+"""Assignment of old key groups to new ones when their number changes.
 
-With groups numbered by hash modulo max parallelism, a key of old group ``p`` can be in new group ``k`` only where
-``p`` and ``k`` are equal modulo the greatest common divisor of the two numbers (Chinese remainder theorem). So a
-multiple splits group ``p`` into ``p, p + old, p + 2 old ...``, a divisor merges ``k, k + new ...`` into ``k``, and any
-other number reads from within its own residue class.
+The key group of a key is its hash modulo the max parallelism. So a key of old group ``p`` can be in new group ``k``
+only if ``p`` and ``k`` are equal modulo the greatest common divisor of the two numbers (Chinese remainder theorem). A
+multiple splits group ``p`` into ``p, p + old, p + 2 old ...``. A divisor merges ``k, k + new ...`` into ``k``. With any
+other number, a new group reads the old groups of its residue class.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from penstock.state.key_groups import check_max_parallelism
 
 
 class Change(StrEnum):
-    """How one number of key groups relates to another."""
+    """Relation of the new number of key groups to the old number."""
 
     SPLIT = "split"
-    """The new number is a multiple: every old group becomes several."""
+    """The new number is a multiple: every old group is split into several."""
     MERGE = "merge"
-    """The new number is a divisor: every new group is made of several whole ones."""
+    """The new number is a divisor: every new group consists of several whole old groups."""
     REGROUP = "regroup"
-    """Neither: groups are cut and put together again."""
+    """Neither: a new group consists of parts of several old groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkUnit:
-    """What one task does: read some old key groups once, and write some new ones."""
+    """The work of a task: the old key groups that it reads once, and the new ones that it writes."""
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]
@@ -37,19 +37,12 @@ class WorkUnit:
 
 @dataclass(frozen=True)
 class StateAssignment:
-    """The change from one number of key groups to another.
-
-    Parameters
-    ----------
-    old
-        The current number.
-    new
-        The new number.
+    """The change of the number of key groups.
 
     Raises
     ------
     StateError
-        If one of them is out of bounds.
+        If a number is out of bounds.
     """
 
     old: int
@@ -61,23 +54,23 @@ class StateAssignment:
 
     @cached_property
     def classes(self) -> int:
-        """The number of residue classes: nothing ever moves from one to another."""
+        """The number of residue classes; keys never move between classes."""
         return gcd(self.old, self.new)
 
     @property
     def change(self) -> Change:
-        """How the numbers relate."""
+        """The relation of the two numbers."""
         if self.classes == self.old:
             return Change.SPLIT
         return Change.MERGE if self.classes == self.new else Change.REGROUP
 
     def sources(self, group: int) -> range:
-        """Return the old key groups that a new one reads."""
+        """Return the old key groups that a new key group reads."""
         return range(group % self.classes, self.old, self.classes)
 
     @property
-    def kept(self) -> float:
-        """The fraction of the rows a new group reads that it keeps, if keys are evenly distributed."""
+    def retained_fraction(self) -> float:
+        """The fraction of the rows a new group reads that it retains, if keys are evenly distributed."""
         return self.classes / self.new
 
     def work_units(self, slots: int) -> list[WorkUnit]:

@@ -1,8 +1,8 @@
-"""Keeps a query from starting while a rescale of it is half in place.
+"""Barrier that keeps a query from starting while a rescale is partly published.
 
 Since 4.2 Spark refuses to start a query whose newest batch has another number of key groups and is not done. Older
-releases would run that batch, on key groups that are of the other number. For them the log of offsets gets one more
-entry that they cannot read: they refuse it whole, and cite its first line.
+releases would run that batch on the wrong key groups. For them, the log of offsets gets another entry that they cannot
+parse: they refuse to start, and cite its first line.
 """
 
 from __future__ import annotations
@@ -19,32 +19,28 @@ TEXT = (
 
 
 class Barrier:
-    """The entry that cannot be read.
+    """The entry in the log of offsets that older releases of Spark cannot parse.
 
     Parameters
     ----------
-    checkpoint
-        The folder of the query's checkpoint.
-    batch
-        The batch that the rescale becomes.
-    needed
-        Whether there is to be one at all.
+    is_needed
+        Whether the release of Spark needs a barrier. If not, the methods do nothing.
     """
 
-    def __init__(self, checkpoint: Folder, batch: int, *, needed: bool) -> None:
+    def __init__(self, checkpoint: Folder, batch: int, *, is_needed: bool) -> None:
         self._file = checkpoint.child(f"offsets/{batch + 1}")
-        self._needed = needed
+        self._is_needed = is_needed
 
-    def put_up(self) -> None:
-        """Put it up, unless the query has that batch already."""
-        if self._needed:
+    def create(self) -> None:
+        """Write the entry, unless the query has that batch already."""
+        if self._is_needed:
             self._file.write(TEXT)
 
-    def stands(self) -> bool:
-        """Whether it is there."""
-        return self._needed and self._file.exists() and self._file.read() == TEXT
+    def exists(self) -> bool:
+        """Whether the entry exists."""
+        return self._is_needed and self._file.exists() and self._file.read() == TEXT
 
-    def take_down(self) -> None:
-        """Take it down, if it is there."""
-        if self.stands():
+    def remove(self) -> None:
+        """Remove the entry if it exists."""
+        if self.exists():
             self._file.delete()

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = "default"
 PARTS = ("metadata", "offsets", "commits")
-"""What every checkpoint of a query that has started has."""
+"""The entries that the checkpoint of every started query has."""
 _SNAPSHOT = re.compile(r"(\d+)(?:_[0-9a-f-]+)?\.zip")
 _CHANGES = re.compile(r"(\d+)(?:_[0-9a-f-]+)?\.(?:changelog|delta)")
 _WHOLE = re.compile(r"(\d+)\.snapshot")
-"""A snapshot of a store that keeps its state in memory."""
+"""A snapshot of Spark's in-memory state store."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFiles:
-    """The figures of one key group of one store, from its files."""
+    """Rows and bytes of a key group of a store, from its files."""
 
     operator: int
     store: str
@@ -47,28 +47,21 @@ class Operator:
 
     entry: OperatorEntry
     path: str
-    """Its metadata file, relative to the checkpoint."""
+    """The path of the metadata file, relative to the checkpoint."""
 
     @property
     def number(self) -> int:
-        """Its number in the checkpoint."""
+        """The operator's number in the checkpoint."""
         return self.entry.operator
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """Its stores; most have one, joins have four."""
+        """The names of its stores; most operators have a single store, joins have four."""
         return self.entry.stores
 
 
 class Checkpoint:
     """The logs and the state of a streaming query.
-
-    Parameters
-    ----------
-    bridge
-        The bridge of the session whose file systems are used.
-    location
-        The query's ``checkpointLocation``.
 
     Raises
     ------
@@ -86,7 +79,7 @@ class Checkpoint:
 
     @property
     def location(self) -> str:
-        """The whole path."""
+        """The absolute path."""
         return str(self.folder)
 
     @cached_property
@@ -95,21 +88,21 @@ class Checkpoint:
         return str(json.loads(self.folder.child("metadata").read()).get("id", "?"))
 
     def latest(self, log: str) -> int | None:
-        """Return the newest batch in ``offsets`` or ``commits``, read anew."""
+        """Return the newest batch in ``offsets`` or ``commits``, without caching; None if there is none."""
         names = (name for name, is_folder, _ in self.folder.child(log).entries() if not is_folder)
         return max((int(name) for name in names if name.isdigit()), default=None)
 
     @cached_property
     def batch(self) -> int | None:
-        """The newest batch that is done."""
+        """The newest batch that is done; None if there is none."""
         return self.latest("commits")
 
     def offsets(self, batch: int) -> OffsetEntry:
-        """Return what was logged before a batch."""
+        """Return the entry that Spark logged before a batch."""
         return OffsetEntry.parse(*self._text(f"offsets/{batch}"))
 
     def commit(self, batch: int) -> CommitEntry:
-        """Return what was logged after a batch."""
+        """Return the entry that Spark logged after a batch."""
         return CommitEntry.parse(*self._text(f"commits/{batch}"))
 
     def _text(self, path: str) -> tuple[str, str]:
@@ -132,7 +125,7 @@ class Checkpoint:
         versioned = self.folder.child(f"{path}/v2")
         if versioned.exists():
             batches = [int(name) for name, _, _ in versioned.entries() if name.isdigit()]
-            path = f"{path}/v2/{max(found for found in batches if self.batch is None or found <= self.batch)}"
+            path = f"{path}/v2/{max(batch for batch in batches if self.batch is None or batch <= self.batch)}"
         else:
             path = f"{path}/metadata"
         return Operator(OperatorEntry.parse(*self._text(path)), path)
@@ -149,7 +142,7 @@ class Checkpoint:
         return sorted(int(name) for name, is_folder, _ in entries if is_folder and name.isdigit())
 
     def files(self, max_parallelism: int) -> Iterator[GroupFiles]:
-        """Iterate over what the files of each key group say; folders that an earlier rescale left are passed over."""
+        """Yield the figures of each key group; skip folders that an earlier rescale has left."""
         for operator in self.operators:
             for group in self.groups(operator.number):
                 if group < max_parallelism:
@@ -162,20 +155,20 @@ class Checkpoint:
             [(name, size) for name, is_folder, size in folder.entries() if not is_folder] if folder.exists() else []
         )
         version = (self.batch or 0) + 1
-        snapshots = {int(found[1]): name for name, _ in entries if (found := _SNAPSHOT.fullmatch(name))}
+        snapshots = {int(match[1]): name for name, _ in entries if (match := _SNAPSHOT.fullmatch(name))}
         newest = max((number for number in snapshots if number <= version), default=None)
         rows, size = (None, 0)
         if newest is not None:
             metadata = self._snapshot(folder.child(snapshots[newest]))
             rows, size = metadata.rows, metadata.size
         after = newest or 0
-        whole = {int(found[1]): length for name, length in entries if (found := _WHOLE.fullmatch(name))}
+        whole = {int(match[1]): length for name, length in entries if (match := _WHOLE.fullmatch(name))}
         newest = max((number for number in whole if number <= version), default=None)
         if newest is not None:
             after, rows, size = newest, None, whole[newest]
         for name, length in entries:
-            found = _CHANGES.fullmatch(name)
-            if found and after < int(found[1]) <= version:
+            match = _CHANGES.fullmatch(name)
+            if match and after < int(match[1]) <= version:
                 rows, size = None, size + length
         return GroupFiles(operator, store, group, rows, size)
 
@@ -185,5 +178,5 @@ class Checkpoint:
             with zipfile.ZipFile(io.BytesIO(file.read())) as archive:
                 text = archive.read("metadata").decode()
         except (zipfile.BadZipFile, KeyError) as error:
-            raise StateError.unreadable(str(file), f"it is no snapshot: {error}") from error
+            raise StateError.unreadable(str(file), f"it is not a snapshot: {error}") from error
         return SnapshotMetadata.parse(text, str(file))

@@ -1,7 +1,7 @@
-"""The log of a sink that writes files, which must have an entry for every batch of its query.
+"""The log of a file sink, which must have an entry for every batch of its query.
 
-A rescale becomes a batch that never reaches the sink. The log would miss it: Spark would fail for good when it next
-compacts the log (by default every tenth batch).
+A rescale becomes a batch that never reaches the sink, so the log would miss it. Then Spark would fail permanently when
+it next compacts the log (by default every tenth batch).
 """
 
 from __future__ import annotations
@@ -21,25 +21,15 @@ _ENTRY = re.compile(r"(\d+)(\.compact)?")
 
 
 def complete_sink_log(bridge: Bridge, checkpoint: Checkpoint, folder: str) -> list[int]:
-    """Add an empty entry for each batch that was a rescale, and return these batches.
-
-    Parameters
-    ----------
-    bridge
-        The bridge of a session.
-    checkpoint
-        The query's checkpoint.
-    folder
-        The folder that the query writes to; one without a log is left alone.
-    """
+    """Add an empty entry for each batch that was a rescale, and return these batches."""
     log = Folder(bridge, folder).child(_LOG)
     if not log.exists() or checkpoint.batch is None:
         return []
-    entries = [found for name, _, _ in log.entries() if (found := _ENTRY.fullmatch(name))]
+    entries = [match for name, _, _ in log.entries() if (match := _ENTRY.fullmatch(name))]
     logged = {int(entry[1]) for entry in entries}
     if not logged:
         return []
-    # What is older than the last compaction is in it.
+    # The last compaction contains all older entries.
     first = max((int(entry[1]) for entry in entries if entry[2]), default=min(logged))
     missing = [batch for batch in range(first + 1, checkpoint.batch + 1) if batch not in logged]
     rescales = [batch for batch in missing if _is_rescale(checkpoint, batch)]
@@ -49,7 +39,7 @@ def complete_sink_log(bridge: Bridge, checkpoint: Checkpoint, folder: str) -> li
 
 
 def _is_rescale(checkpoint: Checkpoint, batch: int) -> bool:
-    """Whether a batch has another number of key groups than the one before; no other batch can have."""
+    """Whether a batch has another number of key groups than its predecessor; only a rescale changes it."""
     if not checkpoint.folder.child(f"offsets/{batch - 1}").exists():
         return False
     return checkpoint.offsets(batch).max_parallelism != checkpoint.offsets(batch - 1).max_parallelism

@@ -1,4 +1,4 @@
-"""Describes the state in a checkpoint, without writing anything."""
+"""Read-only description of the state in a checkpoint."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """The state of one store."""
+    """The state of a store."""
 
     operator: int
     operator_name: str
     store: str
     rows: tuple[int | None, ...]
-    """The rows of each key group; None if not known."""
+    """The rows of each key group; None if unknown."""
     sizes: tuple[int, ...]
     """The bytes of each key group."""
 
     @property
     def total_rows(self) -> int | None:
-        """The rows of all key groups, or None if one is not known."""
+        """The rows of all key groups; None if those of a group are unknown."""
         return None if None in self.rows else sum(rows or 0 for rows in self.rows)
 
     @property
@@ -57,11 +57,11 @@ class Inspection:
     encoding: str
     stores: tuple[StoreState, ...]
     obstacle: str | None
-    """Why it cannot be rescaled; None if it can."""
+    """The reason why the state cannot be rescaled; None if it can."""
     recommendation: Recommendation | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return a JSON object."""
         return asdict(self)
 
 
@@ -70,10 +70,6 @@ def inspect_checkpoint(bridge: Bridge, location: str, *, count: bool = False) ->
 
     Parameters
     ----------
-    bridge
-        The bridge of a session.
-    location
-        The query's ``checkpointLocation``.
     count
         Whether to read the state and count its rows exactly, instead of using the counts in its files.
 
@@ -101,7 +97,7 @@ def inspect_checkpoint(bridge: Bridge, location: str, *, count: bool = False) ->
     current = offsets.max_parallelism or 0
     stores = _stores(checkpoint, current)
     if count:
-        stores = _counted(open_stores(bridge, checkpoint, batch), checkpoint, batch, current, stores)
+        stores = _count_rows(open_stores(bridge, checkpoint, batch), checkpoint, batch, current, stores)
     largest = max((sum(store.sizes) for store in stores), default=0)
     return Inspection(
         checkpoint.location,
@@ -119,18 +115,18 @@ def inspect_checkpoint(bridge: Bridge, location: str, *, count: bool = False) ->
 
 def _stores(checkpoint: Checkpoint, max_parallelism: int) -> tuple[StoreState, ...]:
     names = {operator.number: operator.entry.name for operator in checkpoint.operators}
-    found: dict[tuple[int, str], list[tuple[int | None, int]]] = {}
+    groups_by_store: dict[tuple[int, str], list[tuple[int | None, int]]] = {}
     for files in checkpoint.files(max_parallelism):
-        found.setdefault((files.operator, files.store), []).append((files.rows, files.size))
+        groups_by_store.setdefault((files.operator, files.store), []).append((files.rows, files.size))
     return tuple(
         StoreState(
             operator, names[operator], store, tuple(rows for rows, _ in groups), tuple(size for _, size in groups)
         )
-        for (operator, store), groups in found.items()
+        for (operator, store), groups in groups_by_store.items()
     )
 
 
-def _counted(
+def _count_rows(
     session: StateSession, checkpoint: Checkpoint, batch: int, groups: int, stores: tuple[StoreState, ...]
 ) -> tuple[StoreState, ...]:
     counted = []
@@ -138,12 +134,12 @@ def _counted(
         try:
             key = session.partition_key(checkpoint.location, batch, store.operator, store.store)
             identity = StoreId(store.operator, store.store, bool(key))
-            found = session.count_with_sql(checkpoint.location, batch, identity, groups)
+            counts = session.count_with_sql(checkpoint.location, batch, identity, groups)
         except Exception as error:
             raise StateError.unreadable(
                 f"store {store.store} of operator {store.operator}", root_cause(error)
             ) from error
-        rows = {count.group: count.rows for count in found}
+        rows = {count.group: count.rows for count in counts}
         exact = tuple(rows.get(group, 0) for group in range(len(store.sizes)))
         counted.append(StoreState(store.operator, store.operator_name, store.store, exact, store.sizes))
     return tuple(counted)

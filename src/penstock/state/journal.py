@@ -14,41 +14,37 @@ if TYPE_CHECKING:
     from penstock.spark.filesystem import Folder
 
 FOLDER = "_penstock_rescale"
-"""The folder below a checkpoint with the files of a rescale until they are put in place."""
+"""The folder in a checkpoint with the files of a rescale until they are published."""
 STAGED = "checkpoint"
 
 
 class Phase(StrEnum):
-    """How far a rescale has come."""
+    """The progress of a rescale."""
 
     STAGING = "staging"
-    """The new state is written aside; the checkpoint is unchanged."""
+    """The new state is written to the staging folder; the checkpoint is unchanged."""
     PUBLISHING = "publishing"
-    """The new state is complete and checked; its files are put in place."""
+    """The new state is complete and checked; its files are moved into the checkpoint."""
     ABORTING = "aborting"
-    """The files that were put in place are removed again."""
+    """The published files are removed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
     """A rescale in progress.
 
-    Each phase has a file of its own, and no file is ever replaced: object stores have a moment without either then.
+    Each phase has its own file, and no file is replaced: on object stores neither version exists during a replacement.
 
     Parameters
     ----------
     batch
-        The last batch of the query; the rescale becomes the next one.
-    old, new
-        The number of key groups before and after.
-    phase
-        The current phase.
+        The last batch of the query; the rescale becomes the next batch.
     files
-        The files to move: paths relative to the checkpoint, the same in the staged one.
+        The files to move: paths relative to the checkpoint and to the staging folder.
     replaced
-        The old text of the files that are replaced, by path.
+        The old text of the replaced files, by path.
     barrier
-        Whether a `penstock.state.barrier.Barrier` stands while files are put in place.
+        Whether a `penstock.state.barrier.Barrier` exists while files are published.
     """
 
     batch: int
@@ -61,7 +57,7 @@ class Journal:
 
     @classmethod
     def load(cls, checkpoint: Folder) -> Self | None:
-        """Return the journal of a checkpoint, or None if no rescale is in progress."""
+        """Return the journal of a checkpoint; None if no rescale is in progress."""
         for phase in reversed(Phase):
             file = _file(checkpoint, phase)
             if file.exists():
@@ -70,12 +66,12 @@ class Journal:
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """Return the journal that was written as a text.
+        """Parse the text of a journal.
 
         Raises
         ------
         StateError
-            If it names a file outside the checkpoint: such a file would be removed, or written.
+            If it names a file outside the checkpoint, which would be removed or overwritten.
         """
         content = json.loads(text)
         try:
@@ -86,25 +82,25 @@ class Journal:
 
     @property
     def text(self) -> bytes:
-        """Itself, to be written."""
+        """The journal as JSON."""
         return json.dumps(asdict(self)).encode()
 
     def save(self, checkpoint: Folder) -> None:
-        """Write the journal, whole or not at all; one of the same phase stays."""
+        """Write the journal atomically, unless there is a journal of the same phase."""
         _file(checkpoint, self.phase).write(self.text)
 
     @staticmethod
     def forget(checkpoint: Folder) -> None:
-        """Delete the journal of a checkpoint, if there is one; until it is gone its last phase counts."""
+        """Delete the journal of a checkpoint, if it exists; the file of the last phase is deleted last."""
         for phase in Phase:
             _file(checkpoint, phase).delete()
 
     def aborting(self) -> Self:
-        """Return the journal of a rescale that is taken back."""
+        """Return the journal of the phase in which the rescale is undone."""
         return replace(self, phase=Phase.ABORTING)
 
     def publishing(self, files: tuple[str, ...], replaced: dict[str, str], *, barrier: bool) -> Self:
-        """Return the journal of the next phase."""
+        """Return the journal of the phase in which the rescale is published."""
         return replace(self, phase=Phase.PUBLISHING, files=files, replaced=replaced, barrier=barrier)
 
 

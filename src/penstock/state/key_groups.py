@@ -1,7 +1,7 @@
-"""Key groups: the parts that keyed state is cut into.
+"""Key groups: the partitions of keyed state.
 
-A key group of a Spark query is a state partition, which a task of its own works on. Its number is Spark's hash of the
-grouping key modulo the max parallelism, which is the number of key groups.
+A key group of a Spark query is a state partition, processed by its own task. The key group of a key is Spark's hash of
+the grouping key modulo the max parallelism, which is the number of key groups.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def key_group(values: Sequence[Any], types: Sequence[str], max_parallelism: int)
     Parameters
     ----------
     values
-        The columns of the key, as PySpark gives them.
+        The columns of the key, as PySpark returns them.
     types
-        The names Spark prints for their types.
+        The names of their types, as Spark prints them.
     max_parallelism
         The number of key groups.
     """
@@ -34,22 +34,22 @@ def key_group(values: Sequence[Any], types: Sequence[str], max_parallelism: int)
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """Return the max parallelism of a query that sets none: half as much again as its parallelism, as a power of two.
+    """Return the default max parallelism: 1.5 times the parallelism, rounded up to a power of two.
 
     At least 128, at most 32768.
     """
-    wanted = parallelism + parallelism // 2
-    power = 1 << max(wanted - 1, 0).bit_length()
+    minimum = parallelism + parallelism // 2
+    power = 1 << max(minimum - 1, 0).bit_length()
     return min(max(power, DEFAULT_LOWER_BOUND_MAX_PARALLELISM), UPPER_BOUND_MAX_PARALLELISM)
 
 
 def check_max_parallelism(value: object) -> int:
-    """Return a max parallelism that is within bounds.
+    """Return the max parallelism if it is within bounds.
 
     Raises
     ------
     StateError
-        If it is not.
+        If it is not an integer between 1 and 32768.
     """
     number = value if isinstance(value, int) and not isinstance(value, bool) else 0
     if not 1 <= number <= UPPER_BOUND_MAX_PARALLELISM:

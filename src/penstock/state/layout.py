@@ -1,4 +1,4 @@
-"""The text files of a checkpoint that Structured Streaming keeps its logs and its operators' metadata in."""
+"""The text files in which Structured Streaming stores its logs and the metadata of operators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """A file whose first line is a version and whose second is JSON; what follows is kept as it is."""
+    """A file whose first line is a version and whose second line is JSON; further lines are preserved unchanged."""
 
     version: str
     content: dict[str, Any]
@@ -24,12 +24,12 @@ class LogEntry:
 
     @classmethod
     def parse(cls, text: str, path: str) -> Self:
-        """Read an entry.
+        """Parse an entry.
 
         Raises
         ------
         StateError
-            If the text is not one.
+            If the text is not an entry.
         """
         version, *lines = text.split("\n")
         try:
@@ -45,7 +45,7 @@ class LogEntry:
 
 
 class OffsetEntry(LogEntry):
-    """What a batch was to read, and the settings it ran with."""
+    """The planned offsets of a batch, and its settings."""
 
     __slots__ = ()
 
@@ -62,15 +62,15 @@ class OffsetEntry(LogEntry):
 
     @property
     def sources(self) -> list[dict[str, Any]]:
-        """Where each source ends, empty for one that is no JSON object."""
-        found = []
+        """The end offset of each source; empty if it is not a JSON object."""
+        offsets = []
         for line in self.rest:
             try:
                 offset = json.loads(line)
             except ValueError:
                 offset = None
-            found.append(offset if isinstance(offset, dict) else {})
-        return found
+            offsets.append(offset if isinstance(offset, dict) else {})
+        return offsets
 
     def with_max_parallelism(self, number: int) -> Self:
         """Return the entry with another number of state partitions."""
@@ -78,7 +78,7 @@ class OffsetEntry(LogEntry):
 
 
 class CommitEntry(LogEntry):
-    """That a batch is done, its next watermark, and in format version 2 which versions its state is in."""
+    """The commit of a batch: its next watermark, and in format version 2 the ids of its state versions."""
 
     __slots__ = ()
 
@@ -88,11 +88,11 @@ class CommitEntry(LogEntry):
         return int(self.version[1:])
 
     def with_checkpoint_ids(self, ids: dict[int, list[list[str]]]) -> Self:
-        """Return the entry with other unique ids: for each operator and key group those of its stores."""
+        """Return the entry with other unique ids, by operator: for each key group those of its stores."""
         if self.format_version == 1:
             return self
-        named = {str(operator): groups for operator, groups in ids.items()}
-        return replace(self, content=self.content | {"stateUniqueIds": named})
+        by_operator = {str(operator): groups for operator, groups in ids.items()}
+        return replace(self, content=self.content | {"stateUniqueIds": by_operator})
 
 
 class OperatorEntry(LogEntry):
@@ -123,21 +123,21 @@ class OperatorEntry(LogEntry):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotMetadata:
-    """What a RocksDB snapshot says about itself."""
+    """The metadata of a RocksDB snapshot."""
 
     rows: int | None
-    """Its keys, if they were counted."""
+    """The number of keys; None if they were not counted."""
     size: int
-    """The bytes of its sorted files."""
+    """The bytes of the SST files."""
 
     @classmethod
     def parse(cls, text: str, path: str) -> Self:
-        """Read the file ``metadata`` of a snapshot.
+        """Parse the file ``metadata`` of a snapshot.
 
         Raises
         ------
         StateError
-            If the text is none.
+            If the text is not such metadata.
         """
         try:
             content = json.loads(text.partition("\n")[2])

@@ -1,4 +1,4 @@
-"""The file in a checkpoint that names the process whose query runs on it."""
+"""The marker file in a checkpoint, which names the process that runs its query."""
 
 from __future__ import annotations
 
@@ -15,108 +15,107 @@ from penstock.errors import StateError
 from penstock.spark.filesystem import Folder
 from penstock.spark.state_store import running_queries
 from penstock.state.requests import Requests
-from penstock.state.turn import my_turn
+from penstock.state.rescale_lock import rescale_lock
 
 if TYPE_CHECKING:
     from penstock.commit import Access
     from penstock.spark.jvm import Bridge
 
 MARKER = "_penstock_query.json"
-_LOOK = 1.0
-"""Seconds between two looks at a process of another machine that may be dead."""
+_POLL_INTERVAL = 1.0
+"""Seconds between two checks of a process on another machine that may be dead."""
 
 log = logging.getLogger("penstock.state")
 
 
 class Mark:
-    """Says that this process runs the query of a checkpoint, until it is removed.
-
-    Parameters
-    ----------
-    access
-        The session.
-    checkpoint
-        The folder of the checkpoint.
-    """
+    """The marker of this process in a checkpoint whose query it runs; kept alive by a lease until it is removed."""
 
     def __init__(self, access: Access, checkpoint: Folder) -> None:
         self._access = access
         self._file = checkpoint.child(MARKER)
-        self._before = self._file.read_if_there()
+        self._previous = self._file.read_if_exists()
         self._content = json.dumps(asdict(Owner.me()) | {"start": uuid.uuid4().hex}).encode()
         self._file.write(self._content, overwrite=True)
         self._lease = Lease(access, str(self._file))
 
     def remove(self) -> None:
-        """Take it back; what another start of the query has written since stays."""
+        """Remove the marker, unless another start of the query has replaced it."""
         self._lease.end()
-        if self._file.read_if_there() == self._content:
+        if self._file.read_if_exists() == self._content:
             self._file.delete()
             remove_lease(self._access, str(self._file))
 
-    def give_back(self) -> None:
-        """Let the mark of the run before stand again: this process runs the query still, and did not start it anew."""
-        if self._before is None or Owner.told(self._before) != Owner.me():
+    def restore_previous(self) -> None:
+        """Restore the marker of the previous start if this process wrote it; otherwise remove this marker.
+
+        Called when a start fails while this process still runs the query from an earlier start.
+        """
+        if self._previous is None or Owner.from_json(self._previous) != Owner.me():
             self.remove()
             return
         self._lease.end()
-        if self._file.read_if_there() == self._content:
-            self._file.write(self._before, overwrite=True)
+        if self._file.read_if_exists() == self._content:
+            self._file.write(self._previous, overwrite=True)
 
 
-def marked(checkpoint: Folder) -> Owner | None:
-    """Return the process that a checkpoint's marker names, dead or alive."""
-    content = checkpoint.child(MARKER).read_if_there()
-    return None if content is None else Owner.told(content)
+def marked_process(checkpoint: Folder) -> Owner | None:
+    """Return the process that a checkpoint's marker names, dead or alive; None if there is no marker."""
+    content = checkpoint.child(MARKER).read_if_exists()
+    return None if content is None else Owner.from_json(content)
 
 
-def runs_elsewhere(access: Access, checkpoint: Folder) -> Owner | None:
-    """Return the process that a checkpoint's marker names, if it is another one that may live.
+def other_process(access: Access, checkpoint: Folder) -> Owner | None:
+    """Return the process that a checkpoint's marker names if it is another process that may be alive; else None.
 
-    One of another machine or container is taken for dead once its lease is over.
+    A process of another machine or container counts as dead once its lease has expired.
     """
-    found = marked(checkpoint)
-    if found is None or found == Owner.me():
+    process = marked_process(checkpoint)
+    if process is None or process == Owner.me():
         return None
-    alive = found.is_alive()
-    if alive is None and found.host != Owner.me().host:
-        alive = is_young(access, str(checkpoint.child(MARKER)))
-    return None if alive is False else found
+    is_alive = process.is_alive()
+    if is_alive is None and process.host != Owner.me().host:
+        is_alive = is_young(access, str(checkpoint.child(MARKER)))
+    return None if is_alive is False else process
 
 
-def running_here(bridge: Bridge, checkpoint: Folder) -> list[str]:
-    """Return the names of the queries on a checkpoint that this application runs, however they were started."""
+def local_query_names(bridge: Bridge, checkpoint: Folder) -> list[str]:
+    """Return the names of all queries on a checkpoint that this application runs."""
     return [name for location, name in running_queries(bridge) if str(Folder(bridge, location)) == str(checkpoint)]
 
 
-def take_over(access: Access, checkpoint: Folder, *, again: bool = False) -> Mark:
+def mark_checkpoint(access: Access, checkpoint: Folder, *, keep_requests: bool = False) -> Mark:
     """Mark a checkpoint whose query this process is about to start.
 
-    Where a process of another machine has left its mark, this waits until its lease is over: it may have died.
-    Requests to this process stay where it runs the query already, and starts it `again`.
+    If the marker of a process on another machine exists, wait until its lease expires, as the process may have died.
+
+    Parameters
+    ----------
+    keep_requests
+        Whether this process already runs the query and serves requests, which must not be removed.
 
     Raises
     ------
     StateError
-        If a process that lives runs the query, or changes its key groups, or the checkpoint cannot be written to.
+        If a live process runs the query or changes its key groups, or the checkpoint cannot be written to.
     """
-    _wait_for_strangers(access, checkpoint)
-    with my_turn(access.bridge, checkpoint):
-        other = runs_elsewhere(access, checkpoint)
+    _wait_for_remote_process(access, checkpoint)
+    with rescale_lock(access.bridge, checkpoint):
+        other = other_process(access, checkpoint)
         if other is not None:
-            raise StateError.runs(str(checkpoint), str(other), str(checkpoint.child(MARKER)))
-        if not again:
+            raise StateError.already_running(str(checkpoint), str(other), str(checkpoint.child(MARKER)))
+        if not keep_requests:
             Requests(checkpoint).clear()
         return Mark(access, checkpoint)
 
 
-def _wait_for_strangers(access: Access, checkpoint: Folder) -> None:
-    until = time.monotonic() + LEASE
-    said = False
-    while (other := runs_elsewhere(access, checkpoint)) is not None and other.host != Owner.me().host:
-        if time.monotonic() > until:
+def _wait_for_remote_process(access: Access, checkpoint: Folder) -> None:
+    deadline = time.monotonic() + LEASE
+    is_logged = False
+    while (other := other_process(access, checkpoint)) is not None and other.host != Owner.me().host:
+        if time.monotonic() > deadline:
             return
-        if not said:
+        if not is_logged:
             log.warning("%s ran the query on %s; waiting up to %.0f s whether it lives", other, checkpoint, LEASE)
-            said = True
-        time.sleep(_LOOK)
+            is_logged = True
+        time.sleep(_POLL_INTERVAL)

@@ -1,7 +1,7 @@
-"""Complete rescales, remembered for a query whose logs are taken back to before one of them.
+"""Records of complete rescales, to detect that the logs of a query were rewound to a batch before a rescale.
 
-People do so by removing the newest files of ``offsets`` and ``commits``. What a rescale has put in place stays, and
-Spark takes it for the state of the batch that is run again: keys that came to another group are lost.
+Users rewind a query by removing the newest files of ``offsets`` and ``commits``. The files that a rescale has published
+stay, and Spark uses them as the state of the batch that runs again: keys that moved to another group are lost.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 FOLDER = "_penstock_rescales"
 
 
-def remember(checkpoint: Folder, journal: Journal) -> None:
-    """Remember a rescale, and forget those that Spark has removed from its logs: nobody can go back over them."""
+def record(checkpoint: Folder, journal: Journal) -> None:
+    """Record a rescale, and remove records of batches that Spark has removed from its logs."""
     for past in _past(checkpoint):
         if not checkpoint.child(f"offsets/{_batch(past)}").exists():
             forget(checkpoint, past)
@@ -28,13 +28,13 @@ def remember(checkpoint: Folder, journal: Journal) -> None:
 
 
 def forget(checkpoint: Folder, journal: Journal) -> None:
-    """Forget a rescale; nothing happens if it is not remembered."""
+    """Remove the record of a rescale, if it exists."""
     _file(checkpoint, journal).delete()
     checkpoint.child(FOLDER).remove_if_empty()
 
 
-def check_not_gone_back(checkpoint: Checkpoint) -> None:
-    """Refuse a checkpoint whose logs were taken back over a rescale.
+def check_not_rewound(checkpoint: Checkpoint) -> None:
+    """Check that the logs of a query were not rewound to a batch before a rescale.
 
     Raises
     ------
@@ -42,27 +42,31 @@ def check_not_gone_back(checkpoint: Checkpoint) -> None:
         If they were.
     """
     for journal in _past(checkpoint.folder):
-        if _is_gone(checkpoint, journal):
-            raise StateError.gone_back(checkpoint.location, _batch(journal), journal.new)
+        if _is_rewound(checkpoint, journal):
+            raise StateError.rolled_back(checkpoint.location, _batch(journal), journal.new)
         if _was_run_again(checkpoint, journal):
             cause = f"batch {_batch(journal)} was run again since, so keys may be missing from the state of later ones"
-            raise StateError.gone_back(checkpoint.location, _batch(journal), journal.new, cause)
+            raise StateError.rolled_back(checkpoint.location, _batch(journal), journal.new, cause)
 
 
-def remove_what_is_left(checkpoint: Checkpoint) -> bool:
-    """Remove what rescales have put in place that the logs were taken back over; return whether there were any."""
-    left = [one for one in _past(checkpoint.folder) if _is_gone(checkpoint, one) or _was_run_again(checkpoint, one)]
-    for journal in reversed(left):
-        if _is_gone(checkpoint, journal):  # otherwise Spark may have written files of the same names since
+def remove_rewound_rescales(checkpoint: Checkpoint) -> bool:
+    """Remove the files of rescales whose batches were removed from the logs; return whether there were any."""
+    rewound = [
+        journal
+        for journal in _past(checkpoint.folder)
+        if _is_rewound(checkpoint, journal) or _was_run_again(checkpoint, journal)
+    ]
+    for journal in reversed(rewound):
+        if _is_rewound(checkpoint, journal):  # otherwise Spark may have written files of the same names since
             for file in journal.files:
                 checkpoint.folder.child(file).delete()
             for file, text in journal.replaced.items():
                 checkpoint.folder.child(file).write(text.encode(), overwrite=True)
         forget(checkpoint.folder, journal)
-    return bool(left)
+    return bool(rewound)
 
 
-def _is_gone(checkpoint: Checkpoint, journal: Journal) -> bool:
+def _is_rewound(checkpoint: Checkpoint, journal: Journal) -> bool:
     latest = checkpoint.latest("offsets")
     return latest is None or latest < _batch(journal)
 
@@ -73,7 +77,7 @@ def _was_run_again(checkpoint: Checkpoint, journal: Journal) -> bool:
 
 
 def _past(checkpoint: Folder) -> list[Journal]:
-    """Return the rescales that are remembered, oldest first."""
+    """Return the recorded rescales, oldest first."""
     folder = checkpoint.child(FOLDER)
     names = [name for name, _, _ in folder.entries() if name.endswith(".json")] if folder.exists() else []
     return sorted((Journal.parse(folder.child(name).read()) for name in names), key=_batch)

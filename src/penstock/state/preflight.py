@@ -1,4 +1,4 @@
-"""Finds every reason against a rescale before anything is written."""
+"""Plan of a rescale, with a check of everything that prevents it before anything is written."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from penstock.errors import StateError
 from penstock.spark.jobs import cluster_cores
 from penstock.spark.jvm import root_cause
 from penstock.spark.snapshot_state import IN_MEMORY
-from penstock.spark.state_store import ROCKSDB, StoreId, moves_files
+from penstock.spark.state_store import ROCKSDB, StoreId, move_files_problem
 from penstock.state.assignment import StateAssignment
 from penstock.state.journal import Journal
 from penstock.state.layout import ENCODING, PROVIDER
-from penstock.state.marker import MARKER, running_here, runs_elsewhere
+from penstock.state.marker import MARKER, local_query_names, other_process
 from penstock.state.rewrite_methods import RewriteMethod, choose_method
 from penstock.state.stores import open_stores
 from penstock.units import show_bytes
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StorePlan:
-    """The planned rewrite of one store."""
+    """The planned rewrite of a store."""
 
     store: StoreId
     operator_name: str
@@ -41,7 +41,7 @@ class StorePlan:
 
 @dataclass(frozen=True, slots=True)
 class RescalePlan:
-    """What a rescale will do."""
+    """The plan of a rescale."""
 
     location: str
     batch: int
@@ -53,7 +53,7 @@ class RescalePlan:
     state_bytes: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return a JSON object."""
         return {
             "checkpoint": self.location,
             "batch": self.batch,
@@ -61,7 +61,7 @@ class RescalePlan:
             "to": self.assignment.new,
             "provider": self.provider,
             "change": str(self.assignment.change),
-            "kept": self.assignment.kept,
+            "kept": self.assignment.retained_fraction,
             "bytes": self.state_bytes,
             "stores": [
                 {
@@ -85,16 +85,10 @@ def plan_rescale(
     *,
     running: bool = False,
 ) -> RescalePlan:
-    """Return what a rescale of a checkpoint will do.
+    """Return the plan of a rescale.
 
     Parameters
     ----------
-    bridge
-        The bridge of the session that will run it.
-    checkpoint
-        The query's checkpoint.
-    new
-        The new number of key groups.
     method
         The method for every store. If None, it is chosen for each store.
     running
@@ -103,25 +97,25 @@ def plan_rescale(
     Raises
     ------
     StateError
-        If the state cannot be rescaled; the message lists every reason that was found.
+        If the state cannot be rescaled; the message lists every reason.
     """
     batch, old, format_version = _logs(checkpoint)
     assignment = StateAssignment(old, new)
     provider = checkpoint.offsets(batch).conf.get(PROVIDER, "unknown")
     session = open_stores(bridge, checkpoint, batch)
-    found = [*_log_obstacles(checkpoint, old, new), *_store_obstacles(session, provider, method)]
+    obstacles = [*_log_obstacles(checkpoint, old, new), *_store_obstacles(session, provider, method)]
     if not running:
-        # The batch of a query that runs will be finished by itself.
-        found += list(_running_queries(bridge, checkpoint)) or _unfinished_batch(checkpoint, batch, old)
-    found += _missing_permissions(checkpoint)
+        # A running query finishes its batch by itself.
+        obstacles += list(_running_queries(bridge, checkpoint)) or _unfinished_batch(checkpoint, batch, old)
+    obstacles += _missing_permissions(checkpoint)
     stores: tuple[StorePlan, ...] = ()
     size = 0
-    if not found:
+    if not obstacles:
         stores, problems = _stores(session, checkpoint, batch, assignment, method)
         size = sum(files.size for files in checkpoint.files(old))
-        found += [*problems, *_space_obstacles(checkpoint, size)]
-    if found:
-        raise StateError.obstacles(checkpoint.location, found)
+        obstacles += [*problems, *_space_obstacles(checkpoint, size)]
+    if obstacles:
+        raise StateError.obstacles(checkpoint.location, obstacles)
     return RescalePlan(checkpoint.location, batch, format_version, assignment, provider, stores, size)
 
 
@@ -151,10 +145,10 @@ def _store_obstacles(session: StateSession, provider: str, method: RewriteMethod
     elif session.obstacle is not None:
         yield session.obstacle
     if session.rows_only is not None and method not in {None, RewriteMethod.ROWS}:
-        what = f"its state store is {provider.rpartition('.')[2]}"
+        limitation = f"its state store is {provider.rpartition('.')[2]}"
         if provider != IN_MEMORY:
-            what = f"this is Spark {session.bridge.spark.version}"
-        yield f"{what}, which takes the method {RewriteMethod.ROWS} only"
+            limitation = f"this is Spark {session.bridge.spark.version}"
+        yield f"{limitation}, which supports only the method {RewriteMethod.ROWS}"
 
 
 def _unfinished_batch(checkpoint: Checkpoint, batch: int, old: int) -> Iterator[str]:
@@ -175,9 +169,9 @@ def _unfinished_batch(checkpoint: Checkpoint, batch: int, old: int) -> Iterator[
 
 
 def _running_queries(bridge: Bridge, checkpoint: Checkpoint) -> Iterator[str]:
-    for name in running_here(bridge, checkpoint.folder):
+    for name in local_query_names(bridge, checkpoint.folder):
         yield f"query {name} is running on it: stop it first, or rescale it while it runs if start_query started it"
-    other = runs_elsewhere(Access(bridge), checkpoint.folder)
+    other = other_process(Access(bridge), checkpoint.folder)
     if other is not None:
         yield (
             f"{other} runs a query on it: stop it first, or rescale it while it runs with --live (if that process is "
@@ -201,15 +195,15 @@ def _stores(
 ) -> tuple[tuple[StorePlan, ...], list[str]]:
     plans, problems = [], []
     encoding = checkpoint.offsets(batch).conf.get(ENCODING, "unsaferow")
-    files_problem = session.rows_only or moves_files(session.bridge)
+    files_problem = session.rows_only or move_files_problem(session.bridge)
     slots = cluster_cores(session.bridge)
     for operator in checkpoint.operators:
         for name in operator.stores:
-            what = f"operator {operator.number} ({operator.entry.name}), store {name}"
+            label = f"operator {operator.number} ({operator.entry.name}), store {name}"
             try:
                 key = session.partition_key(checkpoint.location, batch, operator.number, name)
-            except Exception as error:  # noqa: BLE001 - Spark refuses in many classes of exception
-                problems.append(f"{what}: {root_cause(error)}")
+            except Exception as error:  # noqa: BLE001 - Spark raises many exception classes
+                problems.append(f"{label}: {root_cause(error)}")
                 continue
             if session.rows_only is not None:
                 chosen, reason = RewriteMethod.ROWS, session.rows_only

@@ -1,4 +1,4 @@
-"""Starting a query, again and again as it was started first, with its checkpoint in order."""
+"""Starts and restarts of a query with unchanged settings, after recovery of interrupted rescales."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from penstock.spark.streaming_queries import written_folder
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.file_sink import complete_sink_log
 from penstock.state.journal import FOLDER, Journal, Phase
-from penstock.state.past_rescales import check_not_gone_back
-from penstock.state.rescale import is_over, publish, tidy, undo
-from penstock.state.turn import my_turn
+from penstock.state.past_rescales import check_not_rewound
+from penstock.state.rescale import is_over, publish, try_discard, undo
+from penstock.state.rescale_lock import rescale_lock
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -25,18 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class QueryStart:
-    """All that it takes to start a query again as it was started first.
+    """The parameters of a query's first start, with which it is restarted.
 
     Parameters
     ----------
-    bridge
-        The bridge of the query's session.
-    writer
-        The query, with its checkpoint.
-    location
-        The checkpoint.
     settings
-        The settings of the session when the query was started first.
+        The settings of the session at the first start.
     """
 
     bridge: Bridge
@@ -44,46 +38,40 @@ class QueryStart:
     location: str
     settings: dict[str, str]
 
-    def first(self) -> StreamingQuery:
-        """Start it with the session as it is."""
-        self._settle()
+    def start(self) -> StreamingQuery:
+        """Start the query with the current settings of the session."""
+        checkpoint = recover_rescale(self.bridge, self.location)
+        folder = None if checkpoint is None else written_folder(self.bridge, self.writer)
+        if checkpoint is not None and folder is not None:
+            complete_sink_log(self.bridge, checkpoint, folder)
         return self.writer.start()
 
-    def again(self) -> StreamingQuery:
-        """Start it with the settings that it was started with; the session gets its own back."""
+    def restart(self) -> StreamingQuery:
+        """Start the query with the settings of its first start, and restore those of the session afterwards."""
         now = session_settings(self.bridge)
         changed = {key for key in now.keys() | self.settings.keys() if now.get(key) != self.settings.get(key)}
         with with_settings(self.bridge.spark, {key: self.settings.get(key) for key in changed}):
-            return self.first()
-
-    def _settle(self) -> None:
-        """Finish or undo a rescale that was stopped, and tell a log of files of earlier rescales."""
-        found = settled(self.bridge, self.location)
-        if found is None:
-            return
-        folder = written_folder(self.bridge, self.writer)
-        if folder is not None:
-            complete_sink_log(self.bridge, found, folder)
+            return self.start()
 
 
-def settled(bridge: Bridge, location: str) -> Checkpoint | None:
-    """Return a checkpoint after a rescale of it that was stopped is finished or undone; None if there is none yet.
+def recover_rescale(bridge: Bridge, location: str) -> Checkpoint | None:
+    """Finish or undo an interrupted rescale, and return the checkpoint; None if there is no checkpoint yet.
 
     Raises
     ------
     StateError
-        If another process that lives works on that rescale, or the logs were taken back over a complete one.
+        If another live process works on that rescale, or the logs were rewound to a batch before a complete rescale.
     """
     if not Folder(bridge, location).child("offsets").exists():
         return None
-    found = Checkpoint(bridge, location)
-    check_not_gone_back(found)
-    if not found.folder.child(FOLDER).exists():
-        return found
-    with my_turn(bridge, found.folder):
-        journal = Journal.load(found.folder)
-        if journal is None or is_over(found, journal):
-            tidy(found.folder)  # what a process left that died before its journal, or after it
+    checkpoint = Checkpoint(bridge, location)
+    check_not_rewound(checkpoint)
+    if not checkpoint.folder.child(FOLDER).exists():
+        return checkpoint
+    with rescale_lock(bridge, checkpoint.folder):
+        journal = Journal.load(checkpoint.folder)
+        if journal is None or is_over(checkpoint, journal):
+            try_discard(checkpoint.folder)  # files of a process that died before its journal, or after it
         else:
-            (publish if journal.phase is Phase.PUBLISHING else undo)(found, journal)
+            (publish if journal.phase is Phase.PUBLISHING else undo)(checkpoint, journal)
     return Checkpoint(bridge, location)

@@ -1,7 +1,7 @@
-"""Requests to the process that runs a query, and its answers: small files in a folder of the checkpoint.
+"""Requests to the process that runs a query, and its answers, as small files in a folder of the checkpoint.
 
-There is one request at a time: its file is made only where there is none. Who makes a request's claim file first, the
-process that runs the query or the one that has waited long enough, has the say whether it is served.
+Requests are served one at a time. The process that runs the query creates the claim file of a request to serve
+it; the requesting process creates it to withdraw after a timeout. The first of the two decides.
 """
 
 from __future__ import annotations
@@ -22,18 +22,14 @@ _WITHDRAWN = b"withdrawn"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Somebody asks for another number of key groups.
+    """A request for another number of key groups.
 
     Parameters
     ----------
-    max_parallelism
-        The number.
     method
-        How to rewrite every store; None to choose.
+        The rewrite method of every store; None to choose it for each store.
     by
-        Who asks, in words.
-    id
-        Its name.
+        The requesting process, for messages.
     """
 
     max_parallelism: int
@@ -44,7 +40,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request was not carried out: the parts of an error."""
+    """The error with which a request was refused or failed."""
 
     message: str
     cause: str | None
@@ -53,18 +49,18 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How far a request has come.
+    """Progress or outcome of a request.
 
     Parameters
     ----------
     beat
-        Grows as long as the process that serves it lives.
+        The heartbeat: a counter that grows while the serving process is alive.
     done, total, step
-        Finished steps, all steps, and what is done now.
+        The number of finished steps, the number of all steps, and the current step.
     report
-        What was done, once it is.
+        The report of a completed rescale; None before.
     refusal
-        Why it was not.
+        The error of a request that was refused or failed; None otherwise.
     """
 
     beat: int
@@ -76,64 +72,58 @@ class Answer:
 
     @property
     def final(self) -> bool:
-        """Whether nothing follows."""
+        """Whether this is the last answer."""
         return self.report is not None or self.refusal is not None
 
 
 class Requests:
-    """The requests on one checkpoint.
-
-    Parameters
-    ----------
-    checkpoint
-        Its folder.
-    """
+    """The requests on a checkpoint."""
 
     def __init__(self, checkpoint: Folder) -> None:
         self._folder = checkpoint.child(FOLDER)
 
     def put(self, request: Request) -> bool:
-        """Make a request; return False where there is another."""
+        """Write a request; return False if there is another."""
         self._folder.make()
         return self._folder.child(_REQUEST).write(json.dumps(asdict(request)).encode())
 
     def current(self) -> Request | None:
-        """Return the request that waits or is served."""
-        content = self._folder.child(_REQUEST).read_if_there()
+        """Return the request that is waiting or being served; None if there is none."""
+        content = self._folder.child(_REQUEST).read_if_exists()
         return None if content is None else Request(**json.loads(content))
 
     def claim(self, request: Request) -> bool:
-        """Take a request on; return False where it was withdrawn or is served already."""
+        """Accept a request; return False if it was withdrawn, or is already being served."""
         return self._claim(request).write(_SERVED)
 
     def is_served(self, request: Request) -> bool:
-        """Whether somebody has taken a request on."""
-        return self._claim(request).read_if_there() == _SERVED
+        """Whether a process has accepted a request."""
+        return self._claim(request).read_if_exists() == _SERVED
 
     def withdraw(self, request: Request) -> bool:
-        """Take a request back; return False where it is served."""
+        """Withdraw a request; return False if it is already being served."""
         if not self._claim(request).write(_WITHDRAWN) and self.is_served(request):
             return False
         self.forget(request)
         return True
 
-    def tell(self, request: Request, answer: Answer) -> None:
-        """Say how far a request has come; after a final answer there may be another request."""
+    def write_answer(self, request: Request, answer: Answer) -> None:
+        """Write the progress or outcome of a request; a final answer makes room for another request."""
         self._answer(request).write(json.dumps(asdict(answer)).encode(), overwrite=True)
         if answer.final and self.current() == request:
             self._folder.child(_REQUEST).delete()
 
     def answer(self, request: Request) -> Answer | None:
-        """Return how far a request has come."""
-        told = self._answer(request).read_if_there()
-        if told is None:
+        """Return the newest answer to a request; None if there is none yet."""
+        text = self._answer(request).read_if_exists()
+        if text is None:
             return None
-        content = json.loads(told)
+        content = json.loads(text)
         refusal = content.pop("refusal")
         return Answer(**content, refusal=Refusal(**refusal) if refusal else None)
 
     def forget(self, request: Request) -> None:
-        """Remove all files of a request that nobody serves or waits for any longer."""
+        """Remove all files of a request that has ended."""
         if self.current() == request:
             self._folder.child(_REQUEST).delete()
         self._answer(request).delete()
@@ -141,7 +131,7 @@ class Requests:
         self._folder.remove_if_empty()
 
     def clear(self) -> None:
-        """Remove everything: nobody can be waiting for a query that is about to start."""
+        """Remove all requests; called before the query starts, when no process can be waiting for an answer."""
         self._folder.delete()
 
     def _claim(self, request: Request) -> Folder:

@@ -1,9 +1,9 @@
-"""Changes the number of key groups of a checkpoint: writes the new state aside, checks it, then puts it in place.
+"""Change of the number of key groups of a checkpoint: stage the new state, check it, then publish it.
 
-The checkpoint is not touched until the new state is complete and checked. The change is one more batch that reads no
-data. Its offsets with the new number are put in place first (from then on Spark refuses to start the query), then its
-state, and last its commit. Before Spark 4.2 a `Barrier` stands from before the first of these until after the last. A
-process that dies in between leaves a journal, which lets the next one finish or undo it.
+The checkpoint does not change until the new state is complete and checked. The rescale becomes a batch that reads no
+data. Its offsets with the new number are published first (from then on Spark refuses to start the query), then its
+state, and last its commit. Before Spark 4.2 a `Barrier` exists during publication. If a process dies in between, its
+journal lets another process finish or undo the rescale.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import PenstockError, StateError
 from penstock.spark.jobs import cluster_cores, wait_for_tasks
 from penstock.spark.jvm import root_cause
-from penstock.spark.state_store import RowDealer, has_offline_tools
+from penstock.spark.state_store import RowRewriter, has_offline_tools
 from penstock.state.barrier import Barrier
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.journal import FOLDER, STAGED, Journal, Phase
-from penstock.state.past_rescales import forget, remember
+from penstock.state.past_rescales import forget, record
 from penstock.state.rewrite_methods import RewriteMethod
 from penstock.state.stores import open_stores
 
@@ -35,13 +35,13 @@ log = logging.getLogger("penstock.state")
 
 OnProgress = Callable[[int, int, str], None]
 """Called with the number of finished steps, the number of all steps, and the next step."""
-_PATIENCE = 30.0
-"""Seconds that tasks have to end after one of them has failed."""
+_TASKS_TIMEOUT = 30.0
+"""Seconds to wait until the other tasks of a failed stage have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
-    """The rewrite of one store."""
+    """The rewrite of a store."""
 
     operator: int
     name: str
@@ -56,7 +56,7 @@ class StoreReport:
 
 @dataclass(frozen=True, slots=True)
 class RescaleReport:
-    """What a rescale did."""
+    """The report of a rescale."""
 
     location: str
     batch: int
@@ -67,27 +67,17 @@ class RescaleReport:
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return a JSON object."""
         return asdict(self)
 
 
 class Rescale:
-    """One rescale of one checkpoint; see `penstock.state.turn` about others at a time.
-
-    Parameters
-    ----------
-    bridge
-        The bridge of the session that runs it.
-    plan
-        The plan of the rescale.
-    on_progress
-        Called before every step.
-    """
+    """A rescale of a checkpoint; run it while holding `penstock.state.rescale_lock`."""
 
     def __init__(self, bridge: Bridge, plan: RescalePlan, on_progress: OnProgress) -> None:
         self._bridge = bridge
         self._plan = plan
-        self._tell = on_progress
+        self._report_progress = on_progress
         self._checkpoint = Checkpoint(bridge, plan.location)
         self._work = self._checkpoint.folder.child(FOLDER)
         self._staged = self._work.child(STAGED)
@@ -95,16 +85,16 @@ class Rescale:
         self._stores = open_stores(bridge, self._checkpoint, plan.batch)
 
     def run(self) -> RescaleReport:
-        """Rewrite the state and put it in place.
+        """Rewrite the state and publish it.
 
         Raises
         ------
         StateError
-            If it failed. The checkpoint is unchanged, unless the message says otherwise.
+            If the rescale failed. The checkpoint is unchanged, unless the message says otherwise.
         """
-        began = time.monotonic()
+        start = time.monotonic()
         journal = Journal(self._plan.batch, self._plan.assignment.old, self._plan.assignment.new)
-        doing = "making a folder for the new state"
+        doing = "creating a folder for the new state"
         try:
             discard(self._checkpoint.folder)
             self._staged.make()
@@ -116,33 +106,33 @@ class Rescale:
             reports, ids = [], {}
             for done, plan in enumerate(self._plan.stores):
                 doing = f"writing operator {plan.store.operator} ({plan.operator_name}), store {plan.store.name}"
-                self._tell(done, len(self._plan.stores) + 1, doing)
+                self._report_progress(done, len(self._plan.stores) + 1, doing)
                 report, ids[plan.store.operator, plan.store.name] = self._write(rewrite, plan)
                 reports.append(report)
             doing = "writing the batch's commit"
             self._commit_staged(ids)
             doing = "checking the new state"
-            reports = [self._checked(plan, report) for plan, report in zip(self._plan.stores, reports, strict=True)]
+            reports = [self._check(plan, report) for plan, report in zip(self._plan.stores, reports, strict=True)]
             journal = journal.publishing(*self._changes(), barrier=not has_offline_tools(self._bridge))
             journal.save(self._checkpoint.folder)
         except PenstockError:
-            tidy(self._checkpoint.folder)
+            try_discard(self._checkpoint.folder)
             raise
         except BaseException as error:
-            wait_for_tasks(self._bridge, _PATIENCE)  # otherwise they would write into the folders removed below
-            tidy(self._checkpoint.folder)
+            wait_for_tasks(self._bridge, _TASKS_TIMEOUT)  # they would write into the folders that are removed below
+            try_discard(self._checkpoint.folder)
             if isinstance(error, Exception):
                 raise StateError.failed(self._plan.location, doing, root_cause(error)) from error
             raise
-        self._tell(len(self._plan.stores), len(self._plan.stores) + 1, "putting it in place")
+        self._report_progress(len(self._plan.stores), len(self._plan.stores) + 1, "putting it in place")
         publish(self._checkpoint, journal)
-        self._tell(len(self._plan.stores) + 1, len(self._plan.stores) + 1, "done")
+        self._report_progress(len(self._plan.stores) + 1, len(self._plan.stores) + 1, "done")
         return RescaleReport(
-            self._plan.location, self._next, journal.old, journal.new, tuple(reports), time.monotonic() - began
+            self._plan.location, self._next, journal.old, journal.new, tuple(reports), time.monotonic() - start
         )
 
     def _prepare(self) -> None:
-        """Make a checkpoint that has everything except state."""
+        """Stage a checkpoint that is complete except for its state."""
         batch = self._plan.batch
         for name in ("offsets", "commits"):
             self._staged.child(name).make()
@@ -164,28 +154,28 @@ class Rescale:
 
     def _write(self, rewrite: StateRewrite, plan: StorePlan) -> tuple[StoreReport, tuple[str, ...]]:
         assignment, store = self._plan.assignment, plan.store
-        began = time.monotonic()
+        start = time.monotonic()
         method, reason = plan.method, plan.reason
         units = [(unit.reads, unit.writes) for unit in assignment.work_units(cluster_cores(self._bridge))]
         if not store.keyed:
             units = [((0,), (0,))]
-        if isinstance(rewrite, RowDealer):
-            written = rewrite.deal_rows(store, assignment.old, assignment.new, units)
+        if isinstance(rewrite, RowRewriter):
+            written = rewrite.rewrite_rows(store, assignment.old, assignment.new, units)
         elif method is RewriteMethod.FILES:
             try:
                 written = rewrite.move_files(store, assignment.new, units)
             except Exception as error:
-                # The driver sees an exception of a task as text; any other exception is a real failure.
+                # The driver sees an exception of a task only as text. Other exceptions are real failures.
                 if "UnsupportedOperationException" not in str(error):
                     raise
-                wait_for_tasks(self._bridge, _PATIENCE)  # otherwise they would write beside the second way
+                wait_for_tasks(self._bridge, _TASKS_TIMEOUT)  # they would write into the same folders as the fallback
                 self._discard(store.operator, store.name)
                 method = RewriteMethod.SHUFFLE if assignment.change == "regroup" else RewriteMethod.ROWS
                 reason = f"not by files: {root_cause(error)}"
-        if method is not RewriteMethod.FILES and not isinstance(rewrite, RowDealer):
+        if method is not RewriteMethod.FILES and not isinstance(rewrite, RowRewriter):
             written = rewrite.put_rows(store, assignment.old, assignment.new, shuffle=method is RewriteMethod.SHUFFLE)
         rows = -1 if written.rows_read is None else written.rows_read
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - start
         report = StoreReport(store.operator, plan.operator_name, store.name, str(method), reason, rows, 0, seconds)
         return report, written.checkpoint_ids
 
@@ -200,15 +190,15 @@ class Rescale:
         """Write the commit of the new batch, with the unique ids that format version 2 needs."""
         by_group: dict[int, list[list[str]]] = {}
         for plan in self._plan.stores:
-            of_store = ids[plan.store.operator, plan.store.name]
-            groups = by_group.setdefault(plan.store.operator, [[] for _ in of_store])
-            for group, identifier in zip(groups, of_store, strict=True):
+            store_ids = ids[plan.store.operator, plan.store.name]
+            groups = by_group.setdefault(plan.store.operator, [[] for _ in store_ids])
+            for group, identifier in zip(groups, store_ids, strict=True):
                 group.append(identifier)
         entry = self._checkpoint.commit(self._plan.batch).with_checkpoint_ids(by_group)
         self._staged.child(f"commits/{self._next}").write(str(entry).encode())
 
-    def _checked(self, plan: StorePlan, report: StoreReport) -> StoreReport:
-        """Check that the new state has as many rows as before, each in its own key group."""
+    def _check(self, plan: StorePlan, report: StoreReport) -> StoreReport:
+        """Check that the new state has as many rows as before, each in its own key group; return final counts."""
         now = self._stores.count(str(self._staged), self._next, plan.store, self._plan.assignment.new)
         before = report.rows
         if before < 0:
@@ -216,8 +206,10 @@ class Rescale:
             before = sum(count.rows for count in counts)
         rows, foreign = sum(count.rows for count in now), sum(count.foreign for count in now)
         if rows != before or foreign:
-            what = f"operator {report.operator}, store {report.store}: {before:,} rows before, {rows:,} after"
-            raise StateError.failed(self._plan.location, "the check", f"{what}, {foreign:,} in a wrong key group")
+            counts_text = f"operator {report.operator}, store {report.store}: {before:,} rows before, {rows:,} after"
+            raise StateError.failed(
+                self._plan.location, "the check", f"{counts_text}, {foreign:,} in a wrong key group"
+            )
         largest = max((count.rows for count in now), default=0)
         return StoreReport(**asdict(report) | {"rows": rows, "largest_group": largest})
 
@@ -244,75 +236,75 @@ class Rescale:
 
 def _state_files(folder: Folder, under: str = "") -> list[str]:
     """Return the files of a key group without the schema and the checksums, which move with their files."""
-    found = []
+    files = []
     for name, is_folder, _ in folder.entries():
         if is_folder and name == "SSTs":
-            found += _state_files(folder.child(name), f"{under}{name}/")
+            files += _state_files(folder.child(name), f"{under}{name}/")
         elif not is_folder and not name.startswith("."):
-            found.append(under + name)
-    return found
+            files.append(under + name)
+    return files
 
 
 def publish(checkpoint: Checkpoint, journal: Journal) -> None:
-    """Put a staged checkpoint in place. It can be called again after it was stopped at any step.
+    """Move a staged rescale into the checkpoint. The call can be repeated after it was interrupted at any step.
 
     Raises
     ------
     StateError
-        If the query ran in the meantime; the checkpoint is left unchanged. Or if a file cannot be put in place; another
-        call goes on from there.
+        If the query ran in the meantime; the checkpoint is left unchanged. Or if a file cannot be moved; another call
+        continues from there.
     """
     try:
         done = _outcome(checkpoint, journal)
         if done is None:
-            done = _put_in_place(checkpoint, journal)
+            done = _move_into_checkpoint(checkpoint, journal)
     except Exception as error:
         raise StateError.interrupted(checkpoint.location, journal.old, journal.new, root_cause(error)) from error
-    tidy(checkpoint.folder)
+    try_discard(checkpoint.folder)
     if not done:
         cause = f"the query has started batch {journal.batch + 1}"
         raise StateError.failed(checkpoint.location, "putting it in place", cause)
 
 
 def is_over(checkpoint: Checkpoint, journal: Journal) -> bool:
-    """Whether the query has gone on since a rescale was put in place, or instead: the rest was only not removed."""
+    """Whether a rescale has ended, published or overtaken by the query, so that only its staged files are left."""
     return journal.phase is not Phase.STAGING and _outcome(checkpoint, journal) is not None
 
 
 def _outcome(checkpoint: Checkpoint, journal: Journal) -> bool | None:
-    """Whether the batch of a rescale is done, False if it is one of the query's own; None while there is no such batch.
+    """Return True if the rescale's batch is done, False if the query ran its own batch instead, None if neither.
 
-    Its own commit alone does not tell: Spark removes those of old batches.
+    The newest commit decides, because Spark removes the commits of old batches.
     """
     latest = checkpoint.latest("commits")
-    if latest is None or latest <= journal.batch or _barrier(checkpoint, journal).stands():
+    if latest is None or latest <= journal.batch or _barrier(checkpoint, journal).exists():
         return None
     return checkpoint.offsets(latest).max_parallelism == journal.new
 
 
-def _put_in_place(checkpoint: Checkpoint, journal: Journal) -> bool:
-    """Make the rescale the next batch; return False, and change nothing, where the query has begun one itself."""
+def _move_into_checkpoint(checkpoint: Checkpoint, journal: Journal) -> bool:
+    """Make the rescale the next batch; return False, and change nothing, if the query has begun that batch itself."""
     folder, staged = checkpoint.folder, checkpoint.folder.child(FOLDER).child(STAGED)
     following = journal.batch + 1
     offsets = staged.child(f"offsets/{following}").read()
     entry = folder.child(f"offsets/{following}")
     barrier = _barrier(checkpoint, journal)
-    barrier.put_up()
+    barrier.create()
     if not entry.write(offsets) and entry.read() != offsets:
-        barrier.take_down()
+        barrier.remove()
         return False
     for file in journal.files:
         _move(staged.child(file), folder.child(file))
     for file in journal.replaced:
         folder.child(file).write(staged.child(file).read(), overwrite=True)
-    remember(folder, journal)
+    record(folder, journal)
     folder.child(f"commits/{following}").write(staged.child(f"commits/{following}").read())
-    barrier.take_down()
+    barrier.remove()
     return True
 
 
 def _barrier(checkpoint: Checkpoint, journal: Journal) -> Barrier:
-    return Barrier(checkpoint.folder, journal.batch + 1, needed=journal.barrier)
+    return Barrier(checkpoint.folder, journal.batch + 1, is_needed=journal.barrier)
 
 
 def _move(source: Folder, target: Folder) -> None:
@@ -327,59 +319,59 @@ def _move(source: Folder, target: Folder) -> None:
 
 
 def undo(checkpoint: Checkpoint, journal: Journal) -> None:
-    """Undo what `publish` has put in place so far. It can be called again after it was stopped at any step.
+    """Remove the files that `publish` has moved so far. The call can be repeated after it was interrupted at any step.
 
     Raises
     ------
     StateError
-        If the rescale is complete. Or if a file cannot be removed; another call goes on from there.
+        If the rescale is complete. Or if a file cannot be removed; another call continues from there.
     """
     folder = checkpoint.folder
     try:
         done = False if journal.phase is Phase.STAGING else _outcome(checkpoint, journal)
         if done is None:
-            _take_back(checkpoint, journal)
+            _restore_checkpoint(checkpoint, journal)
         if not done:
             discard(folder)
     except Exception as error:
         raise StateError.interrupted(checkpoint.location, journal.old, journal.new, root_cause(error)) from error
     if done:
-        tidy(folder)
+        try_discard(folder)
         raise StateError.complete(checkpoint.location, journal.old, journal.new)
 
 
-def _take_back(checkpoint: Checkpoint, journal: Journal) -> None:
+def _restore_checkpoint(checkpoint: Checkpoint, journal: Journal) -> None:
     folder, staged = checkpoint.folder, checkpoint.folder.child(FOLDER).child(STAGED)
     following = journal.batch + 1
     entry = folder.child(f"offsets/{following}")
     barrier = _barrier(checkpoint, journal)
     if entry.exists() and entry.read() == staged.child(f"offsets/{following}").read():
-        # From here on the rescale can only be undone: what is removed cannot be put in place again.
+        # From here on the rescale can only be undone, because removed files cannot be published again.
         journal.aborting().save(folder)
         for file in journal.files:
-            folder.child(file).delete()  # where a rename is a copy, it may be there and still be staged, too
+            folder.child(file).delete()  # may exist twice, also staged, if the file system renames by copying
         for file, text in journal.replaced.items():
             folder.child(file).write(text.encode(), overwrite=True)
         forget(folder, journal)
-        if barrier.stands():
-            folder.child(f"commits/{following}").delete()  # it does not count until the barrier is down
+        if barrier.exists():
+            folder.child(f"commits/{following}").delete()  # has no effect while the barrier exists
         entry.delete()
-    barrier.take_down()
+    barrier.remove()
 
 
 def discard(folder: Folder) -> None:
-    """Remove what a rescale has written aside; the journal first, because the rest is useless without it."""
+    """Remove the staged files of a rescale; the journal first, because the others are useless without it."""
     Journal.forget(folder)
     folder.child(FOLDER).delete()
 
 
-def tidy(folder: Folder) -> None:
-    """Remove what a rescale has written aside, if the file system lets it: it is over, and its outcome stands."""
+def try_discard(folder: Folder) -> None:
+    """Remove the staged files of a rescale that has ended; only log a warning if the file system refuses."""
     try:
         discard(folder)
-    except Exception as error:  # noqa: BLE001 - whatever the file system says
+    except Exception as error:  # noqa: BLE001 - depends on the file system
         log.warning(
-            "what a rescale of %s has written aside is not removed yet (%s); the next rescale, --abort or start_query "
+            "the staging folder of a rescale of %s is not removed yet (%s); the next rescale, --abort or start_query "
             "removes it",
             folder,
             root_cause(error),

@@ -1,4 +1,4 @@
-"""The methods of rewriting a state store, and the choice between them."""
+"""Methods of rewriting a state store, and the choice between them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from enum import StrEnum
 from penstock.state.assignment import Change, StateAssignment
 
 OPEN_STORES = 256
-"""The most stores that one task may have open at once."""
+"""Largest number of stores that a task may have open at once."""
 
 
 class RewriteMethod(StrEnum):
-    """How a store gets other key groups."""
+    """Method of moving the rows of a store to other key groups."""
 
     FILES = "files"
-    """Sorted bytes are moved; no shuffle, no row is inserted."""
+    """Copy sorted bytes between files; no shuffle, no row is inserted."""
     ROWS = "rows"
-    """Row by row, without a shuffle."""
+    """Insert row by row, without a shuffle."""
     SHUFFLE = "shuffle"
-    """Row by row, through one shuffle."""
+    """Insert row by row, after a shuffle."""
 
 
 def choose_method(
@@ -28,14 +28,10 @@ def choose_method(
 
     Parameters
     ----------
-    assignment
-        The old and the new number of key groups.
     keyed
         Whether the rows are distributed by a key.
-    encoding
-        The encoding of keys.
     files_problem
-        Why files cannot be moved on this Spark, or None if they can.
+        The reason why this Spark cannot move files; None if it can.
     slots
         The number of tasks that can run at the same time.
     """
@@ -48,7 +44,7 @@ def choose_method(
     if files_problem is None:
         return RewriteMethod.FILES, "files are rewritten whole, which is fastest"
     if not keyed:
-        return RewriteMethod.ROWS, f"it has one key group, which is copied; not by files: {files_problem}"
+        return RewriteMethod.ROWS, f"it has a single key group, which is copied; not by files: {files_problem}"
     if assignment.change is Change.REGROUP:
         return (
             RewriteMethod.SHUFFLE,

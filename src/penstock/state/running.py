@@ -1,4 +1,4 @@
-"""A running query whose number of key groups can be changed, with a stop of seconds."""
+"""A running query whose number of key groups can be changed with a pause of seconds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from penstock.state.checkpoint import Checkpoint
 from penstock.state.journal import Journal, Phase
 from penstock.state.preflight import plan_rescale
 from penstock.state.rescale import OnProgress, Rescale, RescaleReport, undo
-from penstock.state.turn import my_turn
+from penstock.state.rescale_lock import rescale_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,55 +33,55 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LOOK = 0.2
-"""Seconds between two looks whether a batch is done."""
-_LEAST = 0.001
-"""Seconds that a wait takes at least: PySpark takes no wait of nothing."""
+_POLL_INTERVAL = 0.2
+"""Seconds between two checks whether a batch is done."""
+_SHORTEST_WAIT = 0.001
+"""Shortest timeout in seconds, because PySpark rejects 0."""
 _STEPS = 2
-"""Steps of a rescale of a running query besides those of the rescale: ending the batch and starting again."""
+"""Additional steps of a live rescale: wait for the end of the batch, and restart the query."""
 
 log = logging.getLogger("penstock.state")
 
 
 @dataclass(frozen=True, slots=True)
 class LiveReport:
-    """What the rescale of a running query did."""
+    """The report of the rescale of a running query."""
 
     rescale: RescaleReport
     seconds_to_end: float
-    """How long the batch that ran took to end; the query worked until then."""
+    """Seconds until the running batch had ended; the query worked until then."""
     seconds_stopped: float
-    """From the end of that batch until the query had opened its sources again."""
+    """Seconds from the end of that batch until the query had opened its sources again."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return a JSON object."""
         return asdict(self)
 
 
 class RescalableQuery(ReplaceableQuery):
     """A streaming query that `start_query` started. `rescale` changes its number of key groups while it runs.
 
-    A rescale starts the query again, and this object stays its handle: `id` is the same, `runId` is another,
-    `awaitTermination` goes on waiting. (``spark.streams.awaitAnyTermination`` returns, as one run has ended.)
+    A rescale restarts the query, and this object stays its handle: `id` stays the same, `runId` changes, and
+    `awaitTermination` continues to wait. (``spark.streams.awaitAnyTermination`` returns, because a run has ended.)
     """
 
     def __init__(self, start: QueryStart) -> None:
-        super().__init__(start.first())
+        super().__init__(start.start())
         self._start = start
-        self._turn = Condition()
+        self._changed = Condition()
         self._rescaling = False
         self._rescaler: Thread | None = None
         self._runs = 1
         self._failure: StateError | None = None
-        self.stop_wanted = Event()
+        self.stop_requested = Event()
         """Set by `stop`."""
 
     def rescale(
         self, max_parallelism: int, *, method: RewriteMethod | None = None, on_progress: OnProgress | None = None
     ) -> LiveReport:
-        """Change the number of key groups: let the running batch end, stop, rescale, and start again.
+        """Change the number of key groups: wait for the end of the running batch, stop, rescale, and restart.
 
-        Not to be called by the query's own ``foreachBatch``, whose batch it would wait for.
+        Do not call it in the query's own ``foreachBatch``: it would wait for its own batch.
 
         Parameters
         ----------
@@ -95,110 +95,112 @@ class RescalableQuery(ReplaceableQuery):
         Raises
         ------
         StateError
-            If the state cannot be rescaled, or the rescale failed. The query runs on as before, unless the message
+            If the state cannot be rescaled, or the rescale failed. The query continues unchanged, unless the message
             says otherwise.
         """
-        tell = on_progress or (lambda *_: None)
-        with self._only_one():
+        report_progress = on_progress or (lambda *_: None)
+        with self._exclusive():
             self._check(max_parallelism, method)
             failure: BaseException | None = None
-            with my_turn(self._start.bridge, Folder(self._start.bridge, self._start.location)):
-                began = time.monotonic()
-                tell(0, _STEPS, "waiting for the running batch to end")
+            with rescale_lock(self._start.bridge, Folder(self._start.bridge, self._start.location)):
+                start = time.monotonic()
+                report_progress(0, _STEPS, "waiting for the running batch to end")
                 try:
                     by_others = end_after_batch(self._start.bridge, self)
                     ended = time.monotonic()
                     self._check_ended(by_others=by_others)
-                    report = self._rescaled(max_parallelism, method, tell)
-                except BaseException as error:  # noqa: BLE001 - the query goes on, whatever it is
+                    report = self._rescale_stopped(max_parallelism, method, report_progress)
+                except BaseException as error:  # noqa: BLE001 - the query is restarted after any error
                     failure = error
-            if failure is not None:  # the turn is over: a start of the query takes one itself
-                self._go_on(failure)
+            if failure is not None:  # the lock is released, because a start of the query takes it
+                self._resume(failure)
                 raise failure
-            tell(1, _STEPS, "starting the query again")
+            report_progress(1, _STEPS, "starting the query again")
             self._restart(f"was rescaled to {max_parallelism}")
-            return LiveReport(report, ended - began, time.monotonic() - ended)
+            return LiveReport(report, ended - start, time.monotonic() - ended)
 
     def wait_for_batch(self, batch: int) -> bool:
         """Wait until a batch is done; return False if the query ended before."""
-        found = Checkpoint(self._start.bridge, self._start.location)
-        while (finished := found.latest("commits")) is None or finished < batch:
+        checkpoint = Checkpoint(self._start.bridge, self._start.location)
+        while (finished := checkpoint.latest("commits")) is None or finished < batch:
             if not super().isActive:
                 return False
-            time.sleep(_LOOK)
+            time.sleep(_POLL_INTERVAL)
         return True
 
     def _check(self, max_parallelism: int, method: RewriteMethod | None) -> None:
-        """Refuse, while the query runs, what would be refused once it has stopped."""
+        """Raise `StateError` while the query still runs if its state cannot be rescaled."""
         if not super().isActive:
             raise StateError.ended(self._start.location, "it has ended")
         if not sink_facts(self).survives_restart:
             raise StateError.obstacles(
                 self._start.location,
-                ["its sink is a table in memory, which Spark cannot go on with after a stop; stop the query yourself"],
+                ["its sink is a table in memory, which Spark cannot continue after a stop; stop the query yourself"],
             )
         checkpoint = Checkpoint(self._start.bridge, self._start.location)
         plan_rescale(self._start.bridge, checkpoint, max_parallelism, method, running=True)
 
     def _check_ended(self, *, by_others: bool) -> None:
-        """Refuse a query that failed, or that others have stopped, who want it to stay so."""
+        """Raise `StateError` if the query failed, or another caller has stopped it, so that it must stay stopped."""
         failure = failure_of(self)
         if failure is not None:
             raise StateError.ended(self._start.location, f"its last batch failed: {failure}")
-        found = Checkpoint(self._start.bridge, self._start.location)
-        begun, finished = found.latest("offsets"), found.latest("commits")
+        checkpoint = Checkpoint(self._start.bridge, self._start.location)
+        begun, finished = checkpoint.latest("offsets"), checkpoint.latest("commits")
         if begun is not None and (finished is None or finished < begun):  # the rescale itself never interrupts a batch
-            self.stop_wanted.set()
+            self.stop_requested.set()
             raise StateError.ended(self._start.location, f"it was stopped in the middle of batch {begun}")
-        if by_others or self.stop_wanted.is_set():
-            self.stop_wanted.set()
-            raise StateError.ended(self._start.location, "it was stopped by others, or ended by itself, meanwhile")
+        if by_others or self.stop_requested.is_set():
+            self.stop_requested.set()
+            raise StateError.ended(self._start.location, "it was stopped by another caller, or ended by itself")
 
-    def _go_on(self, error: BaseException) -> None:
-        """Start the query again as it was, unless it failed by itself."""
+    def _resume(self, error: BaseException) -> None:
+        """Restart the query without a rescale, unless it has failed by itself."""
         end_after_batch(self._start.bridge, self)
         if failure_of(self) is not None:
             return
         self._restart(f"was not rescaled ({error})")
 
-    def _rescaled(self, max_parallelism: int, method: RewriteMethod | None, tell: OnProgress) -> RescaleReport:
+    def _rescale_stopped(
+        self, max_parallelism: int, method: RewriteMethod | None, on_progress: OnProgress
+    ) -> RescaleReport:
         bridge, location = self._start.bridge, self._start.location
         plan = plan_rescale(bridge, Checkpoint(bridge, location), max_parallelism, method)
         try:
-            return Rescale(bridge, plan, lambda done, total, step: tell(done + 1, total + _STEPS, step)).run()
+            return Rescale(bridge, plan, lambda done, total, step: on_progress(done + 1, total + _STEPS, step)).run()
         except BaseException as error:
-            if self._is_undone() and isinstance(error, StateError):
+            if self._undo() and isinstance(error, StateError):
                 raise StateError.failed(location, "putting it in place", error.cause or error.message) from error
             raise
 
-    def _is_undone(self) -> bool:
-        """Undo what was put in place; whether there was anything, and it is gone."""
+    def _undo(self) -> bool:
+        """Undo a partly published rescale; return whether a rescale was undone."""
         try:
-            found = Checkpoint(self._start.bridge, self._start.location)
-            journal = Journal.load(found.folder)
+            checkpoint = Checkpoint(self._start.bridge, self._start.location)
+            journal = Journal.load(checkpoint.folder)
             if journal is None:
                 return False
-            undo(found, journal)
-        except Exception:  # what cannot be undone now is finished or undone when the query starts
+            undo(checkpoint, journal)
+        except Exception:  # the next start of the query finishes or undoes it
             log.warning("the rescale of %s could not be undone", self._start.location, exc_info=True)
             return False
         return journal.phase is not Phase.STAGING
 
     def _restart(self, what_happened: str) -> None:
-        if self.stop_wanted.is_set():
+        if self.stop_requested.is_set():
             return
         try:
-            self.replace(self._start.again())
-            why = wait_until_started(self)
-        except Exception as error:  # noqa: BLE001 - of any class, from the query's sources and sink
-            why = root_cause(error)
-        if why is not None:
-            self._failure = StateError.not_restarted(self._start.location, what_happened, why)
+            self.replace(self._start.restart())
+            failure = wait_until_started(self)
+        except Exception as error:  # noqa: BLE001 - sources and sinks raise any class
+            failure = root_cause(error)
+        if failure is not None:
+            self._failure = StateError.not_restarted(self._start.location, what_happened, failure)
             raise self._failure
 
     @contextmanager
-    def _only_one(self) -> Iterator[None]:
-        with self._turn:
+    def _exclusive(self) -> Iterator[None]:
+        with self._changed:
             if self._rescaling:
                 raise StateError.busy(self._start.location, "it is being rescaled now")
             self._rescaling = True
@@ -206,21 +208,21 @@ class RescalableQuery(ReplaceableQuery):
         try:
             yield
         finally:
-            with self._turn:
+            with self._changed:
                 self._rescaling = False
                 self._rescaler = None
                 self._runs += 1
-                self._turn.notify_all()
+                self._changed.notify_all()
 
     def stop(self) -> None:
-        """Stop the query; one that is being rescaled is not started again."""
-        self.stop_wanted.set()
+        """Stop the query; a rescale that is in progress does not restart it."""
+        self.stop_requested.set()
         super().stop()
-        if self._rescaler is current_thread():  # `on_progress` of a rescale, which ends without starting it again
+        if self._rescaler is current_thread():  # called by `on_progress` of a rescale, which does not restart the query
             return
-        with self._turn:
-            self._turn.wait_for(lambda: not self._rescaling)
-        super().stop()  # the run that may have been started in that moment
+        with self._changed:
+            self._changed.wait_for(lambda: not self._rescaling)
+        super().stop()  # the rescale may have just restarted the query
 
     @property
     def isActive(self) -> bool:
@@ -228,7 +230,7 @@ class RescalableQuery(ReplaceableQuery):
         return self._rescaling or super().isActive
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
-        """Wait until the query has ended for good; see PySpark's ``StreamingQuery``.
+        """Wait until the query has ended, across restarts by rescales; see PySpark's ``StreamingQuery``.
 
         Raises
         ------
@@ -239,34 +241,34 @@ class RescalableQuery(ReplaceableQuery):
         await_run = super().awaitTermination
 
         def wait() -> bool | None:
-            left = None if deadline is None else max(_LEAST, deadline - time.monotonic())
-            return await_run(left)  # type: ignore[arg-type] # PySpark takes parts of seconds, too
+            remaining = None if deadline is None else max(_SHORTEST_WAIT, deadline - time.monotonic())
+            return await_run(remaining)  # type: ignore[arg-type] # PySpark accepts fractions of seconds
 
-        return self._through(wait, deadline)
+        return self._wait_across_restarts(wait, deadline)
 
     def processAllAvailable(self) -> None:
-        """Wait until all data that is there has been processed; see PySpark's ``StreamingQuery``."""
-        self._through(super().processAllAvailable, None)
+        """Wait until all available data has been processed; see PySpark's ``StreamingQuery``."""
+        self._wait_across_restarts(super().processAllAvailable, None)
 
-    def _through(self, wait: Callable[[], T], deadline: float | None) -> T | bool:
-        """Wait for a run, and where a rescale ended it for the next one."""
+    def _wait_across_restarts(self, wait: Callable[[], T], deadline: float | None) -> T | bool:
+        """Wait for a run; if a rescale ended it, wait for the next run."""
         while True:
-            with self._turn:
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                if not self._turn.wait_for(lambda: not self._rescaling, left):
+            with self._changed:
+                remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
+                if not self._changed.wait_for(lambda: not self._rescaling, remaining):
                     return False
                 runs = self._runs
             if self._failure is not None:
                 raise self._failure
             try:
-                found = wait()
+                outcome = wait()
             except Exception:
                 if not self._replaced(runs):
                     raise
             else:
                 if not self._replaced(runs):
-                    return found
+                    return outcome
 
     def _replaced(self, runs: int) -> bool:
-        with self._turn:
+        with self._changed:
             return self._rescaling or self._runs != runs

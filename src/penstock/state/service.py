@@ -1,4 +1,4 @@
-"""Serves requests for another number of key groups, in the process that runs the query."""
+"""Server side of live rescales, in the process that runs the query; see `live_rescale` for the other side."""
 
 from __future__ import annotations
 
@@ -24,23 +24,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.state")
 
-_LOOK = 1.0
-"""Seconds between two looks for a request: nothing beside a rescale, and one small call to the file system."""
-BEAT = 2.0
-"""Seconds between two signs of life while a request is served."""
+_POLL_INTERVAL = 1.0
+"""Seconds between two checks for a request, each of which costs a small call to the file system."""
+HEARTBEAT = 2.0
+"""Seconds between two heartbeats while a request is served."""
 
 
 class Service:
-    """Looks for requests as long as a query runs.
+    """Server of rescale requests, which polls for them while a query runs.
 
     Parameters
     ----------
-    query
-        The query.
-    checkpoint
-        The folder of its checkpoint.
     mark
-        What names this process in it, until the query has ended.
+        The marker of this process in the checkpoint, which the service removes when the query has ended.
     """
 
     def __init__(self, query: RescalableQuery, checkpoint: Folder, mark: Mark) -> None:
@@ -53,32 +49,32 @@ class Service:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Serve on a thread of its own."""
+        """Start serving in a separate thread."""
         start_inheriting("penstock-rescale-requests", self._run)
 
     def _run(self) -> None:
-        said = ""
-        while self._query_lives():
+        logged = ""
+        while self._query_is_alive():
             try:
-                self._look()
-                said = ""
-            except Exception as error:  # noqa: BLE001 - the file system may be back at the next look
-                what = f"{type(error).__name__}: {error}"
-                if what != said and self._query_lives():
-                    log.warning("requests to rescale %s cannot be served now: %s", self._checkpoint, what)
-                said = what
-            time.sleep(_LOOK)
-        with suppress(Exception):  # where the session was stopped, or the file system is away, the marker stays
+                self._poll()
+                logged = ""
+            except Exception as error:  # noqa: BLE001 - the file system may be available again at the next poll
+                problem = f"{type(error).__name__}: {error}"
+                if problem != logged and self._query_is_alive():
+                    log.warning("requests to rescale %s cannot be served now: %s", self._checkpoint, problem)
+                logged = problem
+            time.sleep(_POLL_INTERVAL)
+        with suppress(Exception):  # if the session was stopped or the file system is unavailable, the marker stays
             self._mark.remove()
 
-    def _query_lives(self) -> bool:
+    def _query_is_alive(self) -> bool:
         try:
             return self._query.isActive
-        except Exception:  # noqa: BLE001 - there is no JVM any longer
+        except Exception:  # noqa: BLE001 - the JVM has ended
             return False
 
-    def _look(self) -> None:
-        """Serve the request that waits; one that is still there was served, and could not be told how it ended."""
+    def _poll(self) -> None:
+        """Serve the waiting request; write the final answer again if it could not be written before."""
         request = self._requests.current()
         if request is None:
             return
@@ -86,16 +82,16 @@ class Service:
             if not self._requests.claim(request):
                 return
             self._served = request, self._serve(request)
-        self._requests.tell(*self._served)
+        self._requests.write_answer(*self._served)
 
     def _serve(self, request: Request) -> Answer:
-        with self._beating(request):
+        with self._heartbeats(request):
             try:
                 method = RewriteMethod(request.method) if request.method else None
                 report = self._query.rescale(request.max_parallelism, method=method, on_progress=self._progress)
             except PenstockError as error:
                 outcome = replace(self._answer, refusal=Refusal(error.message, error.cause, error.hint))
-            except Exception as error:  # noqa: BLE001 - whoever asks must hear of it
+            except Exception as error:  # noqa: BLE001 - the requesting process must get an answer
                 refusal = Refusal("the rescale failed", f"{type(error).__name__}: {error}", None)
                 outcome = replace(self._answer, refusal=refusal)
             else:
@@ -107,17 +103,17 @@ class Service:
             self._answer = replace(self._answer, done=done, total=total, step=step)
 
     @contextmanager
-    def _beating(self, request: Request) -> Iterator[None]:
-        """Tell in the block, again and again, that this process lives and what it does."""
+    def _heartbeats(self, request: Request) -> Iterator[None]:
+        """Write the progress of a request periodically during the block, as a sign that this process is alive."""
         over = threading.Event()
 
         def beat() -> None:
             while not over.is_set():
                 with self._lock:
                     now = self._answer = replace(self._answer, beat=self._answer.beat + 1)
-                with suppress(Exception):  # the next sign of life may get through
-                    self._requests.tell(request, now)
-                over.wait(BEAT)
+                with suppress(Exception):  # the next heartbeat may succeed
+                    self._requests.write_answer(request, now)
+                over.wait(HEARTBEAT)
 
         self._progress(0, 0, "checking")
         thread = start_thread("penstock-rescale-beat", beat)

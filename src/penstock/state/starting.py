@@ -1,4 +1,4 @@
-"""Starting a streaming query with a number of key groups that can be changed later."""
+"""Start of a streaming query whose number of key groups can be changed later."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from penstock.spark.jobs import cluster_cores
 from penstock.spark.session import penstock_settings, session_settings
 from penstock.state.api import bridge_of, rescale
 from penstock.state.key_groups import default_max_parallelism
-from penstock.state.marker import running_here, take_over
+from penstock.state.marker import local_query_names, mark_checkpoint
 from penstock.state.progress_files import record_progress
-from penstock.state.query_start import QueryStart, settled
+from penstock.state.query_start import QueryStart, recover_rescale
 from penstock.state.running import RescalableQuery
 from penstock.state.service import Service
 
@@ -48,18 +48,17 @@ def start_query(
     """Start a streaming query whose number of key groups (max parallelism) can be changed later, even while it runs.
 
     At the first start ``pipeline.max-parallelism`` sets the number; if unset, it is derived from
-    ``parallelism.default`` or the cluster's cores. Later starts keep the number that the state has, unless the option
-    asks for another. In that case the query is refused, or its state is rescaled first if ``state.rescale-on-restart``
-    is true; a batch that was begun and not finished is finished before, with the old number. A rescale that was stopped
-    while it put its files in place is finished first.
+    ``parallelism.default`` or the cluster's cores. Later starts retain the number of the state, unless the option sets
+    another. In that case the query is refused, or its state is rescaled first if ``state.rescale-on-restart`` is true;
+    an unfinished batch is finished before, with the old number. An interrupted rescale is finished or undone first.
 
-    One process at a time runs a query. If the one that ran it on another machine or in another container was killed,
-    this call waits until its last sign of life is a minute old.
+    A query runs in only one process at a time. If a process on another machine or in another container ran the query
+    and was killed, this call waits until its last sign of life is a minute old.
 
     While the query runs, ``query.rescale`` changes the number, and so do `rescale_running` and
-    ``penstock state rescale --live`` in any process that reaches the checkpoint.
+    ``penstock state rescale --live`` in any process that can access the checkpoint.
 
-    What Spark says of each batch is kept in the checkpoint; ``penstock stream advise`` reads it.
+    The progress of each batch is recorded in the checkpoint; ``penstock stream advise`` reads it.
 
     Parameters
     ----------
@@ -70,7 +69,7 @@ def start_query(
     config
         Options. They override those of the session and the configuration file.
     spark
-        The session of the query; if None, the active one.
+        The session of the query; if None, the active session.
 
     Raises
     ------
@@ -83,30 +82,29 @@ def start_query(
     bridge = bridge_of(spark)
     configuration = Configuration.load(config, spark_conf=penstock_settings(bridge), environ=os.environ)
     folder = Folder(bridge, checkpoint)
-    mark = take_over(Access(bridge), folder, again=bool(running_here(bridge, folder)))
+    mark = mark_checkpoint(Access(bridge), folder, keep_requests=bool(local_query_names(bridge, folder)))
     try:
-        found = settled(bridge, checkpoint)
-        numbers = _Numbers.at_start(configuration, found, cluster_cores(bridge))
-        if numbers.wanted != numbers.first and numbers.unfinished is None:
-            rescale(checkpoint, numbers.wanted, spark=bridge.spark)
-            numbers = replace(numbers, first=numbers.wanted)
+        numbers = _Numbers.at_start(configuration, recover_rescale(bridge, checkpoint), cluster_cores(bridge))
+        if numbers.target != numbers.first and numbers.unfinished is None:
+            rescale(checkpoint, numbers.target, spark=bridge.spark)
+            numbers = replace(numbers, first=numbers.target)
         writer = writer.option("checkpointLocation", checkpoint)
         start = QueryStart(bridge, writer, checkpoint, session_settings(bridge))
         with with_settings(bridge.spark, {_PARTITIONS: str(numbers.first)}):
             query = RescalableQuery(start)
     except BaseException:
         try:
-            if running_here(bridge, folder):
-                mark.give_back()
+            if local_query_names(bridge, folder):
+                mark.restore_previous()
             else:
                 mark.remove()
-        except Exception:  # what went wrong first is what to raise
+        except Exception:  # the first error is raised
             log.warning("the mark of this process stays in %s", checkpoint, exc_info=True)
         raise
     Service(query, folder, mark).start()
     record_progress(bridge, str(query.id), checkpoint)
-    if numbers.wanted != numbers.first and numbers.unfinished is not None:
-        _rescale_after(query, numbers.unfinished, numbers.wanted)
+    if numbers.target != numbers.first and numbers.unfinished is not None:
+        _rescale_after(query, numbers.unfinished, numbers.target)
     return query
 
 
@@ -116,41 +114,39 @@ class _Numbers:
 
     Parameters
     ----------
-    first
-        The number it starts with.
-    wanted
-        The number it shall have.
+    target
+        The number after a rescale that the options request.
     unfinished
-        The batch that has to be finished first, with the number it was begun with; None if there is none.
+        The batch that must be finished first, with the number it was begun with; None if there is none.
     """
 
     first: int
-    wanted: int
+    target: int
     unfinished: int | None = None
 
     @classmethod
-    def at_start(cls, configuration: Configuration, found: Checkpoint | None, cores: int) -> _Numbers:
-        """Return those that the options and the state ask for.
+    def at_start(cls, configuration: Configuration, checkpoint: Checkpoint | None, cores: int) -> _Numbers:
+        """Return the numbers for the options and the state; without a checkpoint, for a new query.
 
         Raises
         ------
         StateError
-            If they differ, and the state is not to be rescaled.
+            If they differ, and `state.rescale-on-restart` is false.
         """
-        wanted = configuration.maybe_integer(o.PIPELINE_MAX_PARALLELISM)
-        begun = None if found is None else found.latest("offsets")
-        number = None if found is None or begun is None else found.offsets(begun).max_parallelism
-        if found is None or begun is None or number is None:
-            first = wanted or default_max_parallelism(configuration.maybe_integer(o.PARALLELISM_DEFAULT) or cores)
+        requested = configuration.maybe_integer(o.PIPELINE_MAX_PARALLELISM)
+        begun = None if checkpoint is None else checkpoint.latest("offsets")
+        number = None if checkpoint is None or begun is None else checkpoint.offsets(begun).max_parallelism
+        if checkpoint is None or begun is None or number is None:
+            first = requested or default_max_parallelism(configuration.maybe_integer(o.PARALLELISM_DEFAULT) or cores)
             return cls(first, first)
-        if wanted is not None and wanted != number and not configuration.flag(o.RESCALE_ON_RESTART):
-            raise StateError.differs(found.location, number, wanted)
-        finished = found.latest("commits")
-        return cls(number, wanted or number, begun if finished is None or finished < begun else None)
+        if requested is not None and requested != number and not configuration.flag(o.RESCALE_ON_RESTART):
+            raise StateError.differs(checkpoint.location, number, requested)
+        finished = checkpoint.latest("commits")
+        return cls(number, requested or number, begun if finished is None or finished < begun else None)
 
 
 def _rescale_after(query: RescalableQuery, batch: int, number: int) -> None:
-    """Rescale a query that has just started, once the batch that its last run left unfinished is done."""
+    """Rescale a query that has just started, once the unfinished batch of its last run is done."""
     try:
         if query.wait_for_batch(batch):
             query.rescale(number)
@@ -158,5 +154,5 @@ def _rescale_after(query: RescalableQuery, batch: int, number: int) -> None:
         if query.isActive:
             query.stop()
             raise
-    if not query.isActive:  # it failed, as it tells itself, or processed what was there
+    if not query.isActive:  # it failed, with its own error, or processed all available data
         log.warning("the query ended before its state was rescaled to %d; its next start rescales it", number)

@@ -1,4 +1,4 @@
-"""The session that reads a checkpoint's state stores, by the release of Spark and their provider."""
+"""Choice of the reader of a checkpoint's state stores, by the release of Spark and the store's provider."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _JOIN_FORMAT = 2
 
 
 def open_stores(bridge: Bridge, checkpoint: Checkpoint, batch: int) -> StateSession:
-    """Return what reads the state that a checkpoint has after a batch."""
+    """Return the reader of the state that a checkpoint has after a batch."""
     conf, format_version = checkpoint.offsets(batch).conf, checkpoint.commit(batch).format_version
     if not has_offline_tools(bridge):
         return RowSession(bridge, format_version, conf, conf.get(ENCODING, "unsaferow"))

@@ -1,1 +1,1 @@
-"""Streaming queries as they run: their batches, and what their settings should be."""
+"""Batches of streaming queries, and recommendations for their settings."""

@@ -1,4 +1,4 @@
-"""The batches of a query as its checkpoint tells them: what was decided for each, and what it took."""
+"""The decision for each batch of a query and its duration, as recorded in the offsets of the checkpoint."""
 
 from __future__ import annotations
 
@@ -14,57 +14,51 @@ if TYPE_CHECKING:
 
     from penstock.connectors.kafka.stream_offsets import PlannedBatch
     from penstock.connectors.micro_batches import BatchDecision
-    from penstock.connectors.pace import RanBatch
+    from penstock.connectors.pace import MeasuredBatch
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """What one source of a query read in one batch.
+    """The decision for a source of a query in a batch, and the duration of the batch.
 
     Parameters
     ----------
-    batch
-        The batch's number.
     source
-        The source's place in the query, from 0 on.
-    decision
-        What was decided.
+        The index of the source in the query, from 0.
     ran
-        What it took, None if it runs, or the query was stopped in it.
+        The records and the duration; None if the batch is running, or the query was stopped during it.
     """
 
     batch: int
     source: int
     decision: BatchDecision
-    ran: RanBatch | None
+    ran: MeasuredBatch | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return a JSON object."""
         return asdict(self)
 
 
-def batches_of(logs: Mapping[int, str], path: str) -> list[BatchRecord]:
-    """Return the batches that Penstock decided, in their order.
+def parse_batches(logs: Mapping[int, str], path: str) -> list[BatchRecord]:
+    """Return the batches that Penstock decided, in order.
 
     Parameters
     ----------
     logs
-        The texts of a checkpoint's files ``offsets``, by their batches.
-    path
-        The checkpoint, for messages.
+        The texts of the files in a checkpoint's ``offsets``, by batch.
     """
     entries = {batch: OffsetEntry.parse(logs[batch], f"{path}/offsets/{batch}").sources for batch in sorted(logs)}
-    found = []
+    records = []
     for source in range(max(map(len, entries.values()), default=0)):
         planned: dict[int, PlannedBatch] = {}
-        last = None
-        for batch, offsets in entries.items():
+        last_offset = None
+        for number, offsets in entries.items():
             offset = offsets[source] if source < len(offsets) else {}
-            one = planned_of(offset)
-            if one is not None and offset != last:  # else this source had nothing to read
-                planned[batch] = one
-            last = offset
-        following = [one.before for one in planned.values()][1:]
-        for (batch, one), ran in zip_longest(planned.items(), following):
-            found.append(BatchRecord(batch, source, one.decision, ran))
-    return sorted(found, key=lambda one: (one.batch, one.source))
+            batch = planned_of(offset)
+            if batch is not None and offset != last_offset:  # otherwise this source had nothing to read
+                planned[number] = batch
+            last_offset = offset
+        durations = [batch.before for batch in planned.values()][1:]  # each batch records its predecessor
+        for (number, batch), ran in zip_longest(planned.items(), durations):
+            records.append(BatchRecord(number, source, batch.decision, ran))
+    return sorted(records, key=lambda record: (record.batch, record.source))

@@ -1,4 +1,4 @@
-"""What Spark says of a query's batches (``StreamingQueryProgress``), as typed values."""
+"""Progress of a query's batches (Spark's ``StreamingQueryProgress``) as typed values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.kafka.stream_offsets import KEY, planned_of
 from penstock.errors import StreamError
-from penstock.state.progress_files import OURS
+from penstock.state.progress_files import PENSTOCK_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,16 +23,14 @@ _PARTITION = re.compile(r".+-\d+")
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """A stateful operator after a batch.
+    """The state of an operator after a batch.
 
     Parameters
     ----------
     name
-        Spark's name of it, such as ``stateStoreSave``.
-    partitions
-        Its state partitions (key groups).
+        Spark's name of the operator, such as ``stateStoreSave``.
     size
-        The bytes of its state: of RocksDB those of its files, else those in memory.
+        The bytes of the state: of its files for RocksDB, otherwise in memory.
     """
 
     name: str
@@ -42,30 +40,24 @@ class OperatorState:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """A batch that has run.
+    """A finished batch.
 
     Parameters
     ----------
     query
-        The query's name, or its id.
-    batch
-        Its number.
+        The name of the query, or its id if it has no name.
     began
-        Seconds since the epoch.
+        The start time, in seconds since the epoch.
     seconds
-        How long it took, without waiting for the trigger.
-    rows
-        What it read.
+        The duration, without waiting for the trigger.
     ends
-        The records that its topics have ever had when it was planned, None if a source does not tell.
+        The sum of the end offsets of its topics when it was planned; None if a source does not report them.
     lag
-        The records that it left waiting, None if a source does not tell.
+        The number of records that it left unread; None if a source does not report it.
     decision
-        What Penstock decided for it, None if its source is another.
+        Penstock's decision for the batch; None if its source is not Penstock's.
     cores
-        The cores of the cluster, None if nobody recorded them.
-    state
-        Its stateful operators.
+        The cores of the cluster; None if they were not recorded.
     """
 
     query: str
@@ -80,36 +72,34 @@ class BatchProgress:
     state: tuple[OperatorState, ...]
 
 
-def progress_of(texts: Iterable[str], path: str) -> list[BatchProgress]:
-    """Return the batches that ran, in their order.
+def parse_progress(texts: Iterable[str], path: str) -> list[BatchProgress]:
+    """Return the batches that ran, in order.
 
     Parameters
     ----------
     texts
-        Events as JSON, each as ``StreamingQueryProgress.json`` has it.
-    path
-        Where they are from, for the message.
+        The events, as JSON of ``StreamingQueryProgress.json``.
 
     Raises
     ------
     StreamError
-        If one is not such an event, or they are of several queries.
+        If a text is not such an event, or the events belong to several queries.
     """
-    found: dict[int, BatchProgress] = {}
+    batches: dict[int, BatchProgress] = {}
     queries = set()
     for number, text in enumerate(texts, 1):
         try:
             event = json.loads(text)
             if "addBatch" not in event["durationMs"]:
                 continue  # Spark only looked for new rows
-            one = _batch(event)
+            batch = _batch(event)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamError.no_progress(path, f"event {number} is {text[:60]!r}") from error
         queries.add(event["id"])
-        found[one.batch] = one
+        batches[batch.batch] = batch
     if len(queries) > 1:
         raise StreamError.several_queries(path, len(queries))
-    return [found[batch] for batch in sorted(found)]
+    return [batches[number] for number in sorted(batches)]
 
 
 def _batch(event: Mapping[str, Any]) -> BatchProgress:
@@ -126,30 +116,30 @@ def _batch(event: Mapping[str, Any]) -> BatchProgress:
         rows=int(event["numInputRows"]),
         ends=ends,
         lag=None if ends is None or read is None else max(ends - read, 0),
-        decision=next((one.decision for one in planned if one is not None), None),
-        cores=event.get(OURS, {}).get("cores"),
+        decision=next((batch.decision for batch in planned if batch is not None), None),
+        cores=event.get(PENSTOCK_KEY, {}).get("cores"),
         state=tuple(_state(operator) for operator in event["stateOperators"]),
     )
 
 
-def _offset(told: object) -> dict[str, Any]:
-    """Return an offset of a source, which Spark tells as an object or as its text; empty if it is another thing."""
-    if isinstance(told, str):
+def _offset(reported: object) -> dict[str, Any]:
+    """Return the offset of a source, which Spark reports as an object or as JSON text; empty if it is neither."""
+    if isinstance(reported, str):
         try:
-            told = json.loads(told)
+            reported = json.loads(reported)
         except ValueError:
             return {}
-    return told if isinstance(told, dict) else {}
+    return reported if isinstance(reported, dict) else {}
 
 
 def _records(offset: Mapping[str, Any]) -> int | None:
-    """Return the sum of the offsets of topics, None if the source is another.
+    """Return the sum of the offsets of a topic's partitions; None if the source is not a topic.
 
-    Penstock's source has ``{"topic-0": 5}``, and Spark's own ``{"topic": {"0": 5}}``.
+    Penstock's source reports ``{"topic-0": 5}``, and Spark's own ``{"topic": {"0": 5}}``.
     """
     total, is_topic = 0, False
     for name, value in offset.items():
-        if isinstance(value, dict) and value and all(one.isdigit() for one in value):
+        if isinstance(value, dict) and value and all(partition.isdigit() for partition in value):
             total, is_topic = total + sum(map(int, value.values())), True
         elif isinstance(value, int) and _PARTITION.fullmatch(name):
             total, is_topic = total + value, True
@@ -159,10 +149,13 @@ def _records(offset: Mapping[str, Any]) -> int | None:
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
-    """Return a sum, None if there is nothing to add or a part of it is not known."""
-    found = list(numbers)
-    known = [number for number in found if number is not None]
-    return sum(known) if found and len(known) == len(found) else None
+    """Return the sum; None if there are no numbers, or any of them is None."""
+    total = None
+    for number in numbers:
+        if number is None:
+            return None
+        total = (total or 0) + number
+    return total
 
 
 def _state(operator: Mapping[str, Any]) -> OperatorState:

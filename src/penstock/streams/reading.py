@@ -1,4 +1,4 @@
-"""Where the progress and the batches of a query are read from: a checkpoint, or a file of JSON lines."""
+"""Reads the progress and the batches of a query from a checkpoint, or from a file of JSON lines."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.errors import StreamError
 from penstock.state.layout import OffsetEntry
 from penstock.state.progress_files import PROGRESS
-from penstock.streams.batches import BatchRecord, batches_of
-from penstock.streams.progress import BatchProgress, progress_of
+from penstock.streams.batches import BatchRecord, parse_batches
+from penstock.streams.progress import BatchProgress, parse_progress
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,25 +18,19 @@ if TYPE_CHECKING:
     from penstock.spark.filesystem import Folder
 
 
-class Place(Protocol):
-    """A file or a folder, on this machine or on a file system of Hadoop."""
+class TextFiles(Protocol):
+    """A text file, or a folder of text files, on this machine or on a file system of Hadoop."""
 
     def texts(self, below: str = "") -> dict[str, str] | None:
-        """Return the files in a folder below it, or the file itself, by name; None if nothing is there.
+        """Return the text of the file, or of the files in a folder below, by name; None if nothing exists there.
 
-        Files whose names begin with a dot are left out: Hadoop keeps checksums in them. So are those that are removed
-        meanwhile, as Spark does with the logs of old batches.
+        Files whose names begin with a dot are omitted, because Hadoop stores checksums in them. So are files that are
+        removed during the call, as Spark does with the logs of old batches.
         """
 
 
-class LocalPlace:
-    """One of this machine.
-
-    Parameters
-    ----------
-    path
-        Where it is.
-    """
+class LocalTextFiles:
+    """A file or folder of this machine."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -45,24 +39,18 @@ class LocalPlace:
         return str(self._path)
 
     def texts(self, below: str = "") -> dict[str, str] | None:
-        """Return the files in a folder below it, or the file itself."""
+        """Return the text of the file, or of the files in a folder below, by name; see `TextFiles`."""
         path = self._path / below
-        files = [one for one in path.iterdir() if one.name[0] != "."] if path.is_dir() else [path]
-        found = {}
-        for one in files:
+        files = [file for file in path.iterdir() if file.name[0] != "."] if path.is_dir() else [path]
+        texts = {}
+        for file in files:
             with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                found[one.name] = one.read_text()
-        return found if found or path.is_dir() else None
+                texts[file.name] = file.read_text()
+        return texts if texts or path.is_dir() else None
 
 
-class HadoopPlace:
-    """One of a file system of Hadoop.
-
-    Parameters
-    ----------
-    folder
-        Where it is.
-    """
+class HadoopTextFiles:
+    """A file or folder of a file system of Hadoop."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -71,70 +59,72 @@ class HadoopPlace:
         return str(self._folder)
 
     def texts(self, below: str = "") -> dict[str, str] | None:
-        """Return the files in a folder below it, or the file itself."""
+        """Return the text of the file, or of the files in a folder below, by name; see `TextFiles`."""
         path = self._folder.child(below) if below else self._folder
         if not path.exists():
             return None
         if not path.is_folder():
             return {path.name: path.read().decode()}
         names = [name for name, is_folder, _ in path.entries() if not is_folder and name[0] != "."]
-        found = {name: path.child(name).read_if_there() for name in names}
-        return {name: content.decode() for name, content in found.items() if content is not None}
+        contents = {name: path.child(name).read_if_exists() for name in names}
+        return {name: content.decode() for name, content in contents.items() if content is not None}
 
 
-def read_progress(place: Place) -> list[BatchProgress]:
-    """Return what Spark said of a query's batches.
+def read_progress(files: TextFiles) -> list[BatchProgress]:
+    """Return the progress of a query's batches.
 
     Parameters
     ----------
-    place
+    files
         A checkpoint, or a file with a line for each batch.
 
     Raises
     ------
     StreamError
-        If there is nothing of that kind.
+        If there is no progress.
     """
-    recorded = place.texts(PROGRESS)
+    recorded = files.texts(PROGRESS)
     if recorded is not None:
-        batches = progress_of([text for name, text in recorded.items() if name.endswith(".json")], str(place))
-        return _after_rescale(batches, place)
-    is_checkpoint = place.texts("offsets") is not None  # its only file may be the query's id
-    files = place.texts()
-    if files is None:
-        raise StreamError.no_progress(str(place), "there is nothing there")
-    if is_checkpoint or len(files) != 1:
-        raise StreamError.no_progress(str(place), f"there is no {PROGRESS!r} in this folder")
-    (text,) = files.values()
-    return progress_of([line for line in text.splitlines() if line.strip()], str(place))
+        batches = parse_progress([text for name, text in recorded.items() if name.endswith(".json")], str(files))
+        return _after_rescale(batches, files)
+    is_checkpoint = files.texts("offsets") is not None  # its only file may be the query's id
+    texts = files.texts()
+    if texts is None:
+        raise StreamError.no_progress(str(files), "there is nothing there")
+    if is_checkpoint or len(texts) != 1:
+        raise StreamError.no_progress(str(files), f"there is no {PROGRESS!r} in this folder")
+    (text,) = texts.values()
+    return parse_progress([line for line in text.splitlines() if line.strip()], str(files))
 
 
-def _after_rescale(batches: list[BatchProgress], place: Place) -> list[BatchProgress]:
-    """Give the last batch the key groups of today: Spark says nothing of the batch of a rescale."""
-    logs = {int(name): text for name, text in (place.texts("offsets") or {}).items() if name.isdigit()}
+def _after_rescale(batches: list[BatchProgress], files: TextFiles) -> list[BatchProgress]:
+    """Update the key groups of the last batch if a rescale followed, for whose batch Spark reports no progress."""
+    logs = {int(name): text for name, text in (files.texts("offsets") or {}).items() if name.isdigit()}
     newest = max(logs, default=-1)
     if not batches or newest <= batches[-1].batch:
         return batches
-    number = OffsetEntry.parse(logs[newest], f"{place}/offsets/{newest}").max_parallelism
+    number = OffsetEntry.parse(logs[newest], f"{files}/offsets/{newest}").max_parallelism
     last = batches[-1]
-    before = max((one.partitions for one in last.state), default=number)
+    before = max((operator.partitions for operator in last.state), default=number)
     if number is None or number == before:
         return batches
-    # Operators without a key have one group, whatever the number is.
-    state = tuple(replace(one, partitions=number) if one.partitions == before else one for one in last.state)
+    # Operators without a key always have a single group.
+    state = tuple(
+        replace(operator, partitions=number) if operator.partitions == before else operator for operator in last.state
+    )
     return [*batches[:-1], replace(last, state=state)]
 
 
-def read_batches(place: Place) -> list[BatchRecord]:
-    """Return what was decided for the batches of a query, and what they took.
+def read_batches(files: TextFiles) -> list[BatchRecord]:
+    """Return the decisions for the batches of a query, and their durations.
 
     Raises
     ------
     StreamError
-        If it is no checkpoint, or Penstock decided nothing for it.
+        If the files are not a checkpoint, or contain no decisions of Penstock.
     """
-    logs = place.texts("offsets")
-    found = batches_of({int(name): text for name, text in (logs or {}).items() if name.isdigit()}, str(place))
-    if not found:
-        raise StreamError.no_batches(str(place))
-    return found
+    logs = files.texts("offsets")
+    batches = parse_batches({int(name): text for name, text in (logs or {}).items() if name.isdigit()}, str(files))
+    if not batches:
+        raise StreamError.no_batches(str(files))
+    return batches

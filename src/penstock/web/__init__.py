@@ -1,1 +1,1 @@
-"""The REST API and the page: the same records that the log, `explain` and the terminal show."""
+"""The REST API and the web page, computed from the job records that the log, `explain` and the terminal show."""

@@ -1,4 +1,4 @@
-"""Who may do what, and which job or vertex a request is about."""
+"""Authorisation of requests, and the job or vertex that a request names."""
 
 import hashlib
 import hmac
@@ -12,51 +12,51 @@ JobId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="The id of a j
 VertexId = Annotated[str, Path(pattern="^v[0-9]{1,9}$", description="The id of a job vertex.")]
 
 
-def cookie_of(token: str) -> str:
-    """Return the name of the cookie of a server; browsers send the cookies of a host to all of its ports."""
+def cookie_name(token: str) -> str:
+    """Return the cookie name of a server: it depends on the token, as browsers send cookies to all ports of a host."""
     return f"penstock-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
 
 def has_cookie(request: Request) -> bool:
-    """Whether a browser has kept the token."""
-    return _is_token(request.cookies.get(cookie_of(request.app.state.token), ""), request)
+    """Whether the request carries the token in its cookie."""
+    return _is_token(request.cookies.get(cookie_name(request.app.state.token), ""), request)
 
 
-def is_known(request: Request) -> bool:
-    """Whether a request brings the token: as a bearer, in the cookie of the page, or in its address."""
+def has_token(request: Request) -> bool:
+    """Whether the request carries the token: as a bearer token, in its cookie, or in its address."""
     bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
     return (
         _is_token(bearer, request) or has_cookie(request) or _is_token(request.query_params.get("token", ""), request)
     )
 
 
-def _is_token(given: str, request: Request) -> bool:
-    """Whether a text is the token, found out in a time that tells nothing of it."""
-    return hmac.compare_digest(given.encode(), request.app.state.token.encode())
+def _is_token(candidate: str, request: Request) -> bool:
+    """Compare a text with the token in constant time."""
+    return hmac.compare_digest(candidate.encode(), request.app.state.token.encode())
 
 
-async def checked_token(request: Request) -> None:
-    """Refuse a request that does not bring the token."""
-    if not is_known(request):
+async def require_token(request: Request) -> None:
+    """Reject a request without the token."""
+    if not has_token(request):
         raise HTTPException(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
 
 
-def found_record(request: Request, job_id: JobId) -> JobRecord:
-    """Return the job a request is about; on a thread, as a log of many lines may have to be read."""
+def get_record(request: Request, job_id: JobId) -> JobRecord:
+    """Return the job that a request names; runs on a thread, as it may read a long event log."""
     record: JobRecord | None = request.app.state.store.record(job_id)
     if record is None:
         raise HTTPException(404, f"there is no job {job_id}")
     return record.frozen()
 
 
-Record = Annotated[JobRecord, Depends(found_record)]
+Record = Annotated[JobRecord, Depends(get_record)]
 
 
-async def found_vertex(record: Record, vertex_id: VertexId) -> dict[str, Any]:
-    """Return the vertex a request is about."""
+async def get_vertex(record: Record, vertex_id: VertexId) -> dict[str, Any]:
+    """Return the vertex that a request names."""
     if vertex_id not in record.vertices:
         raise HTTPException(404, f"job {record.id} has no vertex {vertex_id}")
     return record.vertices[vertex_id]
 
 
-Vertex = Annotated[dict[str, Any], Depends(found_vertex)]
+Vertex = Annotated[dict[str, Any], Depends(get_vertex)]

@@ -1,4 +1,4 @@
-"""The latest answers as bytes: many readers of one job cost no more than one."""
+"""A cache of encoded responses, which all clients share."""
 
 from __future__ import annotations
 
@@ -14,36 +14,38 @@ if TYPE_CHECKING:
 
     from penstock.history.record import JobRecord
 
-_KEPT = 64
+_CAPACITY = 64
 
 
-class Answers:
-    """Answers by job and by what they show."""
+class AnswerCache:
+    """Encoded responses by job id and topic."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str], tuple[tuple[int, int], bytes]] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str], tuple[tuple[int, int], bytes]] = OrderedDict()
 
     def get(
-        self, record: JobRecord, what: str, make: Callable[[], Any], media_type: str = "application/json"
+        self, record: JobRecord, topic: str, compute: Callable[[], Any], media_type: str = "application/json"
     ) -> Response:
-        """Return an answer, made anew only if the job has changed.
+        """Return a response about a job, recomputed only if the job has changed.
 
-        Durations of a running job grow without events, so an answer about one is good for a second.
+        Durations of a running job grow without events, so a response about a running job expires after a second.
         """
-        return self._get(record.id, what, (record.version, record.is_ended), make, media_type)
+        return self._get(record.id, topic, (record.version, record.is_ended), compute, media_type)
 
-    def get_of_all(self, what: str, version: int, make: Callable[[], Any]) -> Response:
-        """Return an answer about all jobs, some of which may be running."""
-        return self._get("", what, (version, False), make, "application/json")
+    def get_for_all_jobs(self, topic: str, version: int, compute: Callable[[], Any]) -> Response:
+        """Return a response about all jobs, some of which may be running."""
+        return self._get("", topic, (version, False), compute, "application/json")
 
-    def _get(self, job: str, what: str, state: tuple[int, bool], make: Callable[[], Any], media_type: str) -> Response:
+    def _get(
+        self, job: str, topic: str, state: tuple[int, bool], compute: Callable[[], Any], media_type: str
+    ) -> Response:
         version, is_final = state
         stamp = (version, 0 if is_final else int(time.monotonic()))
-        kept = self._kept.get((job, what))
-        if kept is None or kept[0] != stamp:
-            made = make()
-            kept = (stamp, made.encode() if isinstance(made, str) else json.dumps(made, default=str).encode())
-            self._kept[job, what] = kept
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-        return Response(kept[1], media_type=media_type)
+        entry = self._entries.get((job, topic))
+        if entry is None or entry[0] != stamp:
+            content = compute()
+            entry = (stamp, content.encode() if isinstance(content, str) else json.dumps(content, default=str).encode())
+            self._entries[job, topic] = entry
+            while len(self._entries) > _CAPACITY:
+                self._entries.popitem(last=False)
+        return Response(entry[1], media_type=media_type)

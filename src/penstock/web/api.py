@@ -1,4 +1,4 @@
-"""The application: the REST API, the page, and who may use them."""
+"""The web application: the REST API, the page, and access control."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 import penstock
 from penstock.addresses import is_loopback
 from penstock.web import pages, rest, site
-from penstock.web.access import checked_token
-from penstock.web.answers import Answers
+from penstock.web.access import require_token
+from penstock.web.answers import AnswerCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from penstock.metrics.prometheus import PrometheusMeter
-    from penstock.streams.reading import Place
+    from penstock.streams.reading import TextFiles
     from penstock.web.store import JobStore
 
 _POLICY = (
@@ -49,26 +49,26 @@ def create_app(
     slots: int = 0,
     spark: str = "",
     metrics: PrometheusMeter | None = None,
-    streams: Sequence[Place] = (),
+    streams: Sequence[TextFiles] = (),
 ) -> FastAPI:
-    """Return the application.
+    """Build the web application.
 
     Parameters
     ----------
     store
         The jobs.
     token
-        What cancelling needs; on an address that others can reach, everything.
+        The token that cancelling requires; on an address that other machines can reach, every request requires it.
     address
         The address that the server listens on.
     slots
-        The tasks that can run at once; 0 where no driver runs beside it.
+        The number of tasks that can run at the same time; 0 without a driver in this process.
     spark
         The version of Spark.
     metrics
-        Has the figures of this driver's jobs; None where no driver runs beside it.
+        The metrics of this driver's jobs; None without a driver in this process.
     streams
-        The checkpoints whose batches are shown.
+        The checkpoints of the streams to show.
     """
     open_to_others = not is_loopback(address)
     app = FastAPI(
@@ -76,27 +76,27 @@ def create_app(
         version=penstock.__version__,
         docs_url=None,
         redoc_url=None,
-        openapi_url=None,  # a route of ours gives it, which needs the token where all do
-        dependencies=[Depends(checked_token)] if open_to_others else [],
+        openapi_url=None,  # served by a route of `rest`, which requires the token where all routes do
+        dependencies=[Depends(require_token)] if open_to_others else [],
         description="What a Penstock driver decides while its jobs run. Named as in Flink's REST API.",
     )
     app.state.store, app.state.token, app.state.slots, app.state.spark = store, token, slots, spark
-    app.state.answers, app.state.metrics, app.state.streams = Answers(), metrics, streams
+    app.state.answers, app.state.metrics, app.state.streams = AnswerCache(), metrics, streams
     app.include_router(rest.router)
     app.include_router(site.router)
     if not open_to_others:
-        # Another site's page could otherwise reach a loopback address by a name of its own.
+        # Prevent DNS rebinding: a foreign site could resolve its own name to a loopback address.
         own = f"[{address}]" if ":" in address else address
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*_LOOPBACK, own])
 
-    app.add_middleware(SafeHeaders)
+    app.add_middleware(SecurityHeaders)
     app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(RequestValidationError, _not_understood)
+    app.add_exception_handler(RequestValidationError, _invalid_address)
     return app
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """Answer what is not there, or not allowed: a browser gets a page with a way back, everybody else JSON."""
+    """Answer a request that is rejected or names nothing: a page for browsers, JSON for other clients."""
     assert isinstance(error, HTTPException)
     if not _is_browser(request):
         return await http_exception_handler(request, error)
@@ -104,13 +104,13 @@ async def _refused(request: Request, error: Exception) -> Response:
     return HTMLResponse(pages.problem(title, _sentence(str(error.detail))), error.status_code, error.headers)
 
 
-async def _not_understood(request: Request, error: Exception) -> Response:
-    """Answer an address that has no meaning."""
+async def _invalid_address(request: Request, error: Exception) -> Response:
+    """Answer a request whose address is not valid."""
     assert isinstance(error, RequestValidationError)
     if not _is_browser(request):
         return await request_validation_exception_handler(request, error)
-    given = ", ".join(f"{one['loc'][-1]} is {one['input']!r}" for one in error.errors())
-    text = f"This address leads nowhere: {given}. The id of a job has 12 characters, 0 to 9 and a to f."
+    invalid = ", ".join(f"{problem['loc'][-1]} is {problem['input']!r}" for problem in error.errors())
+    text = f"This address is not valid: {invalid}. The id of a job has 12 characters, 0 to 9 and a to f."
     return HTMLResponse(pages.problem("Not found", text), HTTPStatus.NOT_FOUND)
 
 
@@ -122,8 +122,8 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-class SafeHeaders:
-    """Adds what keeps a browser from running, framing or guessing anything."""
+class SecurityHeaders:
+    """Middleware that adds the security headers to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

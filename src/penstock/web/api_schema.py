@@ -1,4 +1,4 @@
-"""The shapes of the API's answers, for its description."""
+"""Models of the REST responses, for the OpenAPI description."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Answer(BaseModel):
-    """Base of all answers."""
+    """Base of all responses."""
 
     model_config = ConfigDict(populate_by_name=True, extra="allow")
 
 
 class Problem(Answer):
-    """What went wrong."""
+    """An error."""
 
     detail: Any
 
 
 class Config(Answer):
-    """What serves."""
+    """The server: its versions and features."""
 
     refresh_interval: int = Field(alias="refresh-interval")
     timezone_name: str = Field(alias="timezone-name")
@@ -30,7 +30,7 @@ class Config(Answer):
 
 
 class Overview(Answer):
-    """Jobs by their state."""
+    """The number of jobs in each state."""
 
     slots_total: int = Field(alias="slots-total")
     jobs_running: int = Field(alias="jobs-running")
@@ -40,7 +40,7 @@ class Overview(Answer):
 
 
 class JobLine(Answer):
-    """A job in the list; times in milliseconds, -1 for none."""
+    """A job in the list; times in milliseconds, -1 for unknown."""
 
     jid: str
     name: str
@@ -60,7 +60,7 @@ class JobsOverview(Answer):
 
 
 class InputEdge(Answer):
-    """An edge of the stream graph; its number is "0" where its target has one input, else the inputs count from "1"."""
+    """An edge of the stream graph; `type-num` is "0" for the only input of its target, else inputs count from "1"."""
 
     type_num: str = Field(alias="type-num")
     partitioner: str
@@ -70,7 +70,7 @@ class InputEdge(Answer):
 
 
 class StreamGraphNode(Answer):
-    """An operator; its parallelism is -1 until decided, and only a converted one names its vertex."""
+    """An operator; its parallelism is -1 until decided; a pending operator has no vertex id."""
 
     id: str
     parallelism: int
@@ -82,7 +82,7 @@ class StreamGraphNode(Answer):
 
 
 class StreamGraphPlan(Answer):
-    """The stream graph as it is now."""
+    """The current stream graph."""
 
     jid: str
     name: str
@@ -100,7 +100,7 @@ class StreamGraphInput(Answer):
 
 
 class ReleasedStreamGraphNode(Answer):
-    """An operator as Flink's releases spell it; its vertex is null while it is pending."""
+    """An operator in the field names of Flink's releases; its vertex is null while it is pending."""
 
     id: str
     parallelism: int
@@ -111,13 +111,13 @@ class ReleasedStreamGraphNode(Answer):
 
 
 class ReleasedStreamGraph(Answer):
-    """The stream graph as Flink's releases spell it."""
+    """The stream graph in the field names of Flink's releases."""
 
     nodes: list[ReleasedStreamGraphNode]
 
 
 class Plan(Answer):
-    """The vertices made so far."""
+    """The vertices created so far."""
 
     jid: str
     name: str
@@ -126,16 +126,16 @@ class Plan(Answer):
 
 
 class PlanAnswer(Answer):
-    """Both graphs."""
+    """The job graph and the stream graph."""
 
     plan: Plan
     stream_graph_plan: StreamGraphPlan = Field(alias="stream-graph-plan")
 
 
 class Query(Answer):
-    """Where a job's query comes from: its SQL text, the action in the user's program, Spark's page of the execution.
+    """The origin of a job's query: its SQL text, the user's line of code, and Spark's page of the execution.
 
-    Spark runs the last stage of a job that it has handed over (`of_spark`).
+    `of_spark` is true for a query of a Spark session, whose last stage Spark runs itself.
     """
 
     statement: str | None = None
@@ -145,7 +145,7 @@ class Query(Answer):
 
 
 class JobDetails(Answer):
-    """A job; times in milliseconds, -1 for none."""
+    """A job; times in milliseconds, -1 for unknown."""
 
     jid: str
     name: str
@@ -165,13 +165,13 @@ class JobDetails(Answer):
 
 
 class Streams(Answer):
-    """The batches of streams: what was decided for each, and what it took."""
+    """The batches of streams: the decision and the duration of each."""
 
     streams: list[dict[str, Any]]
 
 
 class JobConfig(Answer):
-    """The options of a job that are no defaults."""
+    """The options of a job that differ from their defaults."""
 
     jid: str
     name: str
@@ -179,7 +179,7 @@ class JobConfig(Answer):
 
 
 class Exceptions(Answer):
-    """What a job failed with."""
+    """The errors of a job."""
 
     root_exception: str | None = Field(alias="root-exception")
     timestamp: int | None
@@ -188,7 +188,7 @@ class Exceptions(Answer):
 
 
 class Decisions(Answer):
-    """What was chosen, what was changed, and which changes could not be."""
+    """The decisions of a job, the changes of its graph, and the changes that were rejected."""
 
     jid: str
     decisions: list[dict[str, Any]]
@@ -210,7 +210,7 @@ class VertexDetails(Answer):
 
 
 class SubtaskTimes(Answer):
-    """When the tasks of a vertex ran."""
+    """The start and end times of the tasks of a vertex."""
 
     id: str
     name: str

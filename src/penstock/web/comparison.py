@@ -1,4 +1,4 @@
-"""Two runs of one job, side by side."""
+"""Comparison of two runs of a job."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from penstock.history.decisions import recorded_decisions
 from penstock.history.summary import summary_of
-from penstock.history.told import told
-from penstock.web import words
-from penstock.web.choices import Difference, choices
+from penstock.web import formatting
+from penstock.web.decision_differences import Difference, differing_decisions
 from penstock.web.sources import growth
 from penstock.web.steps import steps_of
 from penstock.web.timing import Timing
@@ -22,79 +22,79 @@ if TYPE_CHECKING:
     from penstock.web.steps import Step
 
 _IDLE = "Seconds in which no task ran"
-_SLOWER = 0.2
-"""Seconds by which a step must differ to be told of."""
-_MOST = 3
+_MIN_DIFFERENCE = 0.2
+"""Seconds by which a step must differ to be reported."""
+_MAX_SENTENCES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of both runs, in words; `change` is empty where there is none."""
+    """A figure of both runs, formatted; `change` is empty if it did not change."""
 
     name: str
     before: str
     after: str
     change: str
-    more: float = 0.0
-    """By how much it grew, in its own unit."""
+    increase: float = 0.0
+    """Later value minus earlier value, in the unit of the figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepPair:
-    """The same step of both runs, or one that only one of them has."""
+    """The same step in both runs; `before` or `after` is None if that run does not have it."""
 
     label: str
     before: Step | None
     after: Step | None
 
     @property
-    def more_seconds(self) -> float | None:
-        """How much longer it took in the later run; None where it has not finished in both."""
-        ends = (self.before, self.after)
-        before, after = (None if one is None or one.state != "finished" else one.seconds for one in ends)
+    def slowdown(self) -> float | None:
+        """The additional seconds of the later run; None if the step did not finish in both runs."""
+        steps = (self.before, self.after)
+        before, after = (None if step is None or step.state != "finished" else step.seconds for step in steps)
         return None if before is None or after is None else after - before
 
     @property
     def cost(self) -> float | None:
-        """How many seconds more the later run has spent on it, all of them if it is new; None if that is not known."""
+        """The slowdown, or the duration of a new step, or the negative duration of a removed step; None if unknown."""
         if self.before is None and self.after is not None:
             return self.after.seconds if self.after.state == "finished" else None
         if self.after is None and self.before is not None:
             return None if self.before.seconds is None else -self.before.seconds
-        return self.more_seconds
+        return self.slowdown
 
     def __str__(self) -> str:
-        took = words.seconds(abs(self.cost or 0.0))
+        difference = formatting.seconds(abs(self.cost or 0.0))
         if self.before is None:
-            return f"new: {self.label}, {took}"
+            return f"new step: {self.label}, {difference}"
         if self.after is None:
-            return f"gone: {self.label}, {took}"
-        return f"{self.label}: {took} {'longer' if (self.cost or 0.0) > 0 else 'less'}"
+            return f"removed step: {self.label}, {difference}"
+        return f"{self.label}: {difference} {'slower' if (self.cost or 0.0) > 0 else 'faster'}"
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What differs between an earlier and a later run.
+    """The differences between an earlier and a later run.
 
     Parameters
     ----------
     figures
-        What all of both adds up to.
+        Totals of both runs.
     steps
-        The steps of both.
-    choices
-        What was decided differently.
+        The steps of both runs, paired.
+    decisions
+        The decisions that differ.
     options
         The options that differ, with both values.
     sources
-        The sources of which more or fewer rows were read.
+        The sources that grew or shrank.
     is_running
-        Whether the later run has not ended.
+        Whether the later run is still running.
     """
 
     figures: tuple[Figure, ...]
     steps: tuple[StepPair, ...]
-    choices: tuple[Difference, ...]
+    decisions: tuple[Difference, ...]
     options: tuple[Figure, ...]
     sources: tuple[Growth, ...]
     is_running: bool = False
@@ -106,12 +106,16 @@ class Comparison:
         figures = _figures(before, after, old, new, now)
         old_ended, new_ended = (record.state == "FINISHED" for record in (before, after))
         is_running = not after.is_ended
-        if is_running:  # half of a figure is no change of it
-            figures = (replace(figure, change="", more=0.0) for figure in figures)
+        if is_running:  # totals of an unfinished run are not comparable
+            figures = (replace(figure, change="", increase=0.0) for figure in figures)
         return cls(
             tuple(figures),
             tuple(_paired(old, new)),
-            tuple(choices(told(before), told(after), old_ended=old_ended, new_ended=new_ended)),
+            tuple(
+                differing_decisions(
+                    recorded_decisions(before), recorded_decisions(after), old_ended=old_ended, new_ended=new_ended
+                )
+            ),
             tuple(_options(before, after)),
             tuple(growth(old, new)),
             is_running,
@@ -119,42 +123,46 @@ class Comparison:
 
     @property
     def sentences(self) -> list[str]:
-        """What a reader should know of it, most important first."""
-        found = [str(one) for one in self.sources[:_MOST]]
-        found += [str(one) for one in self.choices[:_MOST]]
-        found += [f"{one.name} is {one.after} instead of {one.before}" for one in self.options[:_MOST]]
-        if not found and not self.is_running and all(pair.more_seconds is not None for pair in self.steps):
-            found.append("Nothing was decided differently, and about as many rows were read")
-        found += [
-            f"No task ran for {one.after}, in the run before for {one.before}"
-            for one in self.figures
-            if one.name == _IDLE and abs(one.more) >= _SLOWER
+        """The most important differences as sentences, the most important first."""
+        sentences = [str(growth) for growth in self.sources[:_MAX_SENTENCES]]
+        sentences += [str(difference) for difference in self.decisions[:_MAX_SENTENCES]]
+        sentences += [
+            f"{option.name} is {option.after} instead of {option.before}" for option in self.options[:_MAX_SENTENCES]
         ]
-        return found[:_MOST] + self._times() + found[_MOST:]
+        if not sentences and not self.is_running and all(pair.slowdown is not None for pair in self.steps):
+            sentences.append("All decisions are the same, and about as many rows were read")
+        sentences += [
+            f"No task ran for {figure.after}, in the earlier run for {figure.before}"
+            for figure in self.figures
+            if figure.name == _IDLE and abs(figure.increase) >= _MIN_DIFFERENCE
+        ]
+        return sentences[:_MAX_SENTENCES] + self._times() + sentences[_MAX_SENTENCES:]
 
     def _times(self) -> list[str]:
-        """Return the steps that explain most of the seconds in between, and the one that changed most the other way."""
-        sign = 1 if self.figures[0].more >= 0 else -1
-        costs = {pair: sign * pair.cost for pair in self.steps if pair.cost is not None and abs(pair.cost) >= _SLOWER}
+        """Describe the steps that explain most of the time difference, and the largest opposite change."""
+        sign = 1 if self.figures[0].increase >= 0 else -1
+        costs = {
+            pair: sign * pair.cost for pair in self.steps if pair.cost is not None and abs(pair.cost) >= _MIN_DIFFERENCE
+        }
         explaining = sorted((pair for pair in costs if costs[pair] > 0), key=lambda pair: -costs[pair])
-        against = sorted((pair for pair in costs if costs[pair] < 0), key=costs.__getitem__)
-        return [str(pair) for pair in (*explaining[:_MOST], *against[:1])]
+        opposite = sorted((pair for pair in costs if costs[pair] < 0), key=costs.__getitem__)
+        return [str(pair) for pair in (*explaining[:_MAX_SENTENCES], *opposite[:1])]
 
 
 def _figures(
     before: JobRecord, after: JobRecord, old: Sequence[Step], new: Sequence[Step], now: float
 ) -> Iterable[Figure]:
     first, second = summary_of(before), summary_of(after)
-    took = before.seconds(now), after.seconds(now)
-    yield _figure("Seconds", *took, words.seconds)
-    idle = Timing.of(old, took[0]).idle_seconds, Timing.of(new, took[1]).idle_seconds
-    yield _figure(_IDLE, *idle, words.seconds)
-    yield _figure("Tasks", first.tasks, second.tasks, words.count)
-    for name, of in (("Rows read", _rows_read), ("Bytes read", _bytes_read), ("Bytes spilled to disk", _spilled)):
-        show = words.rows if of is _rows_read else words.size
-        yield _figure(name, sum(map(of, old)), sum(map(of, new)), show)
-    yield _figure("Bytes not shuffled", first.not_shuffled, second.not_shuffled, words.size)
-    yield _figure("Estimates that missed", first.missed, second.missed, words.count)
+    totals = before.seconds(now), after.seconds(now)
+    yield _figure("Seconds", *totals, formatting.seconds)
+    idle = Timing.of(old, totals[0]).idle_seconds, Timing.of(new, totals[1]).idle_seconds
+    yield _figure(_IDLE, *idle, formatting.seconds)
+    yield _figure("Tasks", first.tasks, second.tasks, formatting.count)
+    yield _figure("Rows read", sum(map(_rows_read, old)), sum(map(_rows_read, new)), formatting.rows)
+    yield _figure("Bytes read", sum(map(_bytes_read, old)), sum(map(_bytes_read, new)), formatting.size)
+    yield _figure("Bytes spilled to disk", sum(map(_spilled, old)), sum(map(_spilled, new)), formatting.size)
+    yield _figure("Bytes not shuffled", first.not_shuffled, second.not_shuffled, formatting.size)
+    yield _figure("Wrong estimates", first.missed, second.missed, formatting.count)
 
 
 def _rows_read(step: Step) -> int:
@@ -182,21 +190,21 @@ def _figure(name: str, before: float | None, after: float | None, show: Callable
 
 
 def _paired(old: Sequence[Step], new: Sequence[Step]) -> Iterable[StepPair]:
-    waiting = _numbered(old)
+    unmatched = _numbered(old)
     for key, step in _numbered(new).items():
-        yield StepPair(step.label, waiting.pop(key, None), step)
-    for step in waiting.values():
+        yield StepPair(step.label, unmatched.pop(key, None), step)
+    for step in unmatched.values():
         yield StepPair(step.label, step, None)
 
 
 def _numbered(steps: Sequence[Step]) -> dict[tuple[str, int], Step]:
-    """Return steps by what they do, and which of those that do the same."""
-    seen: Counter[str] = Counter()
-    found = {}
+    """Return steps by label and by their number among the steps with this label."""
+    counts: Counter[str] = Counter()
+    numbered = {}
     for step in steps:
-        found[step.label, seen[step.label]] = step
-        seen[step.label] += 1
-    return found
+        numbered[step.label, counts[step.label]] = step
+        counts[step.label] += 1
+    return numbered
 
 
 def _options(before: JobRecord, after: JobRecord) -> Iterable[Figure]:

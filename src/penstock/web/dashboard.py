@@ -1,4 +1,4 @@
-"""All jobs together: how many a day, what they did not shuffle, what was decided, what was foreseen, what was read."""
+"""Figures over all jobs: jobs a day, bytes not shuffled, kinds of decisions, wrong estimates, growing sources."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.history.told import told
-from penstock.told import together
+from penstock.history.decisions import recorded_decisions
+from penstock.recorded_decisions import displayed_decisions
 from penstock.units import show_bytes, show_count
 from penstock.web.charts.bars import Column
 from penstock.web.sources import GREW, Growth, rows_of_sources
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
     from penstock.history.record import JobRecord
     from penstock.history.summaries import Summary
-    from penstock.told import ToldEstimate
+    from penstock.recorded_decisions import RecordedEstimate
 
 _DAYS = 30
-_MOST = 15
+_MAX_ROWS = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """An estimate that missed, and the job."""
+    """A wrong estimate, and its job."""
 
-    estimate: ToldEstimate
+    estimate: RecordedEstimate
     job: str
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What the dashboard needs of one job.
+    """The contribution of a job to the dashboard.
 
     Parameters
     ----------
@@ -45,11 +45,11 @@ class Digest:
     not_shuffled
         Bytes that were not shuffled.
     kinds
-        How many decisions there were of each kind.
+        The number of decisions of each kind.
     misses
-        The estimates that missed.
+        The wrong estimates.
     rows
-        The rows that were read of each table; none of a job that did not finish, which may have read but a part.
+        The rows read from each table; empty for a job that did not finish, as it may not have read everything.
     """
 
     id: str
@@ -63,21 +63,21 @@ class Digest:
     @classmethod
     def of(cls, record: JobRecord) -> Digest:
         """Return the digest of a job."""
-        decisions = told(record)
+        decisions = recorded_decisions(record)
         misses = [
-            Miss(one.estimate, record.id, record.name)
-            for one in decisions
-            if one.estimate is not None and one.is_missed
+            Miss(decision.estimate, record.id, record.name)
+            for decision in decisions
+            if decision.estimate is not None and decision.is_missed
         ]
         rows = rows_of_sources(steps_of(record, record.changed)) if record.state == "FINISHED" else {}
-        kinds = Counter(one.kind for one in together(decisions))
-        not_shuffled = sum(one.not_shuffled or 0 for one in decisions)
+        kinds = Counter(decision.kind for decision in displayed_decisions(decisions))
+        not_shuffled = sum(decision.not_shuffled or 0 for decision in decisions)
         return cls(record.id, record.name, record.started, not_shuffled, kinds, tuple(misses), rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """A source of which the newest run of a job read more rows than the oldest."""
+    """A source from which the newest run of a job read more rows than the oldest run."""
 
     growth: Growth
     job: str
@@ -86,10 +86,10 @@ class Grown:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """All jobs together; `looked` is how many of the `jobs` were looked into."""
+    """Figures over all jobs; `analyzed` is the number of `jobs` whose records were read in full."""
 
     jobs: int
-    looked: int
+    analyzed: int
     states: tuple[tuple[str, int], ...]
     days: tuple[Column, ...]
     not_shuffled: int
@@ -100,16 +100,16 @@ class Dashboard:
 
     @classmethod
     def of(cls, summaries: Sequence[Summary], digests: Sequence[Digest], now: float) -> Dashboard:
-        """Add jobs up.
+        """Aggregate jobs.
 
         Parameters
         ----------
         summaries
             All jobs.
         digests
-            Those that were looked into.
+            The analyzed jobs, newest first.
         now
-            The last day, seconds since the epoch.
+            Any time of the last day to show, in seconds since the epoch.
         """
         days = _days([job.started for job in summaries], now)
         jobs = Counter(_day(job.started) for job in summaries)
@@ -118,9 +118,9 @@ class Dashboard:
         for digest in digests:
             saved[_day(digest.started)] += digest.not_shuffled
             kinds += digest.kinds
-        # Of the runs of one job that missed alike, the latest stands for all: digests come newest first.
+        # Report equal misses of several runs once, for the latest run: digests are sorted newest first.
         latest = {(miss.name, str(miss.estimate)): miss for digest in reversed(digests) for miss in digest.misses}
-        misses = sorted(latest.values(), key=lambda miss: miss.estimate.miss, reverse=True)
+        misses = sorted(latest.values(), key=lambda miss: miss.estimate.severity, reverse=True)
         return cls(
             len(summaries),
             len(digests),
@@ -129,8 +129,8 @@ class Dashboard:
             sum(saved.values()),
             tuple(Column(f"{day:%-d %b}", saved[day], show_bytes(saved[day])) for day in days),
             tuple(kinds.most_common()),
-            tuple(misses[:_MOST]),
-            tuple(_grown(digests)[:_MOST]),
+            tuple(misses[:_MAX_ROWS]),
+            tuple(_grown(digests)[:_MAX_ROWS]),
         )
 
 
@@ -139,21 +139,21 @@ def _day(at: float) -> dt.date:
 
 
 def _days(starts: Sequence[float], now: float) -> list[dt.date]:
-    """Return the days to show: up to today, as far back as there are jobs, a week at least and a month at most."""
+    """Return the days to show: from the oldest job to today, at least a week and at most a month."""
     today = _day(now)
     oldest = min((_day(at) for at in starts), default=today)
     count = min(max((today - oldest).days + 1, 7), _DAYS)
-    return [today - dt.timedelta(days=back) for back in reversed(range(count))]
+    return [today - dt.timedelta(days=age) for age in reversed(range(count))]
 
 
 def _grown(digests: Sequence[Digest]) -> list[Grown]:
     runs: dict[tuple[str, str], list[Digest]] = {}
-    for digest in sorted(digests, key=lambda one: one.started):
+    for digest in sorted(digests, key=lambda digest: digest.started):
         for label in digest.rows:
             runs.setdefault((digest.name, label), []).append(digest)
-    found = []
-    for (name, label), of in runs.items():
-        growth = Growth(label, of[0].rows[label], of[-1].rows[label])
+    sources = []
+    for (name, label), job_runs in runs.items():
+        growth = Growth(label, job_runs[0].rows[label], job_runs[-1].rows[label])
         if growth.factor >= GREW:
-            found.append(Grown(growth, of[-1].id, name))
-    return sorted(found, key=lambda one: -one.growth.factor)
+            sources.append(Grown(growth, job_runs[-1].id, name))
+    return sorted(sources, key=lambda source: -source.growth.factor)

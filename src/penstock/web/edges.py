@@ -1,4 +1,4 @@
-"""How rows get from one step to the next, in words."""
+"""Descriptions of how rows get from a step to the next."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.decisions import DecisionKind
 from penstock.graph import Side
+from penstock.graph.labels import edge_label
 from penstock.graph.partitioner import (
     BROADCAST,
     FORWARD,
@@ -17,7 +18,6 @@ from penstock.graph.partitioner import (
     Partitioner,
     RangePartitioner,
 )
-from penstock.graph.wording import edge_words
 from penstock.optimizer.dynamic_filtering import JOIN, SIDE
 
 if TYPE_CHECKING:
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
 
     from penstock.history.record import JobRecord
 
-_NAMED = {one.name: one for one in (BROADCAST, GLOBAL, REBALANCE, RESCALE)}
+_NAMED = {partitioner.name: partitioner for partitioner in (BROADCAST, GLOBAL, REBALANCE, RESCALE)}
 
 
 def distribution(edge: Mapping[str, Any]) -> str:
-    """Return how the rows of an edge of a record are distributed; logs of older releases have no words for it."""
+    """Describe how the rows of a recorded edge are distributed; logs of older releases have no field "words"."""
     words = edge.get("words")
     if words is None:
-        words = edge_words(_partitioner(edge["partitioner"]), {})
+        words = edge_label(_partitioner(edge["partitioner"]), {})
     return words or "in the same task"
 
 
 def key_edges(record: JobRecord) -> list[tuple[str, str]]:
-    """Return which steps give the keys that others keep only rows of, as pairs of vertices, without repetitions."""
-    of = record.vertex_of()
-    given = {(edge["target"], edge["input"]): edge["source"] for edge in record.edges.values()}
-    found: dict[tuple[str, str], None] = {}
+    """Return the steps whose keys filter other steps: distinct pairs of vertices, the provider of the keys first."""
+    vertex_of = record.vertex_of()
+    sources = {(edge["target"], edge["input"]): edge["source"] for edge in record.edges.values()}
+    pairs: dict[tuple[str, str], None] = {}
     for decision in record.decisions:
         figures = decision["figures"]
         if decision["kind"] == DecisionKind.DYNAMIC_FILTER and {JOIN, SIDE} <= figures.keys():
             side = (str(figures[JOIN]), Side(figures[SIDE]).input_number)
-            source, target = of.get(given.get(side, "")), of.get(str(decision["nodes"][0]))
+            source, target = vertex_of.get(sources.get(side, "")), vertex_of.get(str(decision["nodes"][0]))
             if source and target and source != target:
-                found[source, target] = None
-    return list(found)
+                pairs[source, target] = None
+    return list(pairs)
 
 
 def _partitioner(text: str) -> Partitioner:
-    """Return the partitioner that an older release has written as text."""
+    """Parse the text that older releases wrote for a partitioner."""
     name, _, rest = text.partition("(")
     keys = _keys(rest.removesuffix(")"))
     if name.startswith(FORWARD.name):
@@ -65,11 +65,11 @@ def _partitioner(text: str) -> Partitioner:
 
 
 def _keys(text: str) -> tuple[str, ...]:
-    """Return keys that commas separate; those in brackets belong to a key."""
-    found, depth, begun = [], 0, 0
+    """Split keys at commas, but not at commas within parentheses."""
+    keys, depth, start = [], 0, 0
     for at, letter in enumerate(text):
         depth += {"(": 1, ")": -1}.get(letter, 0)
         if letter == "," and not depth:
-            found.append(text[begun:at])
-            begun = at + 1
-    return tuple(filter(None, map(str.strip, (*found, text[begun:]))))
+            keys.append(text[start:at])
+            start = at + 1
+    return tuple(filter(None, map(str.strip, (*keys, text[start:]))))

@@ -1,4 +1,4 @@
-"""What people ask of a job first, answered from its record: five questions, each with what it rests on."""
+"""Findings about a job: answers to the five most frequent questions, computed from its record."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind
 from penstock.graph import Side
-from penstock.told import together
-from penstock.web import words
-from penstock.web.items import Item, mark, otherwise
-from penstock.web.read_less import read_less
+from penstock.recorded_decisions import displayed_decisions
+from penstock.web import formatting
+from penstock.web.input_savings import input_savings
+from penstock.web.items import Item, badge, fallback_or_option
 from penstock.web.reasons import reasons_of_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.told import ToldDecision
+    from penstock.recorded_decisions import RecordedDecision
     from penstock.web.comparison import Comparison
     from penstock.web.steps import Step
     from penstock.web.timing import Timing
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A question and its answer.
+    """A question about a job, and its answer.
 
     Parameters
     ----------
     id, question
-        Its name on the page, and what is asked.
+        The HTML id of the finding, and the question.
     items
-        The lines of the answer, those that matter most first.
+        The lines of the answer, the most important first.
     none
-        What is said where there are no lines.
+        The answer if there are no lines.
     note
-        What explains the lines, in small print below them.
+        An explanation below the lines, in small print.
     """
 
     id: str
@@ -48,22 +48,22 @@ class Finding:
 def findings(
     steps: Sequence[Step],
     timing: Timing,
-    decisions: Sequence[ToldDecision],
+    decisions: Sequence[RecordedDecision],
     last_run: Comparison | None,
     links: Links,
 ) -> list[Finding]:
-    """Return the questions with their answers.
+    """Answer the questions.
 
     Parameters
     ----------
     steps, timing
         The steps of a job, and where its time went.
     decisions
-        What was decided for it.
+        The decisions of the job.
     last_run
-        How it differs from the run before, if there was one.
+        The comparison with the previous run; None without one.
     links
-        Where steps and the comparison are shown.
+        The addresses of the pages of the steps and of the comparison.
     """
     return [
         Finding(
@@ -77,26 +77,26 @@ def findings(
         ),
         Finding(
             "read-less",
-            "What was read less than planned?",
-            tuple(read_less(decisions, steps)),
-            "Nothing is known of what was read.",
+            "Where was less data read than planned?",
+            tuple(input_savings(decisions, steps)),
+            "No figures about the input were recorded.",
         ),
         Finding(
             "wrong",
             "Which estimates were wrong?",
-            tuple(_wrong(decisions)),
+            tuple(_wrong_estimates(decisions)),
             f"No estimate was {_MISSED}.",
             f"Missed: {_MISSED}",
         ),
         Finding(
-            "last-run", "What changed since the last run?", tuple(_changed(last_run, links)), _nothing_changed(last_run)
+            "last-run", "What changed since the last run?", tuple(_changes(last_run, links)), _no_last_run(last_run)
         ),
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Where things of a job are shown."""
+    """The addresses of a job's pages."""
 
     job: str
     comparison: str | None = None
@@ -110,72 +110,75 @@ def _longest(steps: Sequence[Step], timing: Timing, links: Links) -> Iterator[It
     ran = sorted((step for step in steps if step.seconds is not None), key=lambda step: -(step.seconds or 0.0))
     if not ran:
         return
-    # What a reader can make faster comes first: a step that ran beside others may have taken longer for nothing.
+    # The critical path comes first: a longer step beside it does not delay the job.
     first = next(step for step in ran if step.id in timing.critical)
-    took = f"{words.seconds(first.seconds)}, {words.share(first.seconds or 0.0, timing.total)} of the job"
-    yield Item(f"Step {first.number}: {first.label}", took, links.step(first.id))
+    duration = f"{formatting.seconds(first.seconds)}, {formatting.share(first.seconds or 0.0, timing.total)} of the job"
+    yield Item(f"Step {first.number}: {first.label}", duration, links.step(first.id))
     yield from (Item(f"Step {first.number}: {text}") for text in reasons_of_time(first, steps))
-    told = {first.id}
+    reported = {first.id}
     if ran[0] is not first:
         longer = ran[0]
-        told.add(longer.id)
+        reported.add(longer.id)
         yield Item(
-            f"Step {longer.number} took longer, but beside others, and nothing waited for its end: {longer.label}",
-            words.seconds(longer.seconds),
+            f"Step {longer.number} took longer, but in parallel to the critical path: {longer.label}",
+            formatting.seconds(longer.seconds),
             links.step(longer.id),
         )
         yield from (Item(f"Step {longer.number}: {text}") for text in reasons_of_time(longer, steps))
     if timing.idle_seconds >= 0.1 * timing.total > 0:
-        idle = words.share(timing.idle_seconds, timing.total)
+        idle = formatting.share(timing.idle_seconds, timing.total)
         yield Item(
-            f"No task ran for {words.seconds(timing.idle_seconds)}, {idle} of the job: Spark planned, collected rows "
-            "or built tables to broadcast"
+            f"No task ran for {formatting.seconds(timing.idle_seconds)}, {idle} of the job: Spark was planning, "
+            "collecting rows or building broadcast tables"
         )
-    for step in [step for step in ran if step.id not in told][:3]:
-        yield Item(f"Then step {step.number}: {step.label}", words.seconds(step.seconds), links.step(step.id))
+    for step in [step for step in ran if step.id not in reported][:3]:
+        yield Item(f"Then step {step.number}: {step.label}", formatting.seconds(step.seconds), links.step(step.id))
 
 
-def _broadcasts(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
-    made = [one for one in decisions if one.kind == DecisionKind.BROADCAST]
-    joins = {one.nodes for one in made if one.chosen in set(Side)}
-    # Why one side was not broadcast is told with the other one's broadcast.
-    found = together(one for one in made if one.chosen in set(Side) or one.nodes not in joins)
-    last = None
-    for one in sorted(found, key=_weight, reverse=True):
-        note = otherwise(one)
-        came = None if one.estimate is None else one.estimate.came
-        took = "" if came is None else f"; it came to {words.size(came)} in memory"
-        # An option that changes many of them is named once.
-        yield Item(one.sentence + took, "" if note == last else note, mark=mark(one))
-        last = note
+def _broadcasts(decisions: Sequence[RecordedDecision]) -> Iterator[Item]:
+    broadcasts = [decision for decision in decisions if decision.kind == DecisionKind.BROADCAST]
+    joins = {decision.nodes for decision in broadcasts if decision.chosen in set(Side)}
+    # A side that is not broadcast is left out if the other side of its join is.
+    displayed = displayed_decisions(
+        decision for decision in broadcasts if decision.chosen in set(Side) or decision.nodes not in joins
+    )
+    last_note = None
+    for decision in sorted(displayed, key=_importance, reverse=True):
+        note = fallback_or_option(decision)
+        actual = None if decision.estimate is None else decision.estimate.actual
+        size = "" if actual is None else f"; its actual size in memory is {formatting.size(actual)}"
+        # An option that applies to several consecutive broadcasts is named once.
+        yield Item(decision.sentence + size, "" if note == last_note else note, badge=badge(decision))
+        last_note = note
 
 
-def _weight(one: ToldDecision) -> tuple[bool, float, float]:
-    """Return how much a broadcast tells: first what came otherwise or missed, then what spared or took most."""
-    estimate = one.estimate
-    size = 0.0 if estimate is None else estimate.foreseen if estimate.came is None else estimate.came
-    return bool(one.instead) or one.is_missed, float(one.not_shuffled or 0), size
+def _importance(decision: RecordedDecision) -> tuple[bool, float, float]:
+    """Return the rank of a broadcast: fallbacks and wrong estimates first, then by bytes not shuffled, then by size."""
+    estimate = decision.estimate
+    size = 0.0 if estimate is None else estimate.estimated if estimate.actual is None else estimate.actual
+    return bool(decision.instead) or decision.is_missed, float(decision.not_shuffled or 0), size
 
 
-_MISSED = "off by a factor of two or more, or on the other side of a limit; below 4 MiB or 1,000 rows none counts"
+_MISSED = "off by a factor of two or more, or on the wrong side of a limit; less than 4 MiB or 1,000 rows are ignored"
 
 
-def _wrong(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
-    missed = [one.estimate for one in decisions if one.estimate is not None and one.is_missed]
-    for text in dict.fromkeys(map(str, sorted(missed, key=lambda one: one.miss, reverse=True))):
-        yield Item(text, mark="missed")
+def _wrong_estimates(decisions: Sequence[RecordedDecision]) -> Iterator[Item]:
+    missed = [decision.estimate for decision in decisions if decision.estimate is not None and decision.is_missed]
+    for text in dict.fromkeys(map(str, sorted(missed, key=lambda estimate: estimate.severity, reverse=True))):
+        yield Item(text, badge="missed")
 
 
-def _changed(last_run: Comparison | None, links: Links) -> Iterator[Item]:
+def _changes(last_run: Comparison | None, links: Links) -> Iterator[Item]:
     if last_run is None or links.comparison is None:
         return
-    took = last_run.figures[0]
+    seconds = last_run.figures[0]
     if last_run.is_running:
-        yield Item(f"It has run for {took.after}; the last run took {took.before}", href=links.comparison)
+        text = f"It has been running for {seconds.after}; the last run took {seconds.before}"
+        yield Item(text, href=links.comparison)
     else:
-        yield Item(f"It took {took.after}, the last run {took.before}", took.change, links.comparison)
+        yield Item(f"It took {seconds.after}; the last run took {seconds.before}", seconds.change, links.comparison)
     yield from (Item(text) for text in last_run.sentences)
 
 
-def _nothing_changed(last_run: Comparison | None) -> str:
-    return "" if last_run is not None else "No earlier run of this name is known."
+def _no_last_run(last_run: Comparison | None) -> str:
+    return "" if last_run is not None else "There is no earlier run with this name."

@@ -1,33 +1,33 @@
-"""Lines of answers about a job."""
+"""Lines of the findings about a job."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.web import words
+from penstock.web import formatting
 
 if TYPE_CHECKING:
-    from penstock.told import ToldDecision
+    from penstock.recorded_decisions import RecordedDecision
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One line of an answer: a text, what is set apart in it, where it leads to, and a word that marks it."""
+    """A line of a finding: its text, a note in grey, the target of its link, and the text of its badge."""
 
     text: str
     note: str = ""
     href: str = ""
-    mark: str = ""
+    badge: str = ""
 
 
-def mark(one: ToldDecision) -> str:
-    """Return the word that marks what a reader should look at, empty if that is nothing."""
-    return "came otherwise" if one.instead else "missed" if one.is_missed else ""
+def badge(decision: RecordedDecision) -> str:
+    """Return the badge of a decision that deserves attention, else an empty text."""
+    return "not carried out" if decision.instead else "missed" if decision.is_missed else ""
 
 
-def otherwise(one: ToldDecision) -> str:
-    """Return what was done instead of what was decided, else the option that changes it."""
-    if not one.instead:
-        return "" if one.option is None else f"change with {words.setting(one.option)}"
-    return f"instead: {one.instead}" + (f", because {one.because}" if one.because else "")
+def fallback_or_option(decision: RecordedDecision) -> str:
+    """Return what was done instead if the decision was not carried out, else the option that changes it."""
+    if not decision.instead:
+        return "" if decision.option is None else f"change with {formatting.setting(decision.option)}"
+    return f"instead: {decision.instead}" + (f", because {decision.because}" if decision.because else "")

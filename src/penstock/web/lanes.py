@@ -1,4 +1,4 @@
-"""The tasks of a step, each on a line of time."""
+"""The tasks of a step, each on a timeline."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from penstock.web.steps import Step
 
-_TALL = 20
-"""The height of a line, in pixels."""
+_HEIGHT = 20
+"""The height of a timeline, in pixels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A task that was recorded: whether it was much slower than the others of its stage, and its line."""
+    """A recorded task: whether it was much slower than the other tasks of its stage, and its timeline as SVG."""
 
     task: dict[str, Any]
     is_slow: bool
@@ -30,16 +30,16 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The tasks of a step that were recorded.
+    """The recorded tasks of a step.
 
     Parameters
     ----------
     tasks
-        The tasks, each with its line.
+        The tasks, each with its timeline.
     axis
-        The axis of the lines.
+        The axis of the timelines.
     more
-        What is said of those that are not shown, empty where there are none.
+        A note about the tasks that were not recorded, empty if all were.
     """
 
     tasks: tuple[Lane, ...]
@@ -56,7 +56,7 @@ class Lanes:
         for task in tasks:
             is_slow = task["seconds"] > slow.get(task["stage"], float("inf"))
             times = (task["started"] - begin, task["started"] - begin + task["seconds"])
-            line = bars.time_line(span, [("run skewed" if is_slow else "run finished", times)], _TALL)
+            line = bars.time_line(span, [("run skewed" if is_slow else "run finished", times)], _HEIGHT)
             lanes.append(Lane(task, is_slow, Markup(line)))  # noqa: S704 - numbers only
         hidden = step.tasks_run > len(tasks)
         more = f"The first {len(tasks):,} of {step.tasks_run:,} tasks are shown." if hidden else ""

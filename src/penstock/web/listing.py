@@ -1,4 +1,4 @@
-"""Which rows of a table are shown, and in which order: as the address of the page says."""
+"""Filters, order and page of the tables, which the address of a page contains."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 PAGE = 100
-"""Jobs on one page of the list."""
+"""The number of jobs on a page of the list."""
 STATES = ("running", "finished", "failed", "canceled", "interrupted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sorted:
-    """A wish to see a table in the order of a column; with a minus before it, the largest first."""
+class _SortQuery:
+    """The column that a table is sorted by; with a leading minus in descending order."""
 
     sort: str = ""
 
     def by(self, column: str) -> str:
-        """Return the wish to sort by a column: the largest first, or the other way round if it is so already."""
+        """Return the value of `sort` for a click on a column: descending, or ascending if it is descending already."""
         return column if self.sort == f"-{column}" else f"-{column}"
 
     def direction(self, column: str) -> str:
-        """Return how a column is sorted, as ``aria-sort`` says it."""
+        """Return the order of a column as a value of ``aria-sort``."""
         return {column: "ascending", f"-{column}": "descending"}.get(self.sort, "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish(_Sorted):
-    """What a reader wishes to see.
+class JobListQuery(_SortQuery):
+    """Filters, order and page of the list of jobs.
 
     Parameters
     ----------
     text
-        What the name has, or the id begins with.
+        A part of the name, or the beginning of the id.
     state
-        The state, or nothing for all.
+        The state; empty for all.
     page
-        Which page, from 1.
+        The number of the page, from 1.
     """
 
     text: str = ""
@@ -52,50 +52,55 @@ class Wish(_Sorted):
     page: int = 1
 
     def address(self, path: str, **changes: Any) -> str:
-        """Return the address of a page with this wish, changed as told."""
-        wish = replace(self, **changes)
-        given = {"q": wish.text, "state": wish.state, "sort": wish.sort, "page": wish.page if wish.page > 1 else ""}
-        query = urlencode({key: value for key, value in given.items() if value})
-        return f"{path}?{query}" if query else path
+        """Return the address of the list with this query and some changed parameters."""
+        query = replace(self, **changes)
+        page = query.page if query.page > 1 else ""
+        parameters = _encoded(q=query.text, state=query.state, sort=query.sort, page=page)
+        return f"{path}?{parameters}" if parameters else path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobWish(_Sorted):
-    """What a reader wishes to see of a job.
+class JobPageQuery(_SortQuery):
+    """What to show on the page of a job.
 
     Parameters
     ----------
     pending
-        Whether the operators that are not part of a step yet are drawn.
+        Whether to draw the operators that are not part of a step yet.
     kind
-        Decisions of one kind only, or nothing for all that a reader is told of.
+        The kind of decisions to show; empty for all.
     """
 
     pending: bool = False
     kind: str = ""
 
-    def address(self, job_id: str, part: str = "", **changes: Any) -> str:
-        """Return the address of a job's page with this wish, changed as told, at a part of the page."""
-        wish = replace(self, **changes)
-        given = {"pending": "true" if wish.pending else "", "sort": wish.sort, "kind": wish.kind}
-        query = urlencode({key: value for key, value in given.items() if value})
-        return f"/ui/jobs/{job_id}" + (f"?{query}" if query else "") + (f"#{part}" if part else "")
+    def address(self, job_id: str, section: str = "", **changes: Any) -> str:
+        """Return the address of a job's page with this query and some changed parameters, at a section of the page."""
+        query = replace(self, **changes)
+        parameters = _encoded(pending="true" if query.pending else "", sort=query.sort, kind=query.kind)
+        address = f"/ui/jobs/{job_id}" + (f"?{parameters}" if parameters else "")
+        return f"{address}#{section}" if section else address
+
+
+def _encoded(**parameters: Any) -> str:
+    """Return the query string of the parameters that are not empty."""
+    return urlencode({key: value for key, value in parameters.items() if value})
 
 
 @dataclass(frozen=True, slots=True)
 class JobList:
-    """One page of the list of jobs; `total` is how many there are on all pages, `known` how many without the wish."""
+    """A page of the list of jobs; `total` is the number of jobs that match the query, `unfiltered` that of all jobs."""
 
     jobs: tuple[Summary, ...]
     total: int
-    known: int
+    unfiltered: int
     pages: int
 
     @classmethod
-    def of(cls, summaries: Sequence[Summary], wish: Wish, now: float) -> JobList:
-        """Return the jobs that a reader wishes to see."""
-        text, state = wish.text.lower().strip(), wish.state.upper()
-        wanted = [
+    def of(cls, summaries: Sequence[Summary], query: JobListQuery, now: float) -> JobList:
+        """Filter, sort and cut the list of jobs."""
+        text, state = query.text.lower().strip(), query.state.upper()
+        matches = [
             job
             for job in summaries
             if (text in job.name.lower() or job.id.startswith(text))
@@ -106,21 +111,21 @@ class JobList:
             "name": lambda job: job.name.lower(),
             "state": lambda job: job.state,
             "took": lambda job: (job.ended if job.ended is not None else now) - job.started,
-            "steps": steps_made,
+            "steps": count_steps,
         }
-        found = in_order(wanted, columns, wish.sort or "-started")
-        pages = max(-(-len(found) // PAGE), 1)
-        start = (min(max(wish.page, 1), pages) - 1) * PAGE
-        return cls(tuple(found[start : start + PAGE]), len(found), len(summaries), pages)
+        ordered = in_order(matches, columns, query.sort or "-started")
+        pages = max(-(-len(ordered) // PAGE), 1)
+        start = (min(max(query.page, 1), pages) - 1) * PAGE
+        return cls(tuple(ordered[start : start + PAGE]), len(ordered), len(summaries), pages)
 
 
-def steps_made(job: Summary) -> int:
-    """Return how many steps a job has made."""
+def count_steps(job: Summary) -> int:
+    """Return the number of steps that a job has created."""
     return sum(job.counts.values()) - job.counts.get("pending-operators", 0)
 
 
 def sorted_steps(steps: Sequence[Step], sort: str) -> list[Step]:
-    """Return steps in the order of a column; what is not known comes last."""
+    """Return steps in the order of a column, unknown values last."""
     columns: Mapping[str, Callable[[Step], Any]] = {
         "step": lambda step: int(step.number) if step.number.isdigit() else 0,
         "state": lambda step: step.state,
@@ -138,12 +143,12 @@ def sorted_steps(steps: Sequence[Step], sort: str) -> list[Step]:
 
 
 def in_order(rows: Iterable[Row], columns: Mapping[str, Callable[[Row], Any]], sort: str) -> list[Row]:
-    """Return rows in the order of a column; an unknown column changes nothing, what is not known comes last."""
+    """Return rows in the order of a column, None last; an unknown column does not change the order."""
     column = columns.get(sort.removeprefix("-"))
     if column is None:
         return list(rows)
-    known: list[Row] = []
-    unknown: list[Row] = []
+    comparable: list[Row] = []
+    incomparable: list[Row] = []
     for row in rows:
-        (unknown if column(row) is None else known).append(row)
-    return [*sorted(known, key=column, reverse=sort.startswith("-")), *unknown]
+        (incomparable if column(row) is None else comparable).append(row)
+    return [*sorted(comparable, key=column, reverse=sort.startswith("-")), *incomparable]

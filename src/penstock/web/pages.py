@@ -1,4 +1,4 @@
-"""The pages, made on the server; what is shown comes from records only, and is escaped by the templates."""
+"""The HTML pages, rendered on the server from job records; the templates escape all texts."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
 import penstock
+from penstock.history.decisions import recorded_decisions
 from penstock.history.summary import summary_of
-from penstock.history.told import told
 from penstock.optimizer.dynamic_filtering import JOIN, SIDE, SKIPS
-from penstock.told import ToldDecision, together
+from penstock.recorded_decisions import RecordedDecision, displayed_decisions
 from penstock.units import show_bytes, show_count
-from penstock.web import words
+from penstock.web import formatting
 from penstock.web.charts import bars
 from penstock.web.charts.graph import draw_graph
 from penstock.web.comparison import Comparison
 from penstock.web.edges import distribution
 from penstock.web.findings import Links, findings
 from penstock.web.lanes import Lanes
-from penstock.web.listing import STATES, JobList, JobWish, Wish, sorted_steps, steps_made
-from penstock.web.pieces import bars_of
+from penstock.web.listing import STATES, JobList, JobListQuery, JobPageQuery, count_steps, sorted_steps
 from penstock.web.reasons import reasons_of_time
 from penstock.web.steps import steps_of
+from penstock.web.subpartition_bars import subpartition_bars
 from penstock.web.timing import Timing
 
 if TYPE_CHECKING:
@@ -37,68 +37,70 @@ if TYPE_CHECKING:
     from penstock.web.streams import Stream
 
 _INLINE = 600
-"""Steps and pending operators up to which the graph is a part of the page, with links and tips."""
+"""The most steps and pending operators with which the graph is inlined in the page, with links and tooltips."""
 _LINES = 600
-"""Steps that a timeline shows."""
+"""The most steps that a timeline shows."""
 _BUSY = 60
-"""Times in which tasks ran that a line shows."""
+"""The most busy intervals that the bar of a step shows."""
 
 _templates = Environment(
     loader=PackageLoader("penstock.web"), autoescape=select_autoescape(), trim_blocks=True, lstrip_blocks=True
 )
 _templates.filters |= {
-    "seconds": words.seconds,
-    "clock": words.clock,
+    "seconds": formatting.seconds,
+    "clock": formatting.clock,
     "bytes": show_bytes,
-    "size": words.size,
+    "size": formatting.size,
     "count": show_count,
-    "number": words.count,
-    "short": words.short_count,
-    "rows": words.rows,
+    "number": formatting.count,
+    "short": formatting.short_count,
+    "rows": formatting.rows,
     "distribution": distribution,
-    "setting": words.setting,
-    "step_number": words.number_of,
+    "setting": formatting.setting,
+    "step_number": formatting.number_of,
 }
 _templates.globals |= {"version": penstock.__version__}
 
 
-def jobs(summaries: Sequence[Summary], wish: Wish, now: float, *, unread: int = 0, has_streams: bool = False) -> str:
-    """Return the list of jobs; `unread` is how many event logs cannot be read."""
+def jobs(
+    summaries: Sequence[Summary], query: JobListQuery, now: float, *, unread: int = 0, has_streams: bool = False
+) -> str:
+    """Return the list of jobs; `unread` is the number of event logs that cannot be read."""
     return _render(
         "jobs.html",
-        found=JobList.of(summaries, wish, now),
-        wish=wish,
+        job_list=JobList.of(summaries, query, now),
+        query=query,
         now=now,
         states=STATES,
-        steps_made=steps_made,
+        count_steps=count_steps,
         unread=unread,
         has_streams=has_streams,
     )
 
 
-def streams(found: Sequence[Stream]) -> str:
+def streams(sections: Sequence[Stream]) -> str:
     """Return the page of all streams."""
-    return _render("streams.html", found=found)
+    return _render("streams.html", streams=sections)
 
 
-def dashboard(found: Dashboard) -> str:
-    """Return the page of all jobs together."""
-    charts = [Markup(bars.columns(days)) for days in (found.days, found.not_shuffled_days)]  # noqa: S704 - escaped there
-    return _render("dashboard.html", found=found, days=charts[0], not_shuffled_days=charts[1])
+def dashboard(figures: Dashboard) -> str:
+    """Return the page of the figures over all jobs."""
+    charts = [Markup(bars.columns(days)) for days in (figures.days, figures.not_shuffled_days)]  # noqa: S704 - escaped there
+    return _render("dashboard.html", dashboard=figures, days=charts[0], not_shuffled_days=charts[1])
 
 
 def problem(title: str, detail: str) -> str:
-    """Return the page of what cannot be shown."""
+    """Return an error page."""
     return _render("problem.html", title=title, detail=detail)
 
 
 def job(
     record: JobRecord,
     now: float,
-    wish: JobWish,
+    query: JobPageQuery,
     *,
     may_cancel: bool = False,
-    is_here: bool = False,
+    is_local: bool = False,
     last: JobRecord | None = None,
     earlier: Sequence[Summary] = (),
 ) -> str:
@@ -110,111 +112,113 @@ def job(
         The job.
     now
         Seconds since the epoch.
-    wish
-        What the reader wishes to see of it.
+    query
+        What to show.
     may_cancel
-        Whether the reader may cancel it.
-    is_here
-        Whether Spark's own pages of it are there.
+        Whether the client may cancel the job.
+    is_local
+        Whether the job belongs to this process, so that Spark's own pages can be linked.
     last
-        The run before, if there was one.
+        The previous run; None without one.
     earlier
         Earlier jobs of the same name, the latest first.
     """
-    steps, decisions = steps_of(record, now), told(record)
+    steps, decisions = steps_of(record, now), recorded_decisions(record)
     timing = Timing.of(steps, record.seconds(now))
     comparison = None if last is None else Comparison.of(last, record, now)
     links = Links(record.id, None if last is None else f"/ui/jobs/{record.id}/compare/{last.id}")
-    shown = together(decisions)
-    boxes = len(steps) + (record.pending if wish.pending else 0)
-    graph = draw_graph(record, steps, timing.critical, pending=wish.pending) if boxes <= _INLINE else None
+    displayed = displayed_decisions(decisions)
+    boxes = len(steps) + (record.pending if query.pending else 0)
+    graph = draw_graph(record, steps, timing.critical, pending=query.pending) if boxes <= _INLINE else None
     return _render(
         "job.html",
         job=record,
         now=now,
-        wish=wish,
+        query=query,
         may_cancel=may_cancel,
-        spark=(record.application or {}).get("page") if is_here else None,
+        spark=(record.application or {}).get("page") if is_local else None,
         summary=summary_of(record, None if last is None else last.seconds(now)),
         findings=findings(steps, timing, decisions, comparison, links),
-        graph=None if graph is None else Markup(graph),  # noqa: S704 - escaped where it is made
+        graph=None if graph is None else Markup(graph),  # noqa: S704 - escaped by draw_graph
         timing=timing,
         axis=Markup(bars.axis(timing.total)),  # noqa: S704 - numbers only
         lines=_timeline(steps, timing),
-        steps=sorted_steps(steps, wish.sort),
+        steps=sorted_steps(steps, query.sort),
         finished=sum(step.state == "finished" for step in steps),
-        kinds=sorted(Counter(one.kind for one in shown).items()),
-        decisions=[one for one in shown if wish.kind in {"", one.kind}],
-        hidden=[one for one in decisions if not one.is_shown],
+        kinds=sorted(Counter(decision.kind for decision in displayed).items()),
+        decisions=[decision for decision in displayed if query.kind in {"", decision.kind}],
+        hidden=[decision for decision in decisions if not decision.is_shown],
         earlier=earlier,
     )
 
 
 def _timeline(steps: Sequence[Step], timing: Timing) -> list[tuple[Step, bool, Markup]]:
-    """Return the steps that have begun, in order: each with whether the end waited for it, and its line."""
-    ran = sorted((step for step in steps if step.ran is not None), key=lambda step: step.start or 0.0)
-    found = []
-    for step in ran[:_LINES]:
+    """Return the started steps in order, each with whether it is on the critical path, and its bar as SVG."""
+    started = sorted((step for step in steps if step.ran is not None), key=lambda step: step.start or 0.0)
+    rows = []
+    for step in started[:_LINES]:
         is_critical = step.id in timing.critical
         parts = [("idle", gap) for gap in timing.idle]
         if step.ran is not None:
             parts.append((f"run {step.state}" + (" critical" if is_critical else ""), step.ran))
         parts += [("busy", times) for times in (step.busy if len(step.busy) <= _BUSY else ())]
-        found.append((step, is_critical, Markup(bars.time_line(timing.total, parts))))  # noqa: S704 - numbers only
-    return found
+        rows.append((step, is_critical, Markup(bars.time_line(timing.total, parts))))  # noqa: S704 - numbers only
+    return rows
 
 
 def compare(before: JobRecord, after: JobRecord, now: float, earlier: Sequence[Summary]) -> str:
-    """Return two runs side by side."""
+    """Return the page that compares two runs."""
     total = max(before.seconds(now), after.seconds(now))
-    lines = []
+    timelines = []
     for record in (before, after):
         steps = steps_of(record, now)
-        lines.append(_timeline(steps, Timing(total, Timing.of(steps, record.seconds(now)).critical, ())))
+        timelines.append(_timeline(steps, Timing(total, Timing.of(steps, record.seconds(now)).critical, ())))
     return _render(
         "compare.html",
         before=before,
         after=after,
         comparison=Comparison.of(before, after, now),
         axis=Markup(bars.axis(total)),  # noqa: S704 - numbers only
-        timelines=lines,
+        timelines=timelines,
         earlier=earlier,
         now=now,
     )
 
 
-def vertex(record: JobRecord, one: dict[str, Any], now: float, *, is_here: bool = False) -> str:
+def vertex(record: JobRecord, recorded: dict[str, Any], now: float, *, is_local: bool = False) -> str:
     """Return the page of a step."""
     steps = steps_of(record, now)
-    step = next(step for step in steps if step.id == one["id"])
-    nodes = set(one["nodes"])
+    step = next(step for step in steps if step.id == recorded["id"])
+    nodes = set(recorded["nodes"])
     numbers = list(record.vertices)
-    at = numbers.index(step.id)
+    index = numbers.index(step.id)
     return _render(
         "vertex.html",
         job=record,
-        vertex=one,
+        vertex=recorded,
         step=step,
         reasons=list(reasons_of_time(step, steps)),
         is_critical=step.id in Timing.of(steps, record.seconds(now)).critical,
-        spark=(record.application or {}).get("page") if is_here else None,
-        bars=bars_of(one["subpartitions"], one["subpartition_count"]),
+        spark=(record.application or {}).get("page") if is_local else None,
+        bars=subpartition_bars(recorded["subpartitions"], recorded["subpartition_count"]),
         lanes=Lanes.of(step, record.tasks.get(step.id, [])),
-        operators=[record.nodes[node] for node in one["nodes"] if node in record.nodes],
-        decisions=together(decision for decision in told(record) if not nodes.isdisjoint(decision.nodes)),
-        figures=[made for decision in record.decisions_of(one) if (made := _figures(decision))[1]],
-        inputs=[(edge["vertex"], record.edges[edge["edge"]]) for edge in one["inputs"]],
+        operators=[record.nodes[node] for node in recorded["nodes"] if node in record.nodes],
+        decisions=displayed_decisions(
+            decision for decision in recorded_decisions(record) if not nodes.isdisjoint(decision.nodes)
+        ),
+        figures=[pair for decision in record.decisions_of(recorded) if (pair := _figures(decision))[1]],
+        inputs=[(edge["vertex"], record.edges[edge["edge"]]) for edge in recorded["inputs"]],
         readers=[other.id for other in steps if step.id in other.inputs],
-        previous=numbers[at - 1] if at else None,
-        following=numbers[at + 1] if at + 1 < len(numbers) else None,
+        previous=numbers[index - 1] if index else None,
+        following=numbers[index + 1] if index + 1 < len(numbers) else None,
     )
 
 
 def _figures(decision: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return a decision as a sentence, and its figures by their names; numbers of nodes are none."""
+    """Return the sentence of a decision, and its figures and outcome by name, without the numbers of operators."""
     figures = {name: value for name, value in decision["figures"].items() if name not in {JOIN, SIDE, SKIPS}}
-    came = {f"came out: {name}": value for name, value in decision["outcome"].items()}
-    return ToldDecision.of(0, decision).sentence, figures | came
+    outcome = {f"outcome: {name}": value for name, value in decision["outcome"].items()}
+    return RecordedDecision.from_dict(0, decision).sentence, figures | outcome
 
 
 def _render(template: str, **values: Any) -> str:

@@ -9,7 +9,7 @@ from fastapi.responses import Response, StreamingResponse
 
 import penstock
 from penstock.web import api_schema, views
-from penstock.web.access import JobId, Record, Vertex, checked_token
+from penstock.web.access import JobId, Record, Vertex, require_token
 from penstock.web.charts.graph import draw_graph
 from penstock.web.steps import steps_of
 from penstock.web.streams import streams_of
@@ -26,7 +26,7 @@ _CANCEL: _Responses = {
 _SVG: _Responses = {200: {"description": "The drawing.", "content": {"image/svg+xml": {}}}}
 _METRICS: _Responses = {
     200: {"description": "The figures.", "content": {"text/plain": {}}},
-    404: {"description": "No driver runs here.", "model": api_schema.Problem},
+    404: {"description": "There is no driver in this process.", "model": api_schema.Problem},
 }
 _EVENTS: _Responses = {200: {"description": "Server-sent events.", "content": {"text/event-stream": {}}}}
 
@@ -39,7 +39,7 @@ def description(request: Request) -> Any:
 
 @router.get("/config", response_model=api_schema.Config)
 async def config(request: Request) -> Any:
-    """Say what serves here."""
+    """Return the versions and features of the server."""
     return {
         "refresh-interval": 0,
         "timezone-name": time.tzname[0],
@@ -51,10 +51,10 @@ async def config(request: Request) -> Any:
 
 @router.get("/metrics", responses=_METRICS, response_class=Response)
 def metrics(request: Request) -> Response:
-    """Give the figures of this driver's jobs to Prometheus."""
+    """Return the metrics of this driver's jobs for Prometheus."""
     meter = request.app.state.metrics
     if meter is None:
-        raise HTTPException(404, "no driver runs here, so nothing is measured")
+        raise HTTPException(404, "there is no driver in this process, so there are no metrics")
     text, content_type = meter.scraped(request.headers.get("accept", ""))
     return Response(text, headers={"content-type": content_type})
 
@@ -64,7 +64,7 @@ def overview(request: Request) -> Any:
     """Count jobs by their state."""
     state = request.app.state
     versions = {"penstock-version": penstock.__version__, "spark-version": state.spark}
-    return state.answers.get_of_all(
+    return state.answers.get_for_all_jobs(
         "overview", state.store.version, lambda: views.overview(state.store.summaries(), versions, state.slots)
     )
 
@@ -73,27 +73,27 @@ def overview(request: Request) -> Any:
 def jobs_overview(request: Request) -> Any:
     """List all jobs, newest first."""
     store = request.app.state.store
-    return request.app.state.answers.get_of_all(
+    return request.app.state.answers.get_for_all_jobs(
         "jobs", store.version, lambda: views.jobs_overview(store.summaries(), time.time())
     )
 
 
 @router.get("/streams", response_model=api_schema.Streams)
 def streams(request: Request) -> Any:
-    """List the batches of the streams that the server was told of, the latest first."""
-    return {"streams": [one.as_dict() for one in streams_of(request.app.state.streams)]}
+    """List the batches of the streams whose checkpoints the server was started with, the latest first."""
+    return {"streams": [stream.as_dict() for stream in streams_of(request.app.state.streams)]}
 
 
 @router.get("/jobs/{job_id}", response_model=api_schema.JobDetails, responses=_MISSING)
 async def job(request: Request, record: Record) -> Any:
-    """Tell all about a job: vertices, pending operators, and the stream graph as it is now."""
+    """Return the details of a job: vertices, pending operators, and the current stream graph."""
     return request.app.state.answers.get(record, "job", lambda: views.job_details(record, time.time()))
 
 
 @router.patch(
     "/jobs/{job_id}",
     status_code=202,
-    dependencies=[Depends(checked_token)],
+    dependencies=[Depends(require_token)],
     response_model=api_schema.Accepted,
     responses=_MISSING | _CANCEL,
 )
@@ -106,12 +106,12 @@ def cancel(request: Request, job_id: JobId, record: Record) -> Any:
 
 @router.get("/jobs/{job_id}/plan", response_model=api_schema.PlanAnswer, responses=_MISSING)
 async def plan(request: Request, record: Record) -> Any:
-    """Show vertices and edges, and the stream graph they are made from."""
-
-    def made() -> dict[str, Any]:
-        return {"plan": views.plan(record), "stream-graph-plan": views.stream_graph_plan(record)}
-
-    return request.app.state.answers.get(record, "plan", made)
+    """Return the vertices and edges, and the stream graph that they are created from."""
+    return request.app.state.answers.get(
+        record,
+        "plan",
+        lambda: {"plan": views.plan(record), "stream-graph-plan": views.stream_graph_plan(record)},
+    )
 
 
 @router.get("/jobs/{job_id}/config", response_model=api_schema.JobConfig, responses=_MISSING)
@@ -122,42 +122,43 @@ async def job_config(record: Record) -> Any:
 
 @router.get("/jobs/{job_id}/exceptions", response_model=api_schema.Exceptions, responses=_MISSING)
 async def exceptions(record: Record) -> Any:
-    """Show what a job failed with."""
+    """Show the errors of a job."""
     return views.job_exceptions(record)
 
 
 @router.get("/jobs/{job_id}/decisions", response_model=api_schema.Decisions, responses=_MISSING)
 async def decisions(request: Request, record: Record) -> Any:
-    """Show every decision with figures and reason, and what the optimizer changed."""
+    """Show every decision with figures and reason, and the changes of the optimizer."""
     return request.app.state.answers.get(record, "decisions", lambda: views.job_decisions(record))
 
 
 @router.get("/jobs/{job_id}/vertices/{vertex_id}", response_model=api_schema.VertexDetails, responses=_MISSING)
-async def vertex(request: Request, record: Record, one: Vertex) -> Any:
+async def vertex(request: Request, record: Record, recorded: Vertex) -> Any:
     """Show a vertex: operators, tasks, bytes of each subpartition, decisions."""
-    made = f"vertex {one['id']}"
-    return request.app.state.answers.get(record, made, lambda: views.vertex_details(record, one, time.time()))
+    return request.app.state.answers.get(
+        record, f"vertex {recorded['id']}", lambda: views.vertex_details(record, recorded, time.time())
+    )
 
 
 @router.get(
     "/jobs/{job_id}/vertices/{vertex_id}/subtasktimes", response_model=api_schema.SubtaskTimes, responses=_MISSING
 )
-async def subtask_times(record: Record, one: Vertex) -> Any:
+async def subtask_times(record: Record, recorded: Vertex) -> Any:
     """Show when the tasks of a vertex ran."""
-    return views.subtask_times(record, one, time.time())
+    return views.subtask_times(record, recorded, time.time())
 
 
 @router.get("/jobs/{job_id}/graph.svg", responses=_MISSING | _SVG, response_class=Response)
 async def graph(request: Request, record: Record, pending: Pending = False) -> Response:  # noqa: FBT002
-    """Draw the topology."""
+    """Draw the graph of a job."""
 
-    def made() -> str:
+    def draw() -> str:
         now = time.time()
         steps = steps_of(record, now)
         critical = Timing.of(steps, record.seconds(now)).critical
         return draw_graph(record, steps, critical, pending=pending)
 
-    drawn: Response = request.app.state.answers.get(record, f"svg {pending}", made, "image/svg+xml")
+    drawn: Response = request.app.state.answers.get(record, f"svg {pending}", draw, "image/svg+xml")
     return drawn
 
 

@@ -1,4 +1,4 @@
-"""Serves the API and the page from a thread of the driver, or alone over a folder of event logs."""
+"""The server of the API and the page: a thread of the driver, or a process of its own over a folder of event logs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from penstock.config import Configuration
     from penstock.metrics.prometheus import PrometheusMeter
-    from penstock.streams.reading import Place
+    from penstock.streams.reading import TextFiles
     from penstock.web.store import JobStore
 
 
 class WebServer:
-    """A server that runs until the process ends, or until `stop`.
+    """A server that runs until the process ends or `stop` is called.
 
     Parameters
     ----------
@@ -34,18 +34,18 @@ class WebServer:
     config
         The options ``rest.*``.
     slots
-        The tasks that can run at once; 0 where no driver runs beside it.
+        The number of tasks that can run at the same time; 0 without a driver in this process.
     spark
         The version of Spark.
     metrics
-        Has the figures of this driver's jobs; None where no driver runs beside it.
+        The metrics of this driver's jobs; None without a driver in this process.
     streams
-        The checkpoints whose batches are shown.
+        The checkpoints of the streams to show.
 
     Raises
     ------
     WebError
-        If the address is open to others and there is no token, or it cannot be listened on.
+        If other machines can reach the address and there is no token, or if the server cannot listen on it.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class WebServer:
         slots: int = 0,
         spark: str = "",
         metrics: PrometheusMeter | None = None,
-        streams: Sequence[Place] = (),
+        streams: Sequence[TextFiles] = (),
     ) -> None:
         self.store, self.metrics = store, metrics
-        address, given = str(config.get(o.REST_BIND_ADDRESS)), config.get(o.REST_TOKEN)
-        if given is None and not is_loopback(address):
+        address, token = str(config.get(o.REST_BIND_ADDRESS)), config.get(o.REST_TOKEN)
+        if token is None and not is_loopback(address):
             raise WebError.needs_token(address)
-        self.token = str(given) if given is not None else secrets.token_urlsafe(18)
+        self.token = str(token) if token is not None else secrets.token_urlsafe(18)
         self._socket = _listen(address, config.integer(o.REST_PORT))
         self.port = int(self._socket.getsockname()[1])
         shown = "127.0.0.1" if address in {"0.0.0.0", "::"} else address  # noqa: S104 - only compared
@@ -82,19 +82,19 @@ class WebServer:
 
     @property
     def url_with_token(self) -> str:
-        """The page's address, from which it may cancel jobs."""
+        """The address of the page with the token, which allows the page to cancel jobs."""
         return f"{self.url}?token={self.token}"
 
     def run(self) -> None:
-        """Serve until stopped."""
+        """Serve on this thread until stopped."""
         self._server.run(sockets=[self._socket])
 
     def start(self) -> None:
-        """Serve from a thread that does not keep the process alive."""
+        """Serve on a daemon thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the server, and wait for that."""
+        """Stop the server and wait for its end, at most five seconds."""
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(5)
@@ -102,15 +102,15 @@ class WebServer:
 
 def _listen(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    # A port that is taken by another driver is no reason to fail: the page's address is shown anyway.
-    for wanted in (port, 0):
+    # If another driver uses the port, listen on a free port: the address is shown to the user anyway.
+    for candidate in (port, 0):
         listening = socket.socket(family, socket.SOCK_STREAM)
         try:
-            listening.bind((address, wanted))
+            listening.bind((address, candidate))
             listening.listen(512)
         except OSError as error:
             listening.close()
-            if wanted == 0 or error.errno != errno.EADDRINUSE:
+            if candidate == 0 or error.errno != errno.EADDRINUSE:
                 raise WebError.no_port(address, port, str(error)) from error
         else:
             return listening

@@ -1,4 +1,4 @@
-"""The routes of the page."""
+"""The routes of the web pages."""
 
 import time
 from importlib import resources
@@ -7,39 +7,39 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from penstock.web import pages
-from penstock.web.access import JobId, Record, Vertex, cookie_of, has_cookie, is_known
+from penstock.web.access import JobId, Record, Vertex, cookie_name, has_cookie, has_token
 from penstock.web.dashboard import Dashboard
-from penstock.web.listing import JobWish, Wish
+from penstock.web.listing import JobListQuery, JobPageQuery
 from penstock.web.streams import streams_of
 
 router = APIRouter(include_in_schema=False)
 _EARLIER = 10
-"""Earlier runs that a job is offered to be compared with."""
+"""The most earlier runs that are offered for a comparison."""
 _TYPES = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 _FILES = {path.name: path.read_bytes() for path in resources.files("penstock.web").joinpath("static").iterdir()}
 
 
 @router.get("/")
 def home(request: Request, q: str = "", state: str = "", sort: str = "", page: int = 1) -> Response:
-    """Show all jobs; with the token in the address, keep it first."""
+    """Show all jobs; a token in the address is moved into a cookie first."""
     if "token" not in request.query_params:
-        wish = Wish(text=q, state=state, sort=sort, page=page)
+        query = JobListQuery(text=q, state=state, sort=sort, page=page)
         store = request.app.state.store
         has_streams = bool(request.app.state.streams)
-        page_of_jobs = pages.jobs(store.summaries(), wish, time.time(), unread=store.unread, has_streams=has_streams)
+        page_of_jobs = pages.jobs(store.summaries(), query, time.time(), unread=store.unread, has_streams=has_streams)
         return HTMLResponse(page_of_jobs)
-    if not is_known(request):
+    if not has_token(request):
         raise HTTPException(401, "the token is wrong")
-    # The token goes from the address, which others may see, into a cookie that scripts cannot read.
+    # Other users may see the address; scripts cannot read the cookie.
     response = RedirectResponse("/", status_code=303)
     token = request.app.state.token
-    response.set_cookie(cookie_of(token), token, httponly=True, samesite="strict")
+    response.set_cookie(cookie_name(token), token, httponly=True, samesite="strict")
     return response
 
 
 @router.get("/static/{name}")
 async def static(name: str) -> Response:
-    """Give a script, style or picture of the package."""
+    """Return a script, stylesheet or picture of the package."""
     if name not in _FILES:
         raise HTTPException(404, f"there is no file {name}")
     return Response(_FILES[name], media_type=_TYPES[name.rpartition(".")[2]], headers={"Cache-Control": "max-age=3600"})
@@ -47,7 +47,7 @@ async def static(name: str) -> Response:
 
 @router.get("/ui/dashboard")
 def dashboard(request: Request) -> Response:
-    """Show all jobs together."""
+    """Show the figures over all jobs."""
     store = request.app.state.store
     return HTMLResponse(pages.dashboard(Dashboard.of(store.summaries(), store.digests(), time.time())))
 
@@ -73,10 +73,10 @@ def job_page(
         pages.job(
             record,
             time.time(),
-            JobWish(pending=pending, sort=sort, kind=kind),
+            JobPageQuery(pending=pending, sort=sort, kind=kind),
             may_cancel=has_cookie(request),
-            is_here=store.is_here(record.id),
-            last=next((store.record(one.id) for one in earlier if one.state == "FINISHED"), None),
+            is_local=store.is_local(record.id),
+            last=next((store.record(job.id) for job in earlier if job.state == "FINISHED"), None),
             earlier=earlier[:_EARLIER],
         )
     )
@@ -89,12 +89,12 @@ def comparison_page(request: Request, record: Record, other_id: JobId) -> Respon
     before = store.record(other_id)
     if before is None:
         raise HTTPException(404, f"there is no job {other_id}")
-    others = [one for one in store.earlier(record) if one.id != other_id]
+    others = [job for job in store.earlier(record) if job.id != other_id]
     return HTMLResponse(pages.compare(before.frozen(), record, time.time(), others[:_EARLIER]))
 
 
 @router.get("/ui/jobs/{job_id}/vertices/{vertex_id}")
-def vertex_page(request: Request, record: Record, one: Vertex) -> Response:
+def vertex_page(request: Request, record: Record, recorded: Vertex) -> Response:
     """Show a step of a job."""
-    is_here = request.app.state.store.is_here(record.id)
-    return HTMLResponse(pages.vertex(record, one, time.time(), is_here=is_here))
+    is_local = request.app.state.store.is_local(record.id)
+    return HTMLResponse(pages.vertex(record, recorded, time.time(), is_local=is_local))

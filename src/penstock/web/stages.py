@@ -1,4 +1,4 @@
-"""The stages of a step, with all of their tasks, of which the first are recorded one by one."""
+"""The stages of a step: totals over all tasks, and the durations of the tasks that were recorded individually."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The tasks of one of Spark's stages.
+    """A Spark stage of a step.
 
     Parameters
     ----------
     id
-        Spark's number of it.
+        Spark's id of the stage.
     tasks, total
-        How many tasks ran, and their seconds added up: Spark counts none for sending a task or fetching its result.
+        The number of tasks that ran and their total seconds, without the time to send a task or fetch its result.
     seconds
-        How long each took from its start to its end, of those that were recorded: of many, the first.
+        The duration of each recorded task; if there are many tasks, only the first are recorded.
     """
 
     id: int
@@ -30,36 +30,36 @@ class Stage:
     seconds: tuple[float, ...]
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether each of its tasks was recorded."""
         return len(self.seconds) >= self.tasks
 
     @property
     def typical(self) -> float:
-        """The median of the seconds of its tasks."""
+        """The median duration of its recorded tasks, in seconds."""
         return statistics.median(self.seconds) if self.seconds else 0.0
 
     @property
     def slowest(self) -> float:
-        """How long the slowest of its tasks took."""
+        """The longest duration of its recorded tasks, in seconds."""
         return max(self.seconds, default=0.0)
 
 
 def stages_of(tasks: Iterable[dict[str, Any]], figures: Iterable[dict[str, Any]]) -> tuple[Stage, ...]:
-    """Return the stages of a step, from the tasks that were recorded and from the figures of all tasks.
+    """Return the stages of a step from its recorded tasks and from the totals over all tasks.
 
-    Logs of older releases have no such figures. They are those of the last run of a stage: where tasks of an earlier
-    run were recorded as well, the tasks tell more.
+    Logs of older releases have no totals. Totals cover the last attempt of a stage only, so if tasks of an earlier
+    attempt were recorded as well, the tasks are used instead.
     """
     seconds: dict[int, list[float]] = {}
     for task in tasks:
         seconds.setdefault(task["stage"], []).append(task["seconds"])
-    of_all = {one["id"]: one for one in figures}
-    found = []
-    for number in sorted(seconds.keys() | of_all.keys()):
-        recorded, one = tuple(seconds.get(number, ())), of_all.get(number)
-        if one is None or one["tasks"] < len(recorded):
-            found.append(Stage(number, len(recorded), sum(recorded), recorded))
-        elif one["tasks"]:
-            found.append(Stage(number, one["tasks"], one["seconds"], recorded))
-    return tuple(found)
+    totals = {stage["id"]: stage for stage in figures}
+    stages = []
+    for stage_id in sorted(seconds.keys() | totals.keys()):
+        recorded, total = tuple(seconds.get(stage_id, ())), totals.get(stage_id)
+        if total is None or total["tasks"] < len(recorded):
+            stages.append(Stage(stage_id, len(recorded), sum(recorded), recorded))
+        elif total["tasks"]:
+            stages.append(Stage(stage_id, total["tasks"], total["seconds"], recorded))
+    return tuple(stages)

@@ -1,4 +1,4 @@
-"""The steps of a job as the page shows them: a vertex of a record with its times, rows and bytes."""
+"""The steps of a job for the page: the vertices of its record with their times, rows and bytes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.graph import OperatorKind
 from penstock.graph.partitioner import BROADCAST
-from penstock.history.record import known, run_times
-from penstock.web import words
+from penstock.history.record import figure_or_none, run_times
+from penstock.web import formatting
 from penstock.web.stages import stages_of
 
 if TYPE_CHECKING:
@@ -23,36 +23,36 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A vertex of a record; what is not known is None.
+    """A vertex of a job record; None stands for unknown values.
 
     Parameters
     ----------
     id, number
-        The vertex, and what people call it.
+        The id of the vertex, and the number that the page shows.
     label
-        What it does, with its tables and keys.
+        A description with tables and keys.
     state
-        Where it is, in small letters.
+        The state in lower case.
     reason
-        Why it has as many tasks.
+        The reason for its number of tasks.
     tasks
-        How many tasks it has.
+        The number of tasks that was decided for it.
     ran
-        When it began and ended; one that runs ends now.
+        Its start and end; a running step ends now.
     busy
-        When its tasks ran, without overlaps; as `ran` where that is not known of all tasks.
+        When its tasks ran, without overlaps; equals `ran` if some tasks were not recorded.
     stages
         Spark's stages, with their tasks.
     rows_in, rows_out, bytes_in, bytes_out, spilled
-        What it read, wrote, and had to write to disk for want of memory.
+        The rows and bytes that it read and wrote, and the bytes that it spilled to disk.
     inputs
         The vertices that it reads, by their ids.
     source
-        The table that it reads; empty if it reads other steps only.
+        The table that it reads; empty if it only reads other steps.
     is_broadcast
-        Whether its rows go to every task of a step that reads it.
-    is_left
-        Whether its last stage is not part of the job: Spark runs it when it fetches the rows.
+        Whether its rows are broadcast to every task of its consumer.
+    is_delegated
+        Whether its last stage is delegated to Spark, which runs it after the job when it fetches the rows.
     """
 
     id: str
@@ -72,43 +72,43 @@ class Step:
     inputs: tuple[str, ...]
     source: str
     is_broadcast: bool
-    is_left: bool
+    is_delegated: bool
 
     @property
     def wrote(self) -> str:
-        """What it wrote, in words: compressed bytes, but of what was broadcast from the start those in memory."""
-        return "not in the job" if self.is_left else words.size(self.bytes_out)
+        """The size of its output: compressed bytes, or bytes in memory if it was planned as a broadcast."""
+        return "in Spark" if self.is_delegated else formatting.size(self.bytes_out)
 
     @property
     def other_tasks(self) -> int:
-        """How many tasks ran beside those that it was decided to have."""
-        return 0 if self.is_left or self.tasks is None else max(self.tasks_run - self.tasks, 0)
+        """The number of tasks that ran in addition to the decided number."""
+        return 0 if self.is_delegated or self.tasks is None else max(self.tasks_run - self.tasks, 0)
 
     @property
     def start(self) -> float | None:
-        """When it began to run."""
+        """When it started, in seconds since the start of the job."""
         return None if self.ran is None else self.ran[0]
 
     @property
     def seconds(self) -> float | None:
-        """How long it has been running, or ran."""
+        """Its duration so far."""
         return None if self.ran is None else self.ran[1] - self.ran[0]
 
     @property
     def tasks_run(self) -> int:
-        """How many tasks ran, in all of its stages."""
+        """The number of tasks that ran in all of its stages."""
         return sum(stage.tasks for stage in self.stages)
 
     @property
     def task_seconds(self) -> float:
-        """How long its tasks ran, added up: as its chart shows them where all were recorded, else as Spark counts."""
-        if all(stage.is_whole for stage in self.stages):
+        """The total duration of its tasks in seconds: of the recorded tasks if complete, else Spark's own total."""
+        if all(stage.is_complete for stage in self.stages):
             return sum(sum(stage.seconds) for stage in self.stages)
         return sum(stage.total for stage in self.stages)
 
 
 def steps_of(record: JobRecord, now: float) -> list[Step]:
-    """Return the steps of a job, in the order in which they were made."""
+    """Return the steps of a job in the order of their creation."""
     end = record.ended if record.ended is not None else now
     broadcast = {
         edge["vertex"]
@@ -124,33 +124,33 @@ def _step(record: JobRecord, vertex: dict[str, Any], end: float, is_broadcast: b
     ran = None if started is None else (started - record.started, max(ended or end, started) - record.started)
     tasks, figures = record.tasks.get(vertex["id"], []), record.stages.get(vertex["id"], [])
     stages = stages_of(tasks, figures)
-    is_left = _is_left(record, vertex)
+    is_delegated = _is_delegated(record, vertex)
     return Step(
         vertex["id"],
-        words.number_of(vertex["id"]),
+        formatting.number_of(vertex["id"]),
         vertex.get("label") or vertex["name"],
         vertex["state"].lower(),
         vertex["reason"],
-        known(vertex["parallelism"]),
+        figure_or_none(vertex["parallelism"]),
         ran,
         _busy(record, tasks, stages, ran),
         stages,
-        None if is_left else max((stage["rows_in"] for stage in figures), default=None),
-        known(vertex["rows_out"]),
-        known(vertex["bytes_in"]),
-        known(vertex["bytes_out"]),
+        None if is_delegated else max((stage["rows_in"] for stage in figures), default=None),
+        figure_or_none(vertex["rows_out"]),
+        figure_or_none(vertex["bytes_in"]),
+        figure_or_none(vertex["bytes_out"]),
         sum(stage["spilled"] for stage in figures) if figures else None,
         tuple(dict.fromkeys(edge["vertex"] for edge in vertex["inputs"])),
         " and ".join(_sources(record, vertex)),
         is_broadcast,
-        is_left,
+        is_delegated,
     )
 
 
-def _is_left(record: JobRecord, vertex: dict[str, Any]) -> bool:
-    """Whether Spark was given what a vertex has not computed: one that nothing has measured, in a job that has."""
-    is_of_spark = record.state == "FINISHED" and bool((record.query or {}).get("of_spark"))
-    return is_of_spark and vertex["state"] == "FINISHED" and max(vertex["bytes_out"], vertex["rows_out"]) < 0
+def _is_delegated(record: JobRecord, vertex: dict[str, Any]) -> bool:
+    """Whether Spark runs the last stage of a vertex: the vertex has no figures, though its job finished."""
+    is_spark_query = record.state == "FINISHED" and bool((record.query or {}).get("of_spark"))
+    return is_spark_query and vertex["state"] == "FINISHED" and max(vertex["bytes_out"], vertex["rows_out"]) < 0
 
 
 def _sources(record: JobRecord, vertex: dict[str, Any]) -> list[str]:
@@ -163,18 +163,18 @@ def _busy(
 ) -> tuple[Interval, ...]:
     if ran is None:
         return ()
-    if not tasks or not all(stage.is_whole for stage in stages):
+    if not tasks or not all(stage.is_complete for stage in stages):
         return (ran,)
     times = ((task["started"] - record.started, task["seconds"]) for task in tasks)
     return tuple(merged((start, start + seconds) for start, seconds in times))
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """Return the same times without overlaps, in order."""
-    found: list[Interval] = []
+    """Merge overlapping intervals; return them in order."""
+    result: list[Interval] = []
     for start, end in sorted(intervals):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if result and start <= result[-1][1]:
+            result[-1] = (result[-1][0], max(result[-1][1], end))
         else:
-            found.append((start, end))
-    return found
+            result.append((start, end))
+    return result

@@ -1,4 +1,4 @@
-"""What the page and the API show of streams: the batches of the checkpoints that the server was told of."""
+"""The streams that the page and the API show: the batches of the checkpoints that the server was started with."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.streams.batches import BatchRecord
-    from penstock.streams.reading import Place
+    from penstock.streams.reading import TextFiles
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A checkpoint, as it is now.
+    """The current state of a checkpoint.
 
     Parameters
     ----------
     checkpoint
-        Where it is.
+        The path.
     batches
         Its batches, the latest first.
     problem
-        Why there are none, None if there are.
+        Why the batches cannot be read; None if they can.
     """
 
     checkpoint: str
@@ -33,20 +33,20 @@ class Stream:
     problem: str | None
 
     @classmethod
-    def of(cls, place: Place) -> Stream:
+    def of(cls, location: TextFiles) -> Stream:
         """Read a checkpoint."""
-        from penstock.streams.reading import read_batches  # which needs PySpark, and jobs alone do not
+        from penstock.streams.reading import read_batches  # needs PySpark, which serving jobs does not
 
         try:
-            return cls(str(place), tuple(reversed(read_batches(place))), None)
+            return cls(str(location), tuple(reversed(read_batches(location))), None)
         except PenstockError as error:
-            return cls(str(place), (), str(error))
+            return cls(str(location), (), str(error))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for the API."""
+        """Return plain values for the API."""
         return asdict(self)
 
 
-def streams_of(places: Sequence[Place]) -> list[Stream]:
+def streams_of(locations: Sequence[TextFiles]) -> list[Stream]:
     """Read all checkpoints."""
-    return [Stream.of(place) for place in places]
+    return [Stream.of(location) for location in locations]

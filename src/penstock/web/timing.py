@@ -1,4 +1,4 @@
-"""Where the time of a job went: its longest chain of steps, and when nothing ran."""
+"""How a job spent its time: its critical path, and the intervals in which no task ran."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from penstock.web.steps import Interval, Step
 
 _SOON = 0.3
-"""A step that begins so many seconds after its last input has waited for this input, and for nothing else."""
+"""A step that starts within this number of seconds after its last input waited only for this input."""
 _SHORT = 0.05
-"""Gaps of fewer seconds are not shown; Spark's clock of tasks has milliseconds."""
+"""Shorter gaps, in seconds, are not shown, as Spark records the times of tasks in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Where the time went.
+    """How a job spent its time.
 
     Parameters
     ----------
     total
-        Seconds of the job.
+        The duration of the job in seconds.
     critical
-        The steps that the end waited for, each for the one before, by their ids.
+        The ids of the steps on the critical path, first to last.
     idle
-        When no task ran.
+        The intervals in which no task ran.
     """
 
     total: float
@@ -38,25 +38,25 @@ class Timing:
 
     @classmethod
     def of(cls, steps: Sequence[Step], total: float) -> Timing:
-        """Return where the time of a job with these steps went."""
+        """Compute the timing of a job with these steps."""
         return cls(total, critical_path(steps), tuple(idle(steps, total)))
 
     @property
     def idle_seconds(self) -> float:
-        """How long no task ran."""
+        """The total duration of the idle intervals."""
         return sum(end - start for start, end in self.idle)
 
 
 def critical_path(steps: Sequence[Step]) -> tuple[str, ...]:
-    """Return the chain of steps that the end of the job waited for, first to last.
+    """Return the ids of the steps on the critical path, first to last.
 
-    A step waits for the last of its inputs. One without inputs, or that begins long after them, was held back: then it
-    waited for whatever ended last before it began.
+    A step waits for the last of its inputs. A step without inputs, or that starts long after them, was held back: it
+    waited for the step that ended last before it started.
     """
     ran = {step.id: (step.ran, step) for step in steps if step.ran is not None}
     if not ran:
         return ()
-    chain = [max(ran.values(), key=lambda one: one[0][1])[1]]
+    chain = [max(ran.values(), key=lambda timed: timed[0][1])[1]]
     while (before := _waited_for(chain[-1], [step for _, step in ran.values()])) is not None:
         chain.append(before)
     return tuple(step.id for step in reversed(chain))
@@ -81,12 +81,12 @@ def _end(step: Step) -> float:
 
 
 def idle(steps: Sequence[Step], total: float) -> list[Interval]:
-    """Return when no task of any step ran."""
-    found, at = [], 0.0
+    """Return the intervals in which no task of any step ran."""
+    gaps, at = [], 0.0
     for start, end in merged(span for step in steps for span in step.busy):
         if start - at >= _SHORT:
-            found.append((at, min(start, total)))
+            gaps.append((at, min(start, total)))
         at = max(at, end)
     if total - at >= _SHORT:
-        found.append((at, total))
-    return found
+        gaps.append((at, total))
+    return gaps

@@ -1,4 +1,4 @@
-"""What the REST API answers, made from records; the names of fields are those of Apache Flink's API."""
+"""The responses of the REST API, built from job records, in the field names of Apache Flink's API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _ms(seconds: float | None) -> int:
 
 
 def jobs_overview(summaries: Iterable[Summary], now: float) -> dict[str, Any]:
-    """Return the answer of ``/jobs/overview``."""
+    """Return the response of ``/jobs/overview``."""
     return {
         "jobs": [
             {
@@ -40,16 +40,16 @@ def jobs_overview(summaries: Iterable[Summary], now: float) -> dict[str, Any]:
 
 
 def _counts(counts: dict[str, int]) -> dict[str, int]:
-    found = {key.lower(): count for key, count in counts.items() if key != "pending-operators"}
-    return {"total": sum(found.values()), **found}
+    tasks = {key.lower(): count for key, count in counts.items() if key != "pending-operators"}
+    return {"total": sum(tasks.values()), **tasks}
 
 
 def overview(summaries: Iterable[Summary], versions: dict[str, str], slots: int) -> dict[str, Any]:
-    """Return the answer of ``/overview``."""
+    """Return the response of ``/overview``."""
     states = [job.state for job in summaries]
     counted = {
-        f"jobs-{name}": sum(state in of for state in states)
-        for name, of in (
+        f"jobs-{name}": sum(state in members for state in states)
+        for name, members in (
             ("running", {"CREATED", "RUNNING"}),
             ("finished", {"FINISHED"}),
             ("cancelled", {"CANCELED"}),
@@ -60,7 +60,7 @@ def overview(summaries: Iterable[Summary], versions: dict[str, str], slots: int)
 
 
 def job_details(record: JobRecord, now: float) -> dict[str, Any]:
-    """Return the answer of ``/jobs/:jobid``."""
+    """Return the response of ``/jobs/:jobid``."""
     return {
         "jid": record.id,
         "name": record.name,
@@ -104,7 +104,7 @@ def _vertex(vertex: dict[str, Any], now: float) -> dict[str, Any]:
 
 
 def plan(record: JobRecord) -> dict[str, Any]:
-    """Return the vertices made so far, and the edges between them."""
+    """Return the vertices created so far, and the edges between them."""
     return {
         "jid": record.id,
         "name": record.name,
@@ -131,13 +131,13 @@ def plan(record: JobRecord) -> dict[str, Any]:
 
 
 def stream_graph_plan(record: JobRecord) -> dict[str, Any]:
-    """Return the stream graph as it is now, as FLIP-469 spells it; nodes that are part of a vertex name it."""
-    of, inputs = record.vertex_of(), _inputs(record)
+    """Return the current stream graph in the field names of FLIP-469; pending nodes have no vertex id."""
+    vertex_of, inputs = record.vertex_of(), _inputs(record)
     nodes = []
     for node in record.nodes.values():
-        vertex = of.get(node["id"])
+        vertex = vertex_of.get(node["id"])
         edges = inputs[node["id"]]
-        has_one_input = len({edge["input"] for edge in edges}) == 1
+        is_single_input = len({edge["input"] for edge in edges}) == 1
         nodes.append(
             {
                 "id": node["id"],
@@ -148,7 +148,7 @@ def stream_graph_plan(record: JobRecord) -> dict[str, Any]:
                 **({"jobvertex-id": vertex} if vertex else {}),
                 "input-edges": [
                     {
-                        "type-num": "0" if has_one_input else str(edge["input"]),
+                        "type-num": "0" if is_single_input else str(edge["input"]),
                         "partitioner": _partitioner(edge),
                         "exchange": edge["exchange"].lower(),
                         "source-id": edge["source"],
@@ -162,16 +162,16 @@ def stream_graph_plan(record: JobRecord) -> dict[str, Any]:
 
 
 def stream_graph(record: JobRecord) -> dict[str, Any]:
-    """Return the same graph as Flink releases spell it: every node names its vertex, null while it is pending."""
-    of, inputs = record.vertex_of(), _inputs(record)
+    """Return the current stream graph in the field names of Flink's releases; pending nodes have a null vertex id."""
+    vertex_of, inputs = record.vertex_of(), _inputs(record)
     return {
         "nodes": [
             {
                 "id": node["id"],
-                "parallelism": _parallelism(record, node, of.get(node["id"])),
+                "parallelism": _parallelism(record, node, vertex_of.get(node["id"])),
                 "operator": node["name"],
                 "description": node["description"],
-                "job_vertex_id": of.get(node["id"]),
+                "job_vertex_id": vertex_of.get(node["id"]),
                 "inputs": [
                     {
                         "num": number,
@@ -188,15 +188,15 @@ def stream_graph(record: JobRecord) -> dict[str, Any]:
 
 
 def _inputs(record: JobRecord) -> dict[str, list[dict[str, Any]]]:
-    """Return the edges that come to each node."""
-    found: dict[str, list[dict[str, Any]]] = {node: [] for node in record.nodes}
+    """Return the input edges of each node."""
+    inputs: dict[str, list[dict[str, Any]]] = {node: [] for node in record.nodes}
     for edge in record.edges.values():
-        found[edge["target"]].append(edge)
-    return found
+        inputs[edge["target"]].append(edge)
+    return inputs
 
 
 def _parallelism(record: JobRecord, node: dict[str, Any], vertex: str | None) -> int:
-    """Return the number of tasks of a node: what was decided for its vertex, else what is said of the node."""
+    """Return the parallelism of a node: that of its vertex, or of the node itself while it is pending."""
     decided: int = record.vertices[vertex]["parallelism"] if vertex else node["parallelism"]
     return decided
 
@@ -208,7 +208,7 @@ def _partitioner(edge: dict[str, Any]) -> str:
 
 
 def job_config(record: JobRecord) -> dict[str, Any]:
-    """Return the answer of ``/jobs/:jobid/config``; defaults are left out."""
+    """Return the response of ``/jobs/:jobid/config``, without options at their defaults."""
     options = {key: option["value"] for key, option in record.config.items()}
     return {
         "jid": record.id,
@@ -218,26 +218,26 @@ def job_config(record: JobRecord) -> dict[str, Any]:
 
 
 def job_exceptions(record: JobRecord) -> dict[str, Any]:
-    """Return the answer of ``/jobs/:jobid/exceptions``."""
+    """Return the response of ``/jobs/:jobid/exceptions``."""
     first = record.exceptions[0] if record.exceptions else None
     return {
         "root-exception": first["message"] if first else None,
         "timestamp": _ms(first["at"]) if first else None,
         "all-exceptions": [
             {
-                "exception": one["message"],
-                "stacktrace": one["trace"],
-                "task": one["vertex"],
-                "timestamp": _ms(one["at"]),
+                "exception": error["message"],
+                "stacktrace": error["trace"],
+                "task": error["vertex"],
+                "timestamp": _ms(error["at"]),
             }
-            for one in record.exceptions
+            for error in record.exceptions
         ],
         "truncated": False,
     }
 
 
 def job_decisions(record: JobRecord) -> dict[str, Any]:
-    """Return the answer of ``/jobs/:jobid/decisions``: what was chosen and changed, and why."""
+    """Return the response of ``/jobs/:jobid/decisions``: decisions, changes of the graph, and rejected changes."""
     return {
         "jid": record.id,
         "decisions": record.decisions,
@@ -247,7 +247,7 @@ def job_decisions(record: JobRecord) -> dict[str, Any]:
 
 
 def vertex_details(record: JobRecord, vertex: dict[str, Any], now: float) -> dict[str, Any]:
-    """Return the answer of ``/jobs/:jobid/vertices/:vertexid``."""
+    """Return the response of ``/jobs/:jobid/vertices/:vertexid``."""
     return {
         **_vertex(vertex, now),
         "now": _ms(now),
@@ -280,18 +280,18 @@ def _subtasks(record: JobRecord, vertex_id: str) -> list[dict[str, Any]]:
 
 
 def subtask_times(record: JobRecord, vertex: dict[str, Any], now: float) -> dict[str, Any]:
-    """Return the answer of ``/jobs/:jobid/vertices/:vertexid/subtasktimes``."""
+    """Return the response of ``/jobs/:jobid/vertices/:vertexid/subtasktimes``."""
     return {
         "id": vertex["id"],
         "name": vertex["name"],
         "now": _ms(now),
         "subtasks": [
             {
-                "subtask": one["subtask"],
-                "host": one["host"],
-                "duration": one["duration"],
-                "timestamps": {"RUNNING": one["start-time"], "FINISHED": one["start-time"] + one["duration"]},
+                "subtask": task["subtask"],
+                "host": task["host"],
+                "duration": task["duration"],
+                "timestamps": {"RUNNING": task["start-time"], "FINISHED": task["start-time"] + task["duration"]},
             }
-            for one in _subtasks(record, vertex["id"])
+            for task in _subtasks(record, vertex["id"])
         ],
     }

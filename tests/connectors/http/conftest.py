@@ -1,4 +1,4 @@
-"""Services that take rows, each in a process of its own."""
+"""Fixtures of tests of the HTTP sink."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Service]]:
-    started = []
+    """A function that starts a `Service` in a subprocess; it stops after the test."""
+    services = []
 
-    def make(**given: Any) -> Service:
-        started.append(Service(tmp_path, **given))
-        return started[-1]
+    def start_service(**options: Any) -> Service:
+        services.append(Service(tmp_path, **options))
+        return services[-1]
 
-    yield make
-    for service in started:
+    yield start_service
+    for service in services:
         service.close()

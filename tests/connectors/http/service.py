@@ -1,8 +1,8 @@
-"""A service that takes rows by HTTP, in a process of its own: it notes every request, and answers as it is told.
+"""HTTP service for rows, run as a subprocess: it logs every request and injects faults.
 
-Arguments: the file for its notes, and JSON with `delay` (seconds) and `faults`, which names what it answers to rows whose
-id is divisible by a number: a status such as "429", which may be followed by a blank and seconds to wait, or "close".
-Faults of a service itself come once for each row, those of rows (400 and such) always.
+Arguments: the file of the log, and JSON with `delay` (seconds) and `faults`. A fault maps the response for rows whose id is
+divisible by a number: a status such as "429", optionally with a blank and the seconds of Retry-After, or "close" to drop
+the connection. Faults of the service ("close", 429, 5xx) occur once for each row, those of rows (400 and such) always.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ from typing import Any
 
 
 class Service:
-    """Starts such a service, and reads its notes."""
+    """The service of this module in a subprocess, and its log."""
 
     def __init__(self, folder: Path, delay: float = 0.0, **faults: int) -> None:
-        self._notes = folder / "requests.jsonl"
-        given = {"delay": delay, "faults": {name.lstrip("_").replace("_", " "): n for name, n in faults.items()}}
+        self._log = folder / "requests.jsonl"
+        options = {"delay": delay, "faults": {name.lstrip("_").replace("_", " "): n for name, n in faults.items()}}
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(self._notes), json.dumps(given)], stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__, str(self._log), json.dumps(options)], stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
         self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}/rows"
 
     def requests(self) -> list[dict[str, Any]]:
-        """Return all requests, in the order in which they came."""
-        lines = self._notes.read_text().splitlines() if self._notes.exists() else []
-        return sorted((json.loads(line) for line in lines), key=lambda one: one["at"])
+        """Return all requests in the order of their arrival."""
+        lines = self._log.read_text().splitlines() if self._log.exists() else []
+        return sorted((json.loads(line) for line in lines), key=lambda request: request["at"])
 
     def rows(self) -> list[int]:
-        """Return the ids of the rows that were taken, sorted."""
-        return sorted(row["id"] for one in self.requests() if one["answer"] == "200" for row in one["rows"])
+        """Return the sorted ids of the accepted rows."""
+        return sorted(row["id"] for request in self.requests() if request["answer"] == "200" for row in request["rows"])
 
-    def most_in_a_second(self, seconds: float = 1.0) -> int:
-        """Return the most requests in any second."""
-        times = [one["at"] for one in self.requests()]
-        most = start = 0
+    def max_requests_in(self, seconds: float = 1.0) -> int:
+        """Return the maximum number of requests in any interval of this length."""
+        times = [request["at"] for request in self.requests()]
+        maximum = start = 0
         for end, at in enumerate(times):
             while at - times[start] >= seconds:
                 start += 1
-            most = max(most, end - start + 1)
-        return most
+            maximum = max(maximum, end - start + 1)
+        return maximum
 
     def close(self) -> None:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
 
-def main(path: str, given: str) -> None:
-    told = json.loads(given)
-    notes = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    lock, met = threading.Lock(), set[Any]()
+def main(path: str, options_json: str) -> None:
+    options = json.loads(options_json)
+    log = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    lock, injected = threading.Lock(), set[Any]()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -70,12 +70,12 @@ def main(path: str, given: str) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             rows = body if isinstance(body, list) else [body]
             with lock:
-                fault = next((name for name, n in told["faults"].items() if self.has(name, rows, n)), "200")
+                fault = next((name for name, n in options["faults"].items() if self.injects(name, rows, n)), "200")
             status, _, wait = fault.partition(" ")
-            note = {"at": at, "method": self.command, "key": self.headers["Idempotency-Key"], "rows": rows}
-            note |= {"answer": status, "is_array": isinstance(body, list), "token": self.headers["Authorization"]}
-            os.write(notes, json.dumps(note).encode() + b"\n")
-            time.sleep(told["delay"])
+            entry = {"at": at, "method": self.command, "key": self.headers["Idempotency-Key"], "rows": rows}
+            entry |= {"answer": status, "is_array": isinstance(body, list), "token": self.headers["Authorization"]}
+            os.write(log, json.dumps(entry).encode() + b"\n")
+            time.sleep(options["delay"])
             if status == "close":
                 self.close_connection = True
                 self.connection.close()
@@ -90,13 +90,13 @@ def main(path: str, given: str) -> None:
 
         do_PUT = do_POST
 
-        def has(self, name: str, rows: Any, number: int) -> bool:
+        def injects(self, name: str, rows: Any, number: int) -> bool:
             ids = {row["id"] for row in rows if row["id"] % number == 0}
             if not name.startswith(("close", "429", "5")):
                 return bool(ids)
-            fresh = {(name, one) for one in ids} - met
-            met.update(fresh)
-            return bool(fresh)
+            new = {(name, row_id) for row_id in ids} - injected
+            injected.update(new)
+            return bool(new)
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -1,4 +1,4 @@
-"""Jobs that are cancelled while they write to a database: they end in time, and nothing of them stays there."""
+"""Jobs that are cancelled while they write to a database: they end quickly, and leave neither tables nor statements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from penstock.connectors import JdbcSink
 from penstock.errors import JobCancelledError
-from tests.connectors.jdbc.test_sink import left_behind
+from tests.connectors.jdbc.test_sink import leftover_tables
 from tests.silence import Proxy
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ def server(request: pytest.FixtureRequest) -> Any:
     return server
 
 
-def written(spark: SparkSession, reached: Path, seconds: float) -> DataFrame:
-    """Return rows whose tasks give some, tell it by a file, and then wait before each batch."""
+def slow_rows(spark: SparkSession, reached: Path, seconds: float) -> DataFrame:
+    """Return rows whose tasks yield three batches, create the file `reached`, and then wait before each batch."""
     path = str(reached)
 
-    def give(batches: Iterator[Any]) -> Iterator[Any]:
+    def delay(batches: Iterator[Any]) -> Iterator[Any]:
         for number, batch in enumerate(batches):
             if number == 3:
                 open(path, "w").close()
@@ -50,11 +50,11 @@ def written(spark: SparkSession, reached: Path, seconds: float) -> DataFrame:
                 time.sleep(seconds)
             yield batch
 
-    return spark.range(0, 200_000, 1, 2).mapInArrow(give, "id long")
+    return spark.range(0, 200_000, 1, 2).mapInArrow(delay, "id long")
 
 
-def cancelled(job: Job, reached: Path) -> float:
-    """Cancel a job once it writes; return the seconds until it has ended."""
+def cancel_seconds(job: Job, reached: Path) -> float:
+    """Cancel a job once it writes, and return the seconds until it has ended."""
     wait_until(reached.exists)
     time.sleep(0.5)
     begun = time.monotonic()
@@ -65,44 +65,44 @@ def cancelled(job: Job, reached: Path) -> float:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
+        assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.1)
 
 
-def assert_nothing_stays(server: Any) -> None:
-    """Check that the table is as it was, and that neither tables nor statements of the job are there a moment later."""
-    wait_until(lambda: left_behind(server) == [], 20)
+def assert_nothing_remains(server: Any) -> None:
+    """Check that the table is unchanged, and that tables and statements of the job soon disappear."""
+    wait_until(lambda: leftover_tables(server) == [], 20)
     wait_until(lambda: server.sql(WAITING[server.url.split(":")[1]]) == "0", 20)
     assert server.sql("select id from cancelled") == "-1"
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_cancelled_while_rows_are_written(
+def test_a_job_is_cancelled_while_it_writes_rows(
     env: Environment, spark: SparkSession, server: Any, tmp_path: Path, mode: str
 ) -> None:
-    rows = written(spark, tmp_path / "reached", seconds=60)
+    rows = slow_rows(spark, tmp_path / "reached", seconds=60)
     env.write(rows, JdbcSink(server.url, "cancelled", server.properties, mode=mode))
     job = env.execute_async("cancelled")
-    assert cancelled(job, tmp_path / "reached") < 3
+    assert cancel_seconds(job, tmp_path / "reached") < 3
     assert job.state == "CANCELED"
-    assert_nothing_stays(server)
+    assert_nothing_remains(server)
 
 
 @pytest.mark.thorough
-def test_cancelled_while_the_database_does_not_answer(
+def test_a_job_is_cancelled_while_the_database_does_not_respond(
     env: Environment, spark: SparkSession, server: Any, tmp_path: Path
 ) -> None:
-    rows = written(spark, tmp_path / "reached", seconds=0.2)
+    rows = slow_rows(spark, tmp_path / "reached", seconds=0.2)
     with Proxy(server.port) as proxy:
         url = server.url.replace(f":{server.port}/", f":{proxy.port}/")
         env.write(rows, JdbcSink(url, "cancelled", server.properties))
         job = env.execute_async("cancelled")
         wait_until((tmp_path / "reached").exists)
-        assert left_behind(server) != []
+        assert leftover_tables(server) != []
         proxy.hangs.set()
-        assert cancelled(job, tmp_path / "reached") < 3
+        assert cancel_seconds(job, tmp_path / "reached") < 3
         assert job.state == "CANCELED"
         proxy.hangs.clear()
-        assert_nothing_stays(server)
+        assert_nothing_remains(server)

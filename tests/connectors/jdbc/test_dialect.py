@@ -1,4 +1,4 @@
-"""What is asked of a database."""
+"""SQL dialects of databases: names, literals, URLs and timeouts."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ def request(table: Any, columns: Any = ("a",), conditions: Any = ()) -> Any:
 
 
 @pytest.mark.parametrize("name", ["t", "s.t", '"Odd Name"', 's."a""b"', "`x y`.t", "ünder_score", "t$1"])
-def test_names(name: str) -> None:
+def test_table_names_are_recognised(name: str) -> None:
     assert request(name).is_table
 
 
 @pytest.mark.parametrize(
     "text", ["(select 1) q", "t as x", "t x", "only t", "t;", "1t", "a join b on true", '"open', ""]
 )
-def test_other_things(text: str) -> None:
+def test_queries_and_malformed_names_are_not_table_names(text: str) -> None:
     assert not request(text).is_table
 
 
-def test_the_statement_that_reads_it_in_one_piece() -> None:
+def test_the_statement_of_a_single_split() -> None:
     assert request("t", ("a", "b"), ("a > 1", "b = 2")).statement == 'SELECT "a", "b" FROM t WHERE (a > 1) AND (b = 2)'
     assert request("t", ()).statement == "SELECT 1 FROM t"
 
 
-def test_literals() -> None:
+def test_quotes_in_literals_are_doubled() -> None:
     assert literal("it's") == "'it''s'"
 
 
@@ -44,21 +44,21 @@ def test_literals() -> None:
         ("jdbc:oracle:x", None),
     ],
 )
-def test_dialects(url: str, name: str | None) -> None:
-    found = dialect_of(url)
-    assert (found.name if found else None) == name
+def test_the_dialect_is_chosen_by_the_url(url: str, name: str | None) -> None:
+    dialect = dialect_of(url)
+    assert (dialect.name if dialect else None) == name
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    ("url", "expected"),
     [
         ("jdbc:postgresql://h/d?user=u&password=p&ssl=true", "jdbc:postgresql://h/d?user=u&password=***&ssl=true"),
         ("jdbc:mysql://u:p@h/d", "jdbc:mysql://u:***@h/d"),
         ("jdbc:postgresql://h:5432/d", "jdbc:postgresql://h:5432/d"),
     ],
 )
-def test_secrets_in_urls(url: str, shown: str) -> None:
-    assert masked(url) == shown
+def test_passwords_in_urls_are_masked(url: str, expected: str) -> None:
+    assert masked(url) == expected
 
 
 WAITS = {
@@ -69,8 +69,8 @@ WAITS = {
 
 
 @pytest.mark.parametrize("url", WAITS)
-def test_how_long_drivers_wait(url: str) -> None:
-    """Connections to read by give up connecting only: a query may take as long as it likes to its first row."""
-    connecting, answering = WAITS[url]
-    assert dialect_of(url).waits(1.5) == connecting
-    assert dialect_of(url).asking_waits(1.5) == connecting | answering
+def test_timeouts_are_passed_in_the_units_of_the_driver(url: str) -> None:
+    """Connections for reading have only a connect timeout, because a query may take long to its first row."""
+    connect_options, query_options = WAITS[url]
+    assert dialect_of(url).connect_timeouts(1.5) == connect_options
+    assert dialect_of(url).query_timeouts(1.5) == connect_options | query_options

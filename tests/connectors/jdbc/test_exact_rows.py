@@ -1,4 +1,4 @@
-"""Databases whose names, types and settings invite wrong rows: what Penstock reads and writes is what plain Spark does."""
+"""Databases with error-prone names, types and settings: Penstock reads and writes the same rows as plain Spark."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from penstock.connectors.jdbc.source import JdbcScan
 from penstock.errors import JobError, SinkError
 from penstock.spark.jdbc import JdbcTarget
 from penstock.spark.jvm import Bridge
-from tests.connectors.jdbc.test_sink import left_behind, numbers
+from tests.connectors.jdbc.test_sink import leftover_tables, numbers
 from tests.equality import assert_as_plain_spark, assert_same_rows
-from tests.outcomes import some
+from tests.outcomes import mostly_slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.usefixtures("interpreted")
-PIECES = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "8 kb"}
+SMALL_SPLITS = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "8 kb"}
 ROWS = 3000
 SERIES = f"WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS - 1}) "
-SOME = "case when i % 3 = 0 then null else i end"
+WITH_NULLS = "case when i % 3 = 0 then null else i end"
 
 
-def plain(spark: SparkSession, server: Any, table: Any) -> Any:
+def read_by_spark(spark: SparkSession, server: Any, table: Any) -> Any:
     return spark.read.format("jdbc").options(url=server.url, dbtable=table, **server.properties).load()
 
 
@@ -42,22 +42,27 @@ def same_rows(env: Environment, df: DataFrame) -> Any:
     return assert_as_plain_spark(env, df)
 
 
-# -- reading in pieces -----------------------------------------------------------------------------------------------------
+# -- reading in splits -----------------------------------------------------------------------------------------------------
 
 TABLES = {
-    # name: columns and their values, the end of the statement, whether it is read in pieces
-    "a column rowid": ("rowid int, v int", f"{SOME}, i", "", True),
-    "a column _rowid_": ("_rowid_ int, v int", f"{SOME}, i", "", True),
-    "a column oid": ("oid int, v int", f"{SOME}, i", "", True),
-    "a column ROWID of texts": ("ROWID text, v int", f"'x' || ({SOME}), i", "", True),
-    "two of the names": ("rowid int, oid int", f"{SOME}, i", "", True),
-    "all of the names": ("rowid int, oid int, _rowid_ int", f"{SOME}, i, {SOME}", "", False),
-    "a quoted column": ('"RowId" int, v int', f"{SOME}, i", "", True),
-    "a key called rowid": ("rowid integer primary key, v int", "i * 5 - 700, i", "", True),
-    "a key of texts called rowid": ("rowid text primary key, v int", f"'x' || ({SOME}), i", "", True),
+    # name: columns and their values, the end of the statement, whether it is read in several splits
+    "a column rowid": ("rowid int, v int", f"{WITH_NULLS}, i", "", True),
+    "a column _rowid_": ("_rowid_ int, v int", f"{WITH_NULLS}, i", "", True),
+    "a column oid": ("oid int, v int", f"{WITH_NULLS}, i", "", True),
+    "a column ROWID of texts": ("ROWID text, v int", f"'x' || ({WITH_NULLS}), i", "", True),
+    "two of these names": ("rowid int, oid int", f"{WITH_NULLS}, i", "", True),
+    "all of these names": ("rowid int, oid int, _rowid_ int", f"{WITH_NULLS}, i, {WITH_NULLS}", "", False),
+    "a quoted column": ('"RowId" int, v int', f"{WITH_NULLS}, i", "", True),
+    "a key named rowid": ("rowid integer primary key, v int", "i * 5 - 700, i", "", True),
+    "a text key named rowid": ("rowid text primary key, v int", f"'x' || ({WITH_NULLS}), i", "", True),
     "without row ids": ("k text primary key, v int", "'k' || i, i", "without rowid", False),
-    "without row ids, but a column": ("k text primary key, rowid int", f"'k' || i, {SOME}", "without\n rowid", False),
-    "strict": ("rowid int, v int", f"{SOME}, i", "strict", True),
+    "without row ids, but a column": (
+        "k text primary key, rowid int",
+        f"'k' || i, {WITH_NULLS}",
+        "without\n rowid",
+        False,
+    ),
+    "strict": ("rowid int, v int", f"{WITH_NULLS}, i", "strict", True),
     "negative ids": ("k integer primary key, v int", "i - 2000, i", "", True),
     "far apart": ("k integer primary key, v int", "i * i * 1000000007, i", "", True),
     "a generated column": ("v int, rowid int as (nullif(v % 3, 0))", "i", "", True),
@@ -66,20 +71,22 @@ TABLES = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", TABLES)
-def test_row_ids_of_sqlite(
+def test_sqlite_tables_with_unusual_row_ids_are_read_once(
     make_env: Callable[..., Environment], spark: SparkSession, sqlite: Sqlite, case: str
 ) -> None:
-    columns, values, end, pieces = TABLES[case]
+    columns, values, suffix, is_split = TABLES[case]
     name = f'"{case}"'
     names = "v" if case == "a generated column" else ", ".join(part.split()[0] for part in columns.split(", "))
-    sqlite.sql(f"create table {name} ({columns}) {end}; insert into {name} ({names}) {SERIES} select {values} from n")
-    env = make_env(**PIECES)
-    assert len(same_rows(env, plain(spark, sqlite, name))) == ROWS
-    assert (env.last_job.vertices[0].tasks > 1) == pieces
+    sqlite.sql(
+        f"create table {name} ({columns}) {suffix}; insert into {name} ({names}) {SERIES} select {values} from n"
+    )
+    env = make_env(**SMALL_SPLITS)
+    assert len(same_rows(env, read_by_spark(spark, sqlite, name))) == ROWS
+    assert (env.last_job.vertices[0].tasks > 1) == is_split
 
 
 @pytest.mark.parametrize(
-    ("conditions", "wrong"),
+    ("conditions", "wrong_rows"),
     [(["v < 100", "v > 100"], 1), (["v <= 100", "v >= 100"], 1), (["v < 9", "v < 10", "v >= 10"], 9)],
 )
 def test_splits_that_do_not_read_each_row_once_fail_the_job(
@@ -88,55 +95,57 @@ def test_splits_that_do_not_read_each_row_once_fail_the_job(
     spark: SparkSession,
     sqlite: Sqlite,
     conditions: list[str],
-    wrong: int,
+    wrong_rows: int,
 ) -> None:
     sqlite.sql(f"drop table if exists gaps; create table gaps (v int); insert into gaps {SERIES} select i from n")
 
-    def cut(self: Any, parallelism: int) -> int:
+    def divide(self: Any, parallelism: int) -> int:
         self._conditions = conditions
         return len(conditions)
 
-    monkeypatch.setattr(JdbcScan, "cut", cut)
-    with pytest.raises(JobError, match=rf"the splits of gaps would not read {wrong} of its rows exactly once"):
-        make_env(**PIECES).collect(plain(spark, sqlite, "gaps"))
+    monkeypatch.setattr(JdbcScan, "divide", divide)
+    with pytest.raises(JobError, match=rf"the splits of gaps would not read {wrong_rows} of its rows exactly once"):
+        make_env(**SMALL_SPLITS).collect(read_by_spark(spark, sqlite, "gaps"))
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("table", ['"dot.t"', "MIXED_case", "seen", "`Ticks`"])
-def test_names_of_sqlite(make_env: Callable[..., Environment], spark: SparkSession, sqlite: Sqlite, table: str) -> None:
-    """A name with a dot in it is not that of another table."""
-    made = {"MIXED_case": "mixed_CASE", "seen": "to_see"}.get(table, table)
+def test_unusual_table_names_of_sqlite(
+    make_env: Callable[..., Environment], spark: SparkSession, sqlite: Sqlite, table: str
+) -> None:
+    """A name with a dot is not a qualified name, and names are case-insensitive."""
+    created = {"MIXED_case": "mixed_CASE", "seen": "to_see"}.get(table, table)
     sqlite.sql(
-        f"drop table if exists t; create table t (a int); create table {made} (rowid int, v int); insert into {made} {SERIES} select {SOME}, i from n"
+        f"drop table if exists t; create table t (a int); create table {created} (rowid int, v int); insert into {created} {SERIES} select {WITH_NULLS}, i from n"
     )
     if table == "seen":
         sqlite.sql("create view seen as select * from to_see")
-    assert len(same_rows(make_env(**PIECES), plain(spark, sqlite, table))) == ROWS
+    assert len(same_rows(make_env(**SMALL_SPLITS), read_by_spark(spark, sqlite, table))) == ROWS
 
 
 @pytest.mark.parametrize("kind", ["postgres", "sqlite", "mariadb"])
 @pytest.mark.parametrize("predicate", ["v < 100", "v < 100 or v is null", "k is null"])
-def test_one_predicate_of_the_user(
+def test_a_single_user_predicate_filters_all_splits(
     request: pytest.FixtureRequest, make_env: Callable[..., Environment], spark: SparkSession, kind: str, predicate: str
 ) -> None:
     server = request.getfixturevalue(kind)
     server.sql(
         f"drop table if exists sliced; create table sliced (id int primary key, k int, v int); insert into sliced (id, k, v) {SERIES if kind != 'mariadb' else ''}"
         + (
-            f"select i, {SOME}, i from n"
+            f"select i, {WITH_NULLS}, i from n"
             if kind != "mariadb"
             else f"select seq, if(seq % 3 = 0, null, seq), seq from seq_0_to_{ROWS - 1}"
         )
     )
     df = spark.read.jdbc(server.url, "sliced", predicates=[predicate], properties=server.properties)
-    assert len(same_rows(make_env(**PIECES), df)) < ROWS
+    assert len(same_rows(make_env(**SMALL_SPLITS), df)) < ROWS
 
 
 @pytest.mark.parametrize("pages", [True, False])
 @pytest.mark.parametrize(
     "table", ["child_with_nulls", "pairs", "numbers", "days", "uuids", "padded", "floats", "small", "times", "decimals"]
 )
-def test_splits_of_postgres(
+def test_splits_of_postgres_tables_read_each_row_once(
     make_env: Callable[..., Environment],
     spark: SparkSession,
     postgres: Postgres,
@@ -151,25 +160,25 @@ def test_splits_of_postgres(
         postgres.sql(f"""
             create table child_with_nulls (k int not null, v int); insert into child_with_nulls select i, i from {series};
             create table grandchild () inherits (child_with_nulls);
-            alter table grandchild alter k drop not null; insert into grandchild select {SOME}, i from {series};
+            alter table grandchild alter k drop not null; insert into grandchild select {WITH_NULLS}, i from {series};
             create type pair as (a int, b int);
             create table pairs as select (case i % 3 when 0 then null else i end, case i % 2 when 0 then null else i end)::pair::text as t, i as v from {series};
-            create table numbers as select {SOME} as k, i as v from {series};
+            create table numbers as select {WITH_NULLS} as k, i as v from {series};
             create table days as select case i % 9 when 0 then 'infinity'::date when 1 then null else '2026-01-01'::date + i end as k from {series};
             create table uuids as select md5(i::text)::uuid as k from {series};
             create table padded as select ('x' || i % 50)::char(9) as k from {series};
             create table floats as select case i % 5 when 0 then 'nan'::float8 when 1 then null else i / 7.0 end as k from {series};
-            create table small as select {SOME}::smallint as k from {series};
+            create table small as select {WITH_NULLS}::smallint as k from {series};
             create table times as select '2026-03-29 00:00:00+00'::timestamptz + i * interval '7 min' as k from {series};
             create table decimals as select (i / 8.0)::numeric(12,4) as k from {series};
             analyze;
         """)
-    df = plain(spark, postgres, table)
-    found = same_rows(make_env(**PIECES), df)
-    assert len(found) == (2 * ROWS if table == "child_with_nulls" else ROWS)
+    df = read_by_spark(spark, postgres, table)
+    rows = same_rows(make_env(**SMALL_SPLITS), df)
+    assert len(rows) == (2 * ROWS if table == "child_with_nulls" else ROWS)
 
 
-def test_odd_texts_as_keys_of_mariadb(
+def test_mariadb_keys_with_special_characters_are_read_once(
     make_env: Callable[..., Environment], spark: SparkSession, mariadb: MariaDb
 ) -> None:
     mariadb.sql(f"""
@@ -177,10 +186,10 @@ def test_odd_texts_as_keys_of_mariadb(
         insert into odd_texts select concat(elt(seq % 6 + 1, char(92), char(39), '%', 'x', ' ', 'Z'), seq), seq from seq_0_to_{ROWS - 1};
         analyze table odd_texts
     """)
-    assert len(same_rows(make_env(**PIECES), plain(spark, mariadb, "odd_texts"))) == ROWS
+    assert len(same_rows(make_env(**SMALL_SPLITS), read_by_spark(spark, mariadb, "odd_texts"))) == ROWS
 
 
-# -- keys that are looked for in the database ------------------------------------------------------------------------------
+# -- dynamic filters in the database ---------------------------------------------------------------------------------------
 
 POSTGRES_TYPES = {
     "e": ("mood", "(array['sad', 'ok', 'glad'])[i % 3 + 1]::mood"),
@@ -256,47 +265,49 @@ KEYS = [
 
 @pytest.fixture(scope="module")
 def typed(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return a function that gives by the kind of a server its table `typed`, and a copy of it in files."""
-    made = {}
+    """A function that maps the kind of a server to the server with its table `typed`, and a Parquet copy of the table."""
+    tables = {}
 
-    def make(kind: Any) -> Any:
-        if kind not in made:
+    def create(kind: Any) -> Any:
+        if kind not in tables:
             server = request.getfixturevalue(kind)
             types = {"postgres": POSTGRES_TYPES, "mariadb": MARIADB_TYPES, "sqlite": SQLITE_TYPES}[kind]
             columns = ", ".join(f"{name} {type_name}" for name, (type_name, _) in types.items())
             values = ", ".join(value for _, value in types.values())
-            begin = "create type mood as enum ('sad', 'ok', 'glad');" if kind == "postgres" else ""
+            create_type = "create type mood as enum ('sad', 'ok', 'glad');" if kind == "postgres" else ""
             rows = {"postgres": "from generate_series(0, 599) i", "mariadb": "from seq_0_to_599", "sqlite": "from n"}[
                 kind
             ]
             series = SERIES.replace(str(ROWS - 1), "599") if kind == "sqlite" else ""
-            server.sql(f"{begin} create table typed ({columns}); insert into typed {series} select {values} {rows}")
+            server.sql(
+                f"{create_type} create table typed ({columns}); insert into typed {series} select {values} {rows}"
+            )
             copy = str(tmp_path_factory.mktemp(kind) / "copy")
-            plain(spark, server, "typed").coalesce(1).write.parquet(copy)
-            made[kind] = server, copy
-        return made[kind]
+            read_by_spark(spark, server, "typed").coalesce(1).write.parquet(copy)
+            tables[kind] = server, copy
+        return tables[kind]
 
-    return make
+    return create
 
 
-@pytest.mark.parametrize(("kind", "column", "how"), some(KEYS, 4))
-def test_keys_of_every_type(
-    make_env: Callable[..., Environment], spark: SparkSession, typed: Any, kind: Any, column: Any, how: Any
+@pytest.mark.parametrize(("kind", "column", "filter_form"), mostly_slow(KEYS, 4))
+def test_join_keys_of_every_type_match_as_in_spark(
+    make_env: Callable[..., Environment], spark: SparkSession, typed: Any, kind: Any, column: Any, filter_form: Any
 ) -> None:
-    """A join finds the rows that plain Spark finds, whatever the type of its key, and does not fail either."""
+    """A join by a key of any type returns the same rows as plain Spark."""
     server, path = typed(kind)
     copy = spark.read.parquet(path)
-    wanted = copy.select(F.col(column).alias("key")).where(F.xxhash64(column) % 7 != 0).distinct()
+    keys = copy.select(F.col(column).alias("key")).where(F.xxhash64(column) % 7 != 0).distinct()
     if dict(copy.dtypes)[column] == "string":
-        wanted = wanted.union(spark.sql("select explode(array('no such value', 'B', '{')) as key"))
-    exact = 10_000 if how == "values" else 1
-    env = make_env(**PIECES, **{DYNAMIC_FILTERING_SELECTIVITY.key: 1.0, DYNAMIC_FILTERING_EXACT_KEYS.key: exact})
+        keys = keys.union(spark.sql("select explode(array('no such value', 'B', '{')) as key"))
+    exact = 10_000 if filter_form == "values" else 1
+    env = make_env(**SMALL_SPLITS, **{DYNAMIC_FILTERING_SELECTIVITY.key: 1.0, DYNAMIC_FILTERING_EXACT_KEYS.key: exact})
 
-    def found(rows: Any) -> Any:
-        return rows.join(wanted, F.col(column) == F.col("key")).groupBy("key").agg(F.count("*"))
+    def count_matches(rows: Any) -> Any:
+        return rows.join(keys, F.col(column) == F.col("key")).groupBy("key").agg(F.count("*"))
 
-    rows = env.collect(found(plain(spark, server, "typed").select(column)))
-    assert_same_rows(rows, found(copy.select(column)).collect())
+    rows = env.collect(count_matches(read_by_spark(spark, server, "typed").select(column)))
+    assert_same_rows(rows, count_matches(copy.select(column)).collect())
     assert rows
 
 
@@ -306,8 +317,8 @@ LEVELS = ["NONE", "none", "READ_UNCOMMITTED", "READ_COMMITTED", "REPEATABLE_READ
 
 
 @pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
-@pytest.mark.parametrize("level", some(LEVELS))
-def test_isolation_levels(
+@pytest.mark.parametrize("level", mostly_slow(LEVELS))
+def test_each_isolation_level_writes_all_rows(
     request: pytest.FixtureRequest, env: Environment, spark: SparkSession, kind: str, level: Any
 ) -> None:
     server = request.getfixturevalue(kind)
@@ -316,14 +327,16 @@ def test_isolation_levels(
     properties = server.properties | {key: level.upper(), "batchsize": "50"}
     env.write(numbers(spark), JdbcSink(server.url, "isolated", properties))
     env.execute()
-    assert_same_rows(plain(spark, server, "isolated").select("id", "v", "s").collect(), numbers(spark).collect())
-    assert left_behind(server) == []
+    assert_same_rows(
+        read_by_spark(spark, server, "isolated").select("id", "v", "s").collect(), numbers(spark).collect()
+    )
+    assert leftover_tables(server) == []
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
 @pytest.mark.parametrize("level", ["NONE", "READ_COMMITTED", "SERIALIZABLE"])
-def test_attempts_that_were_committed_and_lost(
+def test_rows_of_a_repeated_task_are_written_once(
     request: pytest.FixtureRequest,
     env: Environment,
     spark: SparkSession,
@@ -331,42 +344,46 @@ def test_attempts_that_were_committed_and_lost(
     kind: str,
     level: str,
 ) -> None:
-    """Spark runs a task again whose commit it has not heard of; here every task is."""
+    """Spark repeats a task if the message of its commit was lost. Here every task writes twice."""
     server = request.getfixturevalue(kind)
     server.sql("drop table if exists repeated")
     append = JdbcTarget.append
 
-    def twice(self: Any, *arguments: Any) -> None:
+    def append_twice(self: Any, *arguments: Any) -> None:
         append(self, *arguments)
         append(self, *arguments)
 
-    monkeypatch.setattr(JdbcTarget, "append", twice)
+    monkeypatch.setattr(JdbcTarget, "append", append_twice)
     env.write(
         numbers(spark),
         JdbcSink(server.url, "repeated", server.properties | {"isolationLevel": level, "batchsize": "50"}),
     )
     env.execute()
-    assert_same_rows(plain(spark, server, "repeated").select("id", "v", "s").collect(), numbers(spark).collect())
+    assert_same_rows(
+        read_by_spark(spark, server, "repeated").select("id", "v", "s").collect(), numbers(spark).collect()
+    )
 
 
 RUNS = {
-    # what two runs of one token do, each "run action", in this order
-    "one after the other": "a open, a write, a commit, b open, b write, b commit",
-    "side by side": "a open, b open, a write, b write, a commit, b commit",
-    "the second is first": "a open, b open, a write, b write, b commit, a commit",
+    # the steps of two runs with the same token, each "run action"
+    "sequential": "a open, a write, a commit, b open, b write, b commit",
+    "concurrent": "a open, b open, a write, b write, a commit, b commit",
+    "the second commits first": "a open, b open, a write, b write, b commit, a commit",
     "the second starts late": "a open, a write, b open, b write, a commit, b commit",
     "the second overtakes": "a open, a write, b open, b write, b commit, a commit",
-    "the second gives up": "a open, a write, b open, b write, b abort, a commit",
-    "the first gives up": "a open, a write, b open, b write, a abort, b commit",
-    "the first is gone": "a open, a write, b open, b write, b commit",
+    "the second aborts": "a open, a write, b open, b write, b abort, a commit",
+    "the first aborts": "a open, a write, b open, b write, a abort, b commit",
+    "the first disappears": "a open, a write, b open, b write, b commit",
     "the second writes after the end": "a open, b open, a write, a commit, b write, b commit",
-    "gone once more": "a open, a write, b open, b write, b commit, c open, c write, c commit",
+    "a third run": "a open, a write, b open, b write, b commit, c open, c write, c commit",
 }
 
 
 @pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
-@pytest.mark.parametrize("case", some(RUNS))
-def test_runs_of_one_token(request: pytest.FixtureRequest, spark: SparkSession, kind: str, case: Any) -> None:
+@pytest.mark.parametrize("case", mostly_slow(RUNS))
+def test_rows_of_a_token_are_written_once_by_any_of_its_runs(
+    request: pytest.FixtureRequest, spark: SparkSession, kind: str, case: Any
+) -> None:
     server = request.getfixturevalue(kind)
     server.sql("drop table if exists tokens")
     sink = JdbcSink(server.url, "tokens", server.properties, token=case)
@@ -384,12 +401,12 @@ def test_runs_of_one_token(request: pytest.FixtureRequest, spark: SparkSession, 
                 committing.finish()
             case "abort":
                 jobs[run].abort()
-    assert_same_rows(plain(spark, server, "tokens").select("id", "v", "s").collect(), numbers(spark).collect())
-    assert left_behind(server) == []
+    assert_same_rows(read_by_spark(spark, server, "tokens").select("id", "v", "s").collect(), numbers(spark).collect())
+    assert leftover_tables(server) == []
 
 
 LEDGER_KEYS = {
-    # what stands behind the columns of a ledger that somebody has made, and whether it keeps two runs apart
+    # constraint in the user's own ledger table: whether it makes a token unique
     ", primary key (target, token)": True,
     ", unique (token)": True,
     "": False,
@@ -399,7 +416,7 @@ LEDGER_KEYS = {
 
 @pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
 @pytest.mark.parametrize("key", LEDGER_KEYS)
-def test_a_token_wants_a_ledger_that_refuses_it_a_second_time(
+def test_a_token_needs_a_ledger_with_a_unique_key(
     request: pytest.FixtureRequest, spark: SparkSession, kind: str, key: str
 ) -> None:
     server = request.getfixturevalue(kind)
@@ -421,14 +438,14 @@ def test_a_token_wants_a_ledger_that_refuses_it_a_second_time(
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_cached_readers_see_what_was_written(
+def test_a_cached_reader_sees_the_same_rows_as_after_a_write_by_spark(
     request: pytest.FixtureRequest, env: Environment, spark: SparkSession, kind: str, mode: str
 ) -> None:
     server = request.getfixturevalue(kind)
     counts = []
     for name in ("by_spark", "by_us"):
         server.sql(f"drop table if exists {name}; create table {name} (id int, v bigint, s varchar(9))")
-        df = plain(spark, server, name).cache()
+        df = read_by_spark(spark, server, name).cache()
         assert df.count() == 0
         if name == "by_spark":
             numbers(spark).write.format("jdbc").options(url=server.url, dbtable=name, **server.properties).mode(
@@ -444,16 +461,17 @@ def test_cached_readers_see_what_was_written(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
-def test_columns_go_by_their_names(
+def test_columns_are_matched_by_name(
     request: pytest.FixtureRequest, env: Environment, spark: SparkSession, kind: str
 ) -> None:
-    """As in Spark's own writer: in any order, whatever their case; one that the table has not is an error."""
+    """As in Spark's JDBC writer, order and case do not matter, and an unknown column is an error."""
     server = request.getfixturevalue(kind)
     server.sql("drop table if exists named; create table named (id int, v bigint, s varchar(9))")
     env.write(numbers(spark).selectExpr("s as S", "id as Id"), JdbcSink(server.url, "named", server.properties))
     env.execute()
     assert_same_rows(
-        plain(spark, server, "named").collect(), numbers(spark).withColumn("v", F.lit(None).cast("bigint")).collect()
+        read_by_spark(spark, server, "named").collect(),
+        numbers(spark).withColumn("v", F.lit(None).cast("bigint")).collect(),
     )
     env.write(numbers(spark).withColumn("more", F.lit(1)), JdbcSink(server.url, "named", server.properties))
     with pytest.raises(SinkError, match="more that the table does not have"):

@@ -1,4 +1,4 @@
-"""A database that dies in the middle, a driver that dies around the commit, a task that dies while it writes."""
+"""Failures of the database while it is read or written, of the driver around the commit, and of tasks that write."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__ta
 
 
 @pytest.fixture(scope="module")
-def mortal() -> Iterator[Any]:
+def database() -> Iterator[Any]:
     server = Postgres()
     server.sql(
         "create table source as select i as id, i % 7 as g, repeat('x', 100) as pad from generate_series(1, 20000) i; analyze source"
@@ -42,11 +42,11 @@ def read(spark: SparkSession, server: Any) -> Any:
 
 
 @pytest.fixture
-def dies(mortal: Any, tmp_path: Path) -> Iterator[Any]:
-    """Return a function that gives rows on and, once it has given some, waits until the database is dead; started again after the test."""
+def stop_database(database: Any, tmp_path: Path) -> Iterator[Any]:
+    """A function for `mapInPandas` that waits after a batch until the database is stopped, which this fixture does."""
     reached, dead = str(tmp_path / "reached"), str(tmp_path / "dead")
 
-    def given_on(frames: Any) -> Iterator[Any]:
+    def wait_for_stop(frames: Any) -> Iterator[Any]:
         import os
         import time
 
@@ -59,89 +59,86 @@ def dies(mortal: Any, tmp_path: Path) -> Iterator[Any]:
     def kill() -> None:
         while not over.wait(0.05):
             if os.path.exists(reached):
-                mortal.stop()
+                database.stop()
                 open(dead, "w").close()
                 return
 
     over = threading.Event()
     killer = threading.Thread(target=kill)
     killer.start()
-    yield given_on
+    yield wait_for_stop
     over.set()
     killer.join()
-    assert os.path.exists(dead), "the database was to die"
+    assert os.path.exists(dead), "the database was not stopped"
 
 
 @pytest.mark.thorough
-def test_the_database_dies_while_it_is_read(
-    make_env: Callable[..., Environment], spark: SparkSession, mortal: Any, dies: Any
+def test_a_database_that_stops_while_it_is_read_fails_the_job(
+    make_env: Callable[..., Environment], spark: SparkSession, database: Any, stop_database: Any
 ) -> None:
-    """Two tasks have rows when it dies, the others find it dead."""
+    """Two tasks have read rows when it stops; the other tasks cannot connect."""
     env = make_env(**VOLUME)
-    df = read(spark, mortal)
+    df = read(spark, database)
     with pytest.raises(JobError) as raised:
-        env.collect(df.mapInPandas(dies, df.schema).groupBy("g").count())
+        env.collect(df.mapInPandas(stop_database, df.schema).groupBy("g").count())
     assert env.last_job.vertices[0].parallelism > 2
-    assert mortal.password not in str(raised.value)
+    assert database.password not in str(raised.value)
     assert str(raised.value).startswith("step 1 failed: source")
-    mortal.start()
+    database.start()
     assert sum(row[1] for row in env.collect(df.groupBy("g").count())) == 20_000
 
 
-def test_the_database_dies_while_it_is_written(
-    make_env: Callable[..., Environment], spark: SparkSession, mortal: Any, dies: Any, caplog: pytest.LogCaptureFixture
+def test_a_database_that_stops_while_it_is_written_fails_the_job(
+    make_env: Callable[..., Environment],
+    spark: SparkSession,
+    database: Any,
+    stop_database: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     env = make_env()
     rows = spark.range(100_000, 120_000, 1, 4).selectExpr("id", "repeat(cast(id as string), 20) as pad")
-    env.write(rows.mapInPandas(dies, rows.schema), JdbcSink(mortal.url, "target", mortal.properties))
+    env.write(rows.mapInPandas(stop_database, rows.schema), JdbcSink(database.url, "target", database.properties))
     with pytest.raises(PenstockError):
         env.execute()
-    mortal.start()
-    assert mortal.sql("select to_regclass('target') is null") == "t"
-    (staged,) = mortal.sql("select tablename from pg_tables where tablename like 'penstock_target_%'").split()
+    database.start()
+    assert database.sql("select to_regclass('target') is null") == "t"
+    (staged,) = database.sql("select tablename from pg_tables where tablename like 'penstock_target_%'").split()
     (warning,) = [text for text in caplog.messages if "could not be dropped" in text]
     assert f"table {staged} of jdbc:postgresql:" in warning
-    env.write(rows.limit(100), JdbcSink(mortal.url, "target", mortal.properties))
+    env.write(rows.limit(100), JdbcSink(database.url, "target", database.properties))
     env.execute()
-    assert mortal.sql("select count(*), count(distinct id) from target") == "100|100"
+    assert database.sql("select count(*), count(distinct id) from target") == "100|100"
 
 
 @pytest.mark.parametrize(
-    ("dies", "there"),
+    ("exit_time", "rows_after_exit"),
     [pytest.param("before", "0", marks=pytest.mark.slow), pytest.param("after", "2000", marks=pytest.mark.slow)],
 )
-def test_the_driver_dies_around_the_commit(postgres: Postgres, dies: str, there: str) -> None:
-    table = f"copied_{dies}"
+def test_a_driver_that_exits_around_the_commit_writes_rows_once(
+    postgres: Postgres, exit_time: str, rows_after_exit: str
+) -> None:
+    table = f"copied_{exit_time}"
     postgres.sql(f"create table {table} (id int, v bigint)")
-    given = postgres.properties
-    arguments = [
-        postgres.url,
-        given["user"],
-        given["password"],
-        given["driver"],
-        str(DRIVERS["postgresql"]),
-        table,
-        f"{dies}-1",
-    ]
+    properties = [postgres.properties[name] for name in ("user", "password", "driver")]
+    arguments = [postgres.url, *properties, str(DRIVERS["postgresql"]), table, f"{exit_time}-1"]
 
-    def run(where: Any) -> Any:
-        return subprocess.run(
-            [sys.executable, JOB, *arguments, where], capture_output=True, text=True, timeout=300, check=False
-        )
+    def run(exit_time: str) -> Any:
+        command = [sys.executable, JOB, *arguments, exit_time]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
-    assert run(dies).returncode == 9
-    assert postgres.sql(f"select count(*) from {table}") == there
-    again = run("no")
-    assert again.returncode == 0, again.stderr
+    assert run(exit_time).returncode == 9
+    assert postgres.sql(f"select count(*) from {table}") == rows_after_exit
+    second_run = run("no")
+    assert second_run.returncode == 0, second_run.stderr
     assert postgres.sql(f"select count(*), count(distinct id), sum(v) from {table}") == f"2000|2000|{2000 * 1999}"
     assert postgres.sql("select count(*) from pg_tables where tablename like 'penstock_copied%'") == "0"
 
 
 @pytest.mark.thorough
-def test_a_failing_task_writes_nothing_twice(
+def test_a_failing_task_writes_no_row_twice(
     postgres: Postgres, make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A worker of Python that is killed fails its task; what the task had written by then is undone."""
+    """A Python worker that is killed fails its task, and the rows that the task had written are rolled back."""
     marker = str(tmp_path / "died")
 
     def die_once(frames: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Which keys a database is asked for, and what is said of those that it is not."""
+"""Which dynamic filters are pushed down to a database, and the reason for those that are not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.spark.jdbc import ColumnType
 
 
 class Texts:
-    """What is shown of a set of texts."""
+    """Stub of a set of keys."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -32,7 +32,7 @@ class Relation:
         self.leaf = leaf
 
     def column_types(self, properties: Any) -> Any:
-        assert properties == {"patience": "60"}
+        assert properties == {"timeout": "60"}
         if self.leaf == "unreachable":
             raise OSError("no route to host")
         return self.types
@@ -42,12 +42,12 @@ class Dialect:
     comparable = {"int": KeyKind.WHOLE, "text": KeyKind.TEXT}
 
     @staticmethod
-    def asking_waits(seconds: Any) -> dict[str, Any]:
-        return {"patience": f"{seconds:g}"}
+    def query_timeouts(seconds: Any) -> dict[str, Any]:
+        return {"timeout": f"{seconds:g}"}
 
 
 @pytest.mark.parametrize(
-    ("leaf", "column", "texts", "asked", "because"),
+    ("leaf", "column", "texts", "condition_count", "reason"),
     [
         ("there", Column("n", "int"), "1 2", 1, ""),
         ("there", Column("s", "string"), "a b", 1, ""),
@@ -56,30 +56,30 @@ class Dialect:
             Column("u", "string"),
             "a b",
             0,
-            "the database may compare column u of type uuid otherwise than Spark",
+            "the database may compare column u of type uuid differently from Spark",
         ),
         (
             "there",
             Column("v", "int"),
             "1",
             0,
-            "the database may compare column v of an unknown type otherwise than Spark",
+            "the database may compare column v of an unknown type differently from Spark",
         ),
-        ("there", Column("s", "string"), "ä", 0, "the database may read or order texts of column s otherwise"),
-        ("unreachable", Column("n", "int"), "1", 0, "the types of t could not be had: no route to host"),
+        ("there", Column("s", "string"), "ä", 0, "the database may read or order strings of column s differently"),
+        ("unreachable", Column("n", "int"), "1", 0, "the types of t could not be read: no route to host"),
     ],
 )
-def test_what_a_database_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, leaf: str, column: Any, texts: str, asked: int, because: str
+def test_keys_are_pushed_down_if_the_database_compares_them_like_spark(
+    monkeypatch: pytest.MonkeyPatch, leaf: str, column: Any, texts: str, condition_count: int, reason: str
 ) -> None:
     monkeypatch.setattr(module, "JdbcRelation", Relation)
     monkeypatch.setattr(module, "dialect_of", lambda _: Dialect)
-    monkeypatch.setattr(module.filters, "for_sources", lambda *_: ["condition"])
+    monkeypatch.setattr(module.filters, "source_conditions", lambda *_: ["condition"])
     conditions, problem = module.key_conditions(leaf, KeySet(2, (Texts(texts),), (), "bloom"), [column])
-    assert (len(conditions), problem) == (asked, because)
+    assert (len(conditions), problem) == (condition_count, reason)
 
 
-def test_a_database_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_not_pushed_down_to_an_unknown_database(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "JdbcRelation", Relation)
     monkeypatch.setattr(module, "dialect_of", lambda _: None)
-    assert module.key_conditions("there", KeySet(0), []) == ([], "how the database compares values is not known")
+    assert module.key_conditions("there", KeySet(0), []) == ([], "it is unknown how the database compares values")

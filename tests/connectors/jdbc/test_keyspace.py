@@ -1,4 +1,4 @@
-"""Finding where the rows of a key lie."""
+"""Estimates of the distribution of keys, by bisection."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from penstock.connectors.jdbc.splits import weighted_bounds
         ("0.5", "0.6", None),
     ],
 )
-def test_middle_of_numbers(low: str, high: str, expected: str | None) -> None:
+def test_the_middle_of_two_numbers_has_their_scale(low: str, high: str, expected: str | None) -> None:
     assert middle_number(low, high) == expected
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
-def test_middle_of_whole_numbers(a: Any, b: Any) -> None:
+def test_the_middle_of_two_integers_is_between_them(a: Any, b: Any) -> None:
     low, high = sorted((a, b))
     middle = middle_number(str(low), str(high))
     assert (middle is None) == (high - low < 2) or low < int(middle) < high
 
 
 @given(st.text("0123456789abcxyz", max_size=8), st.text("0123456789abcxyz", max_size=8))
-def test_middle_of_texts(a: Any, b: Any) -> None:
+def test_the_middle_of_two_strings_is_between_them(a: Any, b: Any) -> None:
     low, high = sorted((a, b))
     middle = middle_text(low, high)
     if low != high and middle is not None and low < middle < high:
@@ -55,7 +55,7 @@ def test_splits_of_a_skewed_key_are_balanced(keys: Any, count: Any) -> None:
     values = weigh(str(keys[0]), str(keys[-1] + 1), rows_between, middle_number, 64)
     assert sum(weight for _, weight in values) == len(keys)
     bounds = [int(value) for value in weighted_bounds(values, count)]
-    held = [0] * (len(bounds) + 1)
+    rows_per_split = [0] * (len(bounds) + 1)
     for key in keys:
-        held[bisect.bisect_right(bounds, key)] += 1
-    assert max(held) <= 2 * len(keys) / count + 2
+        rows_per_split[bisect.bisect_right(bounds, key)] += 1
+    assert max(rows_per_split) <= 2 * len(keys) / count + 2

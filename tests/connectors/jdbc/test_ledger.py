@@ -1,4 +1,4 @@
-"""Users of PostgreSQL who may not write to the ledger: rows are written without it, a token is refused at once."""
+"""PostgreSQL users without write access to the ledger can write rows, but not with a token."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.commit import Access, Direction, recover
 from penstock.commit.folders import PreparedFolders
 from penstock.commit.journal import Journal, journals_at
 from penstock.connectors import FileSink, JdbcSink
-from penstock.connectors.jdbc.ledger import entry_of
+from penstock.connectors.jdbc.ledger import ledger_entry
 from penstock.errors import SinkError
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from tests.services import Postgres
 
 GRANTS = {"none": "", "reads": "SELECT", "adds": "SELECT, INSERT", "all": "SELECT, INSERT, DELETE"}
-"""What the clerk may do with a ledger that is not theirs."""
+"""Privileges of the user `clerk` on the ledger of another user."""
 LEDGER = "penstock_commits"
 
 
 @pytest.fixture
 def clerk(postgres: Postgres) -> Iterator[dict[str, str]]:
-    """A user who may make tables in the schema `office` only, in a server with a ledger of its superuser."""
+    """A user who may create tables only in the schema `office`, on a server whose superuser owns the ledger."""
     postgres.sql(f"""
         create table if not exists {LEDGER}
             (target varchar(200) not null, token varchar(200) not null, primary key (target, token));
@@ -49,12 +49,12 @@ def grant(postgres: Postgres, rights: str) -> None:
         postgres.sql(f"grant {GRANTS[rights]} on {LEDGER} to clerk")
 
 
-def in_office(postgres: Postgres) -> list[str]:
+def office_tables(postgres: Postgres) -> list[str]:
     return postgres.sql("select tablename from pg_tables where schemaname = 'office' order by 1").split()
 
 
 @pytest.mark.parametrize("rights", GRANTS)
-def test_rows_without_a_token(
+def test_rows_without_a_token_need_no_ledger(
     env: Environment, spark: SparkSession, postgres: Postgres, clerk: dict[str, str], rights: str
 ) -> None:
     grant(postgres, rights)
@@ -62,12 +62,12 @@ def test_rows_without_a_token(
     env.write(numbers(spark), JdbcSink(postgres.url, "office.sold", clerk))
     env.execute()
     assert postgres.sql("select count(*), count(distinct id) from office.sold") == f"{ROWS}|{ROWS}"
-    assert in_office(postgres) == ["sold"]
+    assert office_tables(postgres) == ["sold"]
     assert postgres.sql(f"select count(*) from {LEDGER}") == before
 
 
 @pytest.mark.parametrize("rights", GRANTS)
-def test_rows_with_a_token(
+def test_a_token_needs_all_privileges_on_the_ledger(
     env: Environment, spark: SparkSession, postgres: Postgres, clerk: dict[str, str], rights: str
 ) -> None:
     grant(postgres, rights)
@@ -82,11 +82,11 @@ def test_rows_with_a_token(
     env._outputs.take()
     assert "permission denied for table penstock_commits" in str(raised.value)
     assert "grant the user SELECT, INSERT and DELETE" in str(raised.value)
-    assert in_office(postgres) == []
+    assert office_tables(postgres) == []
 
 
 @pytest.mark.parametrize("token", [None, "monday"])
-def test_no_ledger_and_no_right_to_make_one(
+def test_a_token_fails_if_the_ledger_cannot_be_created(
     env: Environment, spark: SparkSession, postgres: Postgres, clerk: dict[str, str], token: str | None
 ) -> None:
     postgres.sql(f"alter table {LEDGER} rename to hidden_commits")
@@ -100,27 +100,27 @@ def test_no_ledger_and_no_right_to_make_one(
             env._outputs.take()
     finally:
         postgres.sql(f"alter table hidden_commits rename to {LEDGER}")
-    assert in_office(postgres) == (["sold"] if token is None else [])
+    assert office_tables(postgres) == (["sold"] if token is None else [])
 
 
-def test_two_tables_of_one_database(
+def test_two_tables_of_a_database_commit_without_the_ledger(
     env: Environment, spark: SparkSession, postgres: Postgres, clerk: dict[str, str]
 ) -> None:
-    """They share a transaction, so nobody has to tell later which of them has committed."""
+    """They share a transaction, so a recovery does not need to check each table."""
     for name in ("sold", "returned"):
         env.write(numbers(spark), JdbcSink(postgres.url, f"office.{name}", clerk))
     env.execute()
-    assert in_office(postgres) == ["returned", "sold"]
+    assert office_tables(postgres) == ["returned", "sold"]
     for name in ("sold", "returned"):
         assert postgres.sql(f"select count(*), count(distinct id) from office.{name}") == f"{ROWS}|{ROWS}"
 
 
 @pytest.fixture
-def abc(postgres: Postgres) -> Iterator[str]:
-    """Three tables; returns the statement by which another run writes its token for b."""
+def tables_abc(postgres: Postgres) -> Iterator[str]:
+    """Tables a, b and c, and the statement with which another run writes its token for b."""
     for name in "abc":
         postgres.sql(f"drop table if exists {name}; create table {name} (id int, v int)")
-    yield f"insert into {LEDGER} (target, token) values ('b', '{entry_of('b', 'monday')}')"
+    yield f"insert into {LEDGER} (target, token) values ('b', '{ledger_entry('b', 'monday')}')"
     postgres.sql(f"delete from {LEDGER}; drop table a, b, c; drop table if exists penstock_journals")
 
 
@@ -129,18 +129,20 @@ def rows_of_abc(postgres: Postgres) -> list[str]:
 
 
 @pytest.mark.thorough
-def test_one_of_three_tables_that_another_run_has_written(spark: SparkSession, postgres: Postgres, abc: str) -> None:
-    """The transaction that all share is undone then; the table before has its rows all the same, and once."""
+def test_a_table_that_another_run_has_written_is_skipped(
+    spark: SparkSession, postgres: Postgres, tables_abc: str
+) -> None:
+    """The shared transaction is rolled back, but the other two tables get their rows once."""
     sinks = [JdbcSink(postgres.url, name, postgres.properties, token="monday") for name in "abc"]
 
     def write(sink: JdbcSink, job: Any) -> None:
         job.write(numbers(spark).select("id", "v"))
-        if sink.table == "c":  # all have looked for their tokens by now
-            postgres.sql(abc)
+        if sink.table == "c":  # all sinks have looked up their tokens
+            postgres.sql(tables_abc)
 
     commit(spark, sinks, write=write)
     assert rows_of_abc(postgres) == [f"{ROWS}|{ROWS}", "0|0", f"{ROWS}|{ROWS}"]
-    entries = ", ".join(f"'{entry_of(name, 'monday')}'" for name in "abc")
+    entries = ", ".join(f"'{ledger_entry(name, 'monday')}'" for name in "abc")
     assert (
         postgres.sql(f"select string_agg(target, '' order by target) from {LEDGER} where token in ({entries})") == "abc"
     )
@@ -148,10 +150,10 @@ def test_one_of_three_tables_that_another_run_has_written(spark: SparkSession, p
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("order", ["abc", "acb", "bac", "bca", "cab", "cba"])
-def test_the_tables_beside_one_that_another_run_has_written_still_commit_together(
-    spark: SparkSession, postgres: Postgres, abc: str, order: str
+def test_the_tables_beside_a_skipped_table_commit_together(
+    spark: SparkSession, postgres: Postgres, tables_abc: str, order: str
 ) -> None:
-    """What the database refuses for the first is written for none of them."""
+    """A constraint violation in one table rolls back all of them."""
     sinks = [
         JdbcSink(postgres.url, name, postgres.properties, token="monday" if name == "b" else None) for name in order
     ]
@@ -160,7 +162,7 @@ def test_the_tables_beside_one_that_another_run_has_written_still_commit_togethe
     def write(sink: JdbcSink, job: Any) -> None:
         job.write(numbers(spark).select("id", "v"))
         if sink.table == order[-1]:
-            postgres.sql(abc)
+            postgres.sql(tables_abc)
 
     with pytest.raises(Py4JJavaError, match="duplicate key value"):
         commit(spark, sinks, write=write)
@@ -168,10 +170,10 @@ def test_the_tables_beside_one_that_another_run_has_written_still_commit_togethe
 
 
 @pytest.mark.thorough
-def test_a_job_whose_undoing_is_interrupted_is_undone_by_the_next(
-    spark: SparkSession, postgres: Postgres, abc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_recovery_completes_an_interrupted_rollback(
+    spark: SparkSession, postgres: Postgres, tables_abc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The token of another run is in a table. It does not say that this job has committed."""
+    """The token of another run in a table does not mean that this job has committed."""
     sinks = [
         JdbcSink(postgres.url, "b", postgres.properties, token="monday"),
         FileSink(str(tmp_path / "out")),
@@ -182,15 +184,15 @@ def test_a_job_whose_undoing_is_interrupted_is_undone_by_the_next(
     def write(sink: Any, job: Any) -> None:
         job.write(numbers(spark).select("id", "v"))
         if sink is sinks[-1]:
-            postgres.sql(abc)
+            postgres.sql(tables_abc)
 
-    def interrupted(_self: Any, _access: Any) -> None:
-        raise OSError("the storage is away")
+    def fail(_self: Any, _access: Any) -> None:
+        raise OSError("the storage is unavailable")
 
     with monkeypatch.context() as patch, pytest.raises(Py4JJavaError, match="duplicate key value"):
-        patch.setattr(PreparedFolders, "undo", interrupted)
+        patch.setattr(PreparedFolders, "undo", fail)
         commit(spark, sinks, write=write)
-    access = Access(Bridge(spark), {a: s for one in sinks for a, s in one.secrets.items()})
+    access = Access(Bridge(spark), {key: secret for sink in sinks for key, secret in sink.secrets.items()})
     (path,) = journals_at(access, Folder(access.bridge, str(tmp_path)))
     assert recover(access, path).direction is Direction.BACK
     assert not list(tmp_path.iterdir())
@@ -198,45 +200,45 @@ def test_a_job_whose_undoing_is_interrupted_is_undone_by_the_next(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("is_begun", [False, True])
-def test_a_job_whose_journal_cannot_be_written_is_undone(
+@pytest.mark.parametrize("has_journal", [False, True])
+def test_a_job_is_rolled_back_if_its_journal_cannot_be_written(
     spark: SparkSession,
     postgres: Postgres,
-    abc: str,
+    tables_abc: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    is_begun: bool,
+    has_journal: bool,
 ) -> None:
-    """From its first word on, or once it should say that all is committed, or undone."""
+    """Writing the journal fails from the start, or once it should record the commit or the rollback."""
     sinks = [FileSink(str(tmp_path / "out")), JdbcSink(postgres.url, "b", postgres.properties, token="monday")]
-    if not is_begun:
-        postgres.sql(abc)  # found when the sink is opened, else as it commits
+    if not has_journal:
+        postgres.sql(tables_abc)  # the token is detected when the sink is opened, else at the commit
 
     def write(sink: Any, job: Any) -> None:
-        if is_begun or sink is sinks[0]:
+        if has_journal or sink is sinks[0]:
             job.write(numbers(spark).select("id", "v"))
-        if is_begun and sink is sinks[1]:
-            postgres.sql(abc)
+        if has_journal and sink is sinks[1]:
+            postgres.sql(tables_abc)
 
-    wrote = Journal.write
+    write_journal = Journal.write
 
-    def on_a_full_disk(journal: Journal, access: Access) -> None:
-        if not is_begun or journal.decided or journal.back:
+    def write_to_full_disk(journal: Journal, access: Access) -> None:
+        if not has_journal or journal.decided or journal.is_rolled_back:
             raise OSError("no space left")
-        wrote(journal, access)
+        write_journal(journal, access)
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="no space left"):
-        patch.setattr(Journal, "write", on_a_full_disk)
+        patch.setattr(Journal, "write", write_to_full_disk)
         commit(spark, sinks, write=write)
     assert not list(tmp_path.iterdir())
     assert rows_of_abc(postgres)[1] == "0|0"
 
 
 @pytest.mark.thorough
-def test_a_table_beside_files_is_refused(
+def test_a_table_without_a_ledger_cannot_be_written_together_with_files(
     env: Environment, spark: SparkSession, postgres: Postgres, clerk: dict[str, str], tmp_path: Path
 ) -> None:
-    """A recovery could not tell whether the table has committed; so nothing becomes visible."""
+    """Without the ledger, a recovery could not detect whether the table has committed. No output becomes visible."""
     env.write(numbers(spark), FileSink(str(tmp_path / "out")))
     env.write(numbers(spark), JdbcSink(postgres.url, "office.sold", clerk))
     with pytest.raises(SinkError, match="its job has other sinks"):

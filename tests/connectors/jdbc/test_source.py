@@ -1,4 +1,4 @@
-"""Tables of real databases: every split plan covers them exactly once, evenly, and the number decided is what ran."""
+"""Tables of real databases: splits read each row once, are balanced, and as many tasks run as were decided."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "256 kb"}
 ROWS = 60_000
 PAD = "0123456789" * 4
-# The key of row i: as it comes, or nine of ten rows in a hundredth of the range.
+# The key of row i: uniform, or with nine of ten rows in a hundredth of the range.
 UNIFORM, SKEWED = "i", "case when i % 10 = 0 then i * 1000 else i end"
 
 
@@ -50,7 +50,7 @@ def pg(postgres: Postgres) -> Any:
         create table nulls as select nullif(i % 3, 0) * i as id, i % 7 as g, '{PAD}'::text as pad from {series};
         create table texts (id text primary key, g int, pad text);
         insert into texts select md5(i::text), i % 7, '{PAD}' from {series};
-        create view looked_at as select * from uniform;
+        create view a_view as select * from uniform;
         create table "Odd Name" as select i as "The Id", i % 7 as g, '{PAD}'::text as pad from {series};
         create index on uniform (id);
         analyze;
@@ -94,7 +94,7 @@ def servers(request: Any, kind: Any) -> Any:
     return request.getfixturevalue({"postgres": "pg", "mariadb": "maria", "sqlite": "lite"}[kind])
 
 
-def plain(spark: SparkSession, server: Any, table: Any) -> Any:
+def read_by_spark(spark: SparkSession, server: Any, table: Any) -> Any:
     return spark.read.format("jdbc").options(url=server.url, dbtable=table, **server.properties).load()
 
 
@@ -108,54 +108,54 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "table", "least", "balance"), CASES)
-def test_a_plain_read_becomes_many_even_tasks(
+@pytest.mark.parametrize(("kind", "table", "min_tasks", "balance"), CASES)
+def test_an_unpartitioned_read_is_split_into_balanced_tasks(
     request: pytest.FixtureRequest,
     make_env: Callable[..., Environment],
     spark: SparkSession,
     kind: Any,
     table: Any,
-    least: Any,
+    min_tasks: Any,
     balance: Any,
 ) -> None:
     server = servers(request, kind)
-    df = plain(spark, server, table)
+    df = read_by_spark(spark, server, table)
     assert df.rdd.getNumPartitions() == 1
     env = make_env(**VOLUME)
     key = df.columns[0]
     sums = df.groupBy("g").agg(F.count("*"), F.sum(F.xxhash64(key, "pad").cast("decimal(38,0)")), F.count(key))
     assert_as_plain_spark(env, sums)
-    first = env.last_job.vertices[0]
-    (ran,) = [stage for stage in stages(spark, env.last_job, table) if stage.input_records]
-    assert ran.tasks == first.parallelism >= least
-    assert sum(ran.input_per_task) == df.count()
-    assert max(ran.input_per_task) <= balance * sum(ran.input_per_task) / ran.tasks
-    assert "statistics" in first.reason
+    source = env.last_job.vertices[0]
+    (reading,) = [stage for stage in stages(spark, env.last_job, table) if stage.input_records]
+    assert reading.tasks == source.parallelism >= min_tasks
+    assert sum(reading.input_per_task) == df.count()
+    assert max(reading.input_per_task) <= balance * sum(reading.input_per_task) / reading.tasks
+    assert "statistics" in source.reason
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("table", ["uniform", "skewed", "nulls", "texts"])
-def test_histograms_where_pages_cannot_be_had(
+def test_histograms_give_the_splits_without_tid_range_scans(
     pg: Any, make_env: Callable[..., Environment], spark: SparkSession, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     monkeypatch.setattr("penstock.connectors.jdbc.postgres._TID_RANGE_SCANS", 1 << 30)
-    df = plain(spark, pg, table)
+    df = read_by_spark(spark, pg, table)
     sums = df.groupBy("g").agg(F.count("*"), F.sum(F.xxhash64("id", "pad").cast("decimal(38,0)")), F.count("id"))
     env = make_env(**VOLUME)
     assert_as_plain_spark(env, sums)
-    first = env.last_job.vertices[0]
-    assert "histogram" in first.reason
-    (ran,) = [stage for stage in stages(spark, env.last_job, table) if stage.input_records]
-    assert ran.tasks == first.parallelism >= 3
-    if table != "nulls":  # a third of its keys are null, which no bound parts
-        assert max(ran.input_per_task) <= 2 * sum(ran.input_per_task) / ran.tasks
+    source = env.last_job.vertices[0]
+    assert "histogram" in source.reason
+    (reading,) = [stage for stage in stages(spark, env.last_job, table) if stage.input_records]
+    assert reading.tasks == source.parallelism >= 3
+    if table != "nulls":  # a third of its keys are null, and bounds cannot divide these
+        assert max(reading.input_per_task) <= 2 * sum(reading.input_per_task) / reading.tasks
 
 
-def test_a_database_without_statistics_is_read_as_spark_would(
+def test_a_database_without_statistics_is_read_in_a_single_split(
     pg: Any, make_env: Callable[..., Environment], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.connectors.jdbc.postgres._TABLE", "SELECT no_such_function(?)")
-    df = plain(spark, pg, "uniform").groupBy("g").count()
+    df = read_by_spark(spark, pg, "uniform").groupBy("g").count()
     env = make_env(**VOLUME)
     assert_as_plain_spark(env, df)
     assert "no statistics" in env.last_job.vertices[0].reason
@@ -164,49 +164,49 @@ def test_a_database_without_statistics_is_read_as_spark_would(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("kind", "table", "why"),
+    ("kind", "table", "reason"),
     [
         ("postgres", "empty", ""),
-        ("postgres", "(select * from uniform where g = 1) q", "one piece, as it is not a table"),
-        ("postgres", "looked_at", "one piece"),
-        ("postgres", "uniform as u", "one piece, as it is not a table"),
+        ("postgres", "(select * from uniform where g = 1) q", "a single split, as it is not a table"),
+        ("postgres", "a_view", "a single split"),
+        ("postgres", "uniform as u", "a single split, as it is not a table"),
         ("mariadb", "empty", ""),
         ("mariadb", "keyless", "no primary key"),
         ("sqlite", "keyless", "no row ids"),
         ("sqlite", "empty", ""),
     ],
 )
-def test_what_cannot_be_cut_says_why(
+def test_a_read_that_cannot_be_split_has_a_reason(
     request: pytest.FixtureRequest,
     make_env: Callable[..., Environment],
     spark: SparkSession,
     kind: str,
     table: str,
-    why: str,
+    reason: str,
 ) -> None:
     server = servers(request, kind)
-    df = plain(spark, server, table).groupBy("g").count()
+    df = read_by_spark(spark, server, table).groupBy("g").count()
     env = make_env(**VOLUME)
     assert_as_plain_spark(env, df)
-    first = env.last_job.vertices[0]
-    assert first.parallelism == 1
-    assert why in first.reason
+    source = env.last_job.vertices[0]
+    assert source.parallelism == 1
+    assert reason in source.reason
 
 
 @pytest.mark.thorough
-def test_a_filter_counts_and_an_index_is_used(
+def test_filters_reduce_the_number_of_splits(
     pg: Any, make_env: Callable[..., Environment], spark: SparkSession
 ) -> None:
     env = make_env(**VOLUME)
-    few = plain(spark, pg, "uniform").where("id < 100").groupBy("g").count()
-    assert_as_plain_spark(env, few)
+    selective = read_by_spark(spark, pg, "uniform").where("id < 100").groupBy("g").count()
+    assert_as_plain_spark(env, selective)
     assert env.last_job.vertices[0].parallelism == 1
-    half = plain(spark, pg, "uniform").where("g < 3").groupBy("g").agg(F.count("pad"))
-    assert_as_plain_spark(env, half)
+    unselective = read_by_spark(spark, pg, "uniform").where("g < 3").groupBy("g").agg(F.count("pad"))
+    assert_as_plain_spark(env, unselective)
     assert 2 < env.last_job.vertices[0].parallelism < 12
 
 
-def test_a_condition_of_the_users_own_holds_in_every_task(
+def test_a_user_predicate_applies_in_every_split(
     pg: Any, make_env: Callable[..., Environment], spark: SparkSession
 ) -> None:
     env = make_env(**VOLUME)
@@ -215,16 +215,18 @@ def test_a_condition_of_the_users_own_holds_in_every_task(
     assert env.last_job.vertices[0].tasks > 1
 
 
-def test_columns_that_are_not_read_do_not_count(
+def test_pruned_columns_reduce_the_number_of_splits(
     pg: Any, make_env: Callable[..., Environment], spark: SparkSession
 ) -> None:
     env = make_env(**VOLUME)
-    df = plain(spark, pg, "uniform").groupBy("g").count()
+    df = read_by_spark(spark, pg, "uniform").groupBy("g").count()
     assert_as_plain_spark(env, df)
     assert env.last_job.vertices[0].parallelism < 4
 
 
-def test_what_the_user_cut_stays(pg: Any, make_env: Callable[..., Environment], spark: SparkSession) -> None:
+def test_partition_options_of_the_user_are_unchanged(
+    pg: Any, make_env: Callable[..., Environment], spark: SparkSession
+) -> None:
     env = make_env(**VOLUME)
     options = {"partitionColumn": "id", "lowerBound": "0", "upperBound": str(ROWS), "numPartitions": "3"}
     df = (
@@ -251,38 +253,38 @@ def test_what_the_user_cut_stays(pg: Any, make_env: Callable[..., Environment], 
         ({"scan.max-connections": "1"}, {}, 1),
     ],
 )
-def test_options(
+def test_parallelism_options_of_table_and_job(
     pg: Any, make_env: Callable[..., Environment], spark: SparkSession, options: Any, config: Any, expected: int
 ) -> None:
     env = make_env(**VOLUME, **{key.replace("-", "__"): value for key, value in config.items()})
     read = spark.read.format("jdbc").options(url=pg.url, dbtable="uniform", **pg.properties, **options).load()
     df = read.groupBy("g").agg(F.count("pad"), F.sum("id"))
     assert_as_plain_spark(env, df)
-    first = env.last_job.vertices[0]
-    assert first.parallelism == first.tasks == expected, first.reason
+    source = env.last_job.vertices[0]
+    assert source.parallelism == source.tasks == expected, source.reason
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("cap", "most"), [("1", 1), (None, 2)])
-def test_connections_are_capped(
-    pg: Any, make_env: Callable[..., Environment], spark: SparkSession, cap: str | None, most: int
+@pytest.mark.parametrize(("cap", "max_task_connections"), [("1", 1), (None, 2)])
+def test_max_connections_limits_the_connections_of_tasks(
+    pg: Any, make_env: Callable[..., Environment], spark: SparkSession, cap: str | None, max_task_connections: int
 ) -> None:
-    """The server counts: the tasks' connections, and the driver's, which holds the snapshot that they see."""
-    given = {} if cap is None else {"scan.max-connections": cap}
-    df = spark.read.format("jdbc").options(url=pg.url, dbtable="uniform", **pg.properties, **given).load()
+    """The server counts the connections of the tasks, and that of the driver, which exports the snapshot for them."""
+    options = {} if cap is None else {"scan.max-connections": cap}
+    df = spark.read.format("jdbc").options(url=pg.url, dbtable="uniform", **pg.properties, **options).load()
     env = make_env(**VOLUME)
     df = df.withColumn("s", F.expr("sha2(repeat(pad, 500), 512)")).groupBy("g").agg(F.max("s"), F.sum("id"))
     with pg.connections() as counted:
-        found = env.collect(df)
-    assert_same_rows(found, df.collect())
+        rows = env.collect(df)
+    assert_same_rows(rows, df.collect())
     tasks = env.last_job.vertices[0].tasks
     assert (tasks == 1) is (cap == "1")
-    assert counted.most == most + (tasks > 1)  # one task needs no snapshot to share
+    assert counted.most == max_task_connections + (tasks > 1)  # a single task needs no shared snapshot
     assert counted.opened >= tasks + 1
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "fragments"),
     [
         ({"scan.parallelism": "0"}, ["scan.parallelism", "'0'", "uniform"]),
         ({"scan.parallelism": "-1"}, ["scan.parallelism", "'-1'", "uniform"]),
@@ -290,19 +292,19 @@ def test_connections_are_capped(
         ({"scan.paralelism": "3"}, ["scan.paralelism", "scan.parallelism"]),
     ],
 )
-def test_bad_options_are_refused(
-    pg: Any, env: Environment, spark: SparkSession, options: dict[str, Any], words: list[str]
+def test_bad_options_are_errors(
+    pg: Any, env: Environment, spark: SparkSession, options: dict[str, Any], fragments: list[str]
 ) -> None:
     df = spark.read.format("jdbc").options(url=pg.url, dbtable="uniform", **pg.properties, **options).load()
     with pytest.raises(ConfigError) as raised:
         env.count(df)
-    for word in words:
-        assert word in str(raised.value)
+    for fragment in fragments:
+        assert fragment in str(raised.value)
 
 
 @pytest.mark.thorough
-def test_all_splits_see_one_snapshot(pg: Any, make_env: Callable[..., Environment], spark: SparkSession) -> None:
-    """Rows move, come and go while the table is read; a sum that every transaction keeps tells whether all was one."""
+def test_all_splits_read_the_same_snapshot(pg: Any, make_env: Callable[..., Environment], spark: SparkSession) -> None:
+    """Rows are updated, inserted and deleted during the reads; every transaction preserves the count and the sum."""
     pg.sql(
         "create table accounts as select i as id, 100::bigint as amount, repeat('x', 500) as pad from generate_series(1, 20000) i"
     )
@@ -327,7 +329,7 @@ def test_all_splits_see_one_snapshot(pg: Any, make_env: Callable[..., Environmen
     writer.start()
     try:
         for _ in range(4):
-            df = plain(spark, pg, "accounts").agg(
+            df = read_by_spark(spark, pg, "accounts").agg(
                 F.count("*"), F.sum("amount"), F.countDistinct(F.abs("id")), F.min(F.length("pad"))
             )
             (row,) = env.collect(df)
@@ -340,28 +342,25 @@ def test_all_splits_see_one_snapshot(pg: Any, make_env: Callable[..., Environmen
     assert pg.sql("select count(*) from pg_stat_activity where state like 'idle in transaction%'") == "0"
 
 
-def test_keys_of_a_finished_side_become_a_where(
+def test_keys_of_a_finished_join_side_are_pushed_down(
     pg: Any, make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
 ) -> None:
     env = make_env(**VOLUME)
-    spark.range(0, ROWS, 500).selectExpr("cast(id as int) as k", "id % 5000 as m").write.parquet(
-        str(tmp_path / "wanted")
-    )
-    wanted = spark.read.parquet(str(tmp_path / "wanted")).where("m = 0").select("k")
+    spark.range(0, ROWS, 500).selectExpr("cast(id as int) as k", "id % 5000 as m").write.parquet(str(tmp_path / "keys"))
+    keys = spark.read.parquet(str(tmp_path / "keys")).where("m = 0").select("k")
     df = (
-        plain(spark, pg, "uniform")
-        .join(wanted, F.col("id") == F.col("k"))
+        read_by_spark(spark, pg, "uniform")
+        .join(keys, F.col("id") == F.col("k"))
         .groupBy("g")
         .agg(F.count("pad"), F.sum("id"))
     )
     assert_as_plain_spark(env, df)
-    *_, ran = [
-        stage for stage in stages(spark, env.last_job, "uniform") if stage.input_records
-    ]  # the keys are fetched first
-    assert (ran.input_records, ran.tasks) == (12, 1)
+    # The last of these stages reads the table; the keys are fetched before.
+    reading = [stage for stage in stages(spark, env.last_job, "uniform") if stage.input_records][-1]
+    assert (reading.input_records, reading.tasks) == (12, 1)
 
 
-def test_a_source_of_ones_own(pg: Any, make_env: Callable[..., Environment]) -> None:
+def test_a_jdbc_source_can_be_read_directly(pg: Any, make_env: Callable[..., Environment]) -> None:
     env = make_env(**VOLUME)
     source = JdbcSource(pg.url, "uniform", pg.properties)
     assert pg.password not in repr(source)
@@ -370,46 +369,46 @@ def test_a_source_of_ones_own(pg: Any, make_env: Callable[..., Environment]) -> 
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "fragments"),
     [
         ({"table": "no_such_table"}, ["no_such_table", "does not exist"]),
         ({"password": "wrong-secret"}, ["password authentication failed"]),
-        ({"url": "jdbc:postgresql://127.0.0.1:1/postgres?password=hidden-one"}, ["127.0.0.1:1", "refused", "***"]),
+        ({"url": "jdbc:postgresql://127.0.0.1:1/postgres?password=hidden-secret"}, ["127.0.0.1:1", "refused", "***"]),
     ],
 )
-def test_bad_targets(pg: Any, env: Environment, changes: dict[str, Any], words: list[str]) -> None:
-    given = {"url": pg.url, "table": "uniform"} | {k: v for k, v in changes.items() if k != "password"}
+def test_connection_errors_name_the_cause_and_mask_secrets(
+    pg: Any, env: Environment, changes: dict[str, Any], fragments: list[str]
+) -> None:
+    arguments = {"url": pg.url, "table": "uniform"} | {k: v for k, v in changes.items() if k != "password"}
     properties = pg.properties | {k: v for k, v in changes.items() if k == "password"}
     with pytest.raises(SourceError) as raised:
-        env.read(JdbcSource(properties=properties, **given))
-    for word in words:
-        assert word in str(raised.value)
-    for secret in ("wrong-secret", "hidden-one", pg.password):
+        env.read(JdbcSource(properties=properties, **arguments))
+    for fragment in fragments:
+        assert fragment in str(raised.value)
+    for secret in ("wrong-secret", "hidden-secret", pg.password):
         assert secret not in str(raised.value)
 
 
-@pytest.mark.parametrize("bad", [{"parallelism": 0}, {"parallelism": -1}, {"max_connections": 0}])
-def test_bad_arguments(bad: dict[str, Any]) -> None:
+@pytest.mark.parametrize("arguments", [{"parallelism": 0}, {"parallelism": -1}, {"max_connections": 0}])
+def test_bad_parallelism_is_an_error(arguments: dict[str, Any]) -> None:
     with pytest.raises(PenstockError, match="invalid parallelism"):
-        JdbcSource("jdbc:postgresql://h/d", "t", **bad)
+        JdbcSource("jdbc:postgresql://h/d", "t", **arguments)
 
 
-def test_a_url_that_spark_reads_wrongly_is_refused() -> None:
+def test_a_mariadb_url_that_spark_would_misread_is_an_error() -> None:
     with pytest.raises(SourceError, match="permitMysqlScheme"):
         JdbcSource("jdbc:mariadb://h/d", "t")
 
 
-def test_a_table_dropped_after_planning(pg: Any, env: Environment, spark: SparkSession) -> None:
+def test_a_table_that_is_dropped_after_planning_fails_the_job(pg: Any, env: Environment, spark: SparkSession) -> None:
     pg.sql("create table passing as select * from uniform")
-    df = plain(spark, pg, "passing").groupBy("g").count()
+    df = read_by_spark(spark, pg, "passing").groupBy("g").count()
     pg.sql("drop table passing")
     with pytest.raises(JobError, match='relation "passing" does not exist'):
         env.collect(df)
 
 
-def test_options_of_a_table_in_the_catalogue(
-    pg: Any, make_env: Callable[..., Environment], spark: SparkSession
-) -> None:
+def test_options_of_a_catalogue_table_apply(pg: Any, make_env: Callable[..., Environment], spark: SparkSession) -> None:
     properties = ", ".join(f"{key} '{value}'" for key, value in pg.properties.items())
     spark.sql(
         f"create table ddl_uniform using jdbc options (url '{pg.url}', dbtable 'uniform', {properties}, `scan.parallelism` '3')"

@@ -1,4 +1,4 @@
-"""Cutting tables: tables of cases, and hypothesis against the definition."""
+"""Splits of tables: examples, and properties checked by hypothesis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from penstock.connectors.jdbc.splits import count_splits, key_conditions, page_b
     ("rows", "width", "volume", "bound", "expected"),
     [(0, 10, 100, 8, 1), (10, 10, 100, 8, 1), (11, 10, 100, 8, 2), (1e6, 100, 100, 8, 8), (0.5, 1, 100, 8, 1)],
 )
-def test_number_of_splits(rows: float, width: int, volume: int, bound: int, expected: int) -> None:
+def test_the_number_of_splits_follows_from_bytes_and_bound(
+    rows: float, width: int, volume: int, bound: int, expected: int
+) -> None:
     assert count_splits(rows, width, volume, bound) == expected
 
 
@@ -33,7 +35,7 @@ def test_number_of_splits(rows: float, width: int, volume: int, bound: int, expe
         ([10, 10, 10], 3, [3, 7]),
     ],
 )
-def test_page_bounds(pages: list[int], count: int, expected: list[int]) -> None:
+def test_page_bounds_divide_pages_evenly(pages: list[int], count: int, expected: list[int]) -> None:
     assert page_bounds(pages, count) == expected
 
 
@@ -42,15 +44,15 @@ def test_page_ranges_are_even(pages: Any, count: Any) -> None:
     bounds = page_bounds(pages, count)
     assert bounds == sorted(set(bounds))
     assert len(bounds) < count
-    held = [
+    pages_per_split = [
         sum(min(size, high) - min(size, low) for size in pages)
         for low, high in zip([0, *bounds], [*bounds, 10**9], strict=True)
     ]
-    assert sum(held) == sum(pages)
-    assert max(held) <= sum(pages) / count + 2 * max(len(pages), 1)
+    assert sum(pages_per_split) == sum(pages)
+    assert max(pages_per_split) <= sum(pages) / count + 2 * max(len(pages), 1)
 
 
-def test_page_conditions() -> None:
+def test_page_conditions_cover_all_pages() -> None:
     assert page_conditions([]) == [None]
     assert page_conditions([5, 9]) == [
         "ctid < '(5,0)'::tid",
@@ -59,7 +61,7 @@ def test_page_conditions() -> None:
     ]
 
 
-def test_key_conditions() -> None:
+def test_key_conditions_cover_all_keys() -> None:
     assert key_conditions("k", [], nullable=True) == [None]
     assert key_conditions("k", ["3"], nullable=False) == ["k < 3", "k >= 3"]
     assert key_conditions("k", ["3", "7"], nullable=True) == ["k < 3 OR k IS NULL", "k >= 3 AND k < 7", "k >= 7"]
@@ -75,17 +77,17 @@ def test_key_conditions() -> None:
         ([("hot", 90.0), *((c, 1.0) for c in "uvwxyz")], 10, ["u"]),
     ],
 )
-def test_weighted_bounds(values: Any, count: int, expected: list[str]) -> None:
+def test_weighted_bounds_isolate_hot_keys(values: Any, count: int, expected: list[str]) -> None:
     assert weighted_bounds(values, count) == expected
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=60), st.integers(1, 20))
-def test_ranges_hold_about_the_same_weight(weights: Any, count: Any) -> None:
+def test_ranges_between_weighted_bounds_have_similar_weight(weights: Any, count: Any) -> None:
     values = [(f"{i:03}", weight) for i, weight in enumerate(weights)]
     bounds = weighted_bounds(values, count)
     assert bounds == sorted(set(bounds))
     assert len(bounds) < count
-    held = [0.0] * (len(bounds) + 1)
+    weight_per_split = [0.0] * (len(bounds) + 1)
     for value, weight in values:
-        held[bisect.bisect_right(bounds, value)] += weight
-    assert max(held) <= sum(weights) / count + 2 * max(weights) + 1e-6
+        weight_per_split[bisect.bisect_right(bounds, value)] += weight
+    assert max(weight_per_split) <= sum(weights) / count + 2 * max(weights) + 1e-6

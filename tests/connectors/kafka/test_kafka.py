@@ -1,4 +1,4 @@
-"""Topics of a real broker: everything once, a hot partition in several tasks, ends that are verified."""
+"""Topics of a real broker: each record is read once, hot partitions are split, and ends are verified."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__ta
 
 @pytest.fixture(scope="module")
 def hot(broker: KafkaBroker) -> Any:
-    """Nine of ten records in one partition."""
+    """A topic with nine of ten records in a single partition."""
     topic = broker.topic("hot", 6)
     broker.fill(topic, HOT)
     return topic
@@ -46,17 +46,16 @@ def numbers(df: DataFrame) -> Any:
     return df.select(F.col("value").cast("string").cast("int").alias("n"))
 
 
-def test_every_record_once_and_the_hot_partition_in_several_tasks(
+def test_each_record_is_read_once_and_a_hot_partition_is_split(
     make_env: Callable[..., Environment], spark: SparkSession, broker: KafkaBroker, hot: Any
 ) -> None:
     env = make_env(**VOLUME)
     df = numbers(env.read(KafkaSource(broker.servers, hot)))
     (row,) = env.collect(df.agg(F.count("*"), F.countDistinct("n"), F.sum("n"), F.min("n"), F.max("n")))
     assert tuple(row) == (TOTAL, TOTAL, TOTAL * (TOTAL - 1) // 2, 0, TOTAL - 1)
-    first = env.last_job.vertices[0]
-    assert first.parallelism >= 7, first.reason
-    (read,) = [stage for stage in stages(spark, env.last_job, hot) if stage.tasks == first.parallelism]
-    assert read.tasks == first.parallelism
+    source = env.last_job.vertices[0]
+    assert source.parallelism >= 7, source.reason
+    assert [stage.tasks for stage in stages(spark, env.last_job, hot)].count(source.parallelism) == 1
 
 
 @pytest.mark.thorough
@@ -64,33 +63,35 @@ def test_splits_are_balanced(broker: KafkaBroker, hot: Any) -> None:
     source = KafkaSource(broker.servers, hot)
     for tasks in (4, 8, 16):
         splits = source.enumerate_splits(ScanContext(tasks, 1 << 20))
-        dealt = [sum(splits[i].backlog for i in group) for group in evenly([s.backlog for s in splits], tasks)]
-        assert sum(dealt) == TOTAL
-        assert max(dealt) <= 1.5 * TOTAL / len(dealt)
+        records_per_task = [
+            sum(splits[i].backlog for i in group) for group in evenly([s.backlog for s in splits], tasks)
+        ]
+        assert sum(records_per_task) == TOTAL
+        assert max(records_per_task) <= 1.5 * TOTAL / len(records_per_task)
 
 
-def test_columns(env: Environment, broker: KafkaBroker, hot: Any) -> None:
+def test_all_columns_of_records_are_read(env: Environment, broker: KafkaBroker, hot: Any) -> None:
     df = env.read(KafkaSource(broker.servers, hot)).where("partition = 3")
-    found = env.collect(df.select("key", "topic", "partition", "offset", "timestamp", "timestampType", "headers"))
-    assert len(found) == HOT[3]
-    assert {row.topic for row in found} == {hot}
-    assert sorted(row.offset for row in found) == list(range(HOT[3]))
-    assert {bytes(row.key).decode() for row in found} == {f"k{i}" for i in range(7)}
-    assert {(row.headers[0].key, bytes(row.headers[0].value)) for row in found} == {("h", b"x")}
-    assert all(abs((dt.datetime.now() - row.timestamp).total_seconds()) < 3600 for row in found)
+    rows = env.collect(df.select("key", "topic", "partition", "offset", "timestamp", "timestampType", "headers"))
+    assert len(rows) == HOT[3]
+    assert {row.topic for row in rows} == {hot}
+    assert sorted(row.offset for row in rows) == list(range(HOT[3]))
+    assert {bytes(row.key).decode() for row in rows} == {f"k{i}" for i in range(7)}
+    assert {(row.headers[0].key, bytes(row.headers[0].value)) for row in rows} == {("h", b"x")}
+    assert all(abs((dt.datetime.now() - row.timestamp).total_seconds()) < 3600 for row in rows)
 
 
 @pytest.mark.thorough
-def test_offsets_and_times(env: Environment, broker: KafkaBroker) -> None:
-    topic = broker.topic("places", 2)
+def test_ranges_are_bounded_by_offsets_and_times(env: Environment, broker: KafkaBroker) -> None:
+    topic = broker.topic("offsets", 2)
     broker.fill(topic, {0: 100, 1: 50})
     time.sleep(1.1)
     between = dt.datetime.now()
     time.sleep(1.1)
     broker.fill(topic, {0: 10, 1: 5}, first=1000)
 
-    def count(**places: Any) -> Any:
-        return env.count(env.read(KafkaSource(broker.servers, topic, **places)))
+    def count(**bounds: Any) -> Any:
+        return env.count(env.read(KafkaSource(broker.servers, topic, **bounds)))
 
     assert count() == 165
     assert count(start={(topic, 0): 90, (topic, 1): 55}) == 20
@@ -99,25 +100,25 @@ def test_offsets_and_times(env: Environment, broker: KafkaBroker) -> None:
     assert count(start=between) == 15
     assert count(end=between) == 150
     assert count(start=dt.datetime(2020, 1, 1), end=between) == 150
-    with pytest.raises(SourceError, match="offset 500 of places-0 does not exist"):
+    with pytest.raises(SourceError, match="offset 500 of offsets-0 does not exist"):
         KafkaSource(broker.servers, topic, start={(topic, 0): 500}).ranges()
 
 
-def test_an_end_that_the_broker_tells_too_low_is_found(broker: KafkaBroker) -> None:
-    """This broker counts the last batch as one record; a plan that trusts it would lose the others."""
+def test_an_end_that_the_broker_reports_too_low_is_corrected(broker: KafkaBroker) -> None:
+    """This broker counts the last batch as a single record, so its reported end is too low."""
     topic = broker.topic("tail", 1)
     broker.fill(topic, {0: 500})
-    (found,) = KafkaSource(broker.servers, topic).ranges()
-    assert found.end == 500
+    (offset_range,) = KafkaSource(broker.servers, topic).ranges()
+    assert offset_range.end == 500
 
 
-def test_an_empty_topic(env: Environment, broker: KafkaBroker) -> None:
+def test_an_empty_topic_has_no_rows(env: Environment, broker: KafkaBroker) -> None:
     topic = broker.topic("empty", 3)
     assert env.count(env.read(KafkaSource(broker.servers, topic))) == 0
 
 
 @pytest.mark.thorough
-def test_plain_spark_reads_it_too(spark: SparkSession, broker: KafkaBroker, hot: Any) -> None:
+def test_plain_spark_reads_with_the_data_source(spark: SparkSession, broker: KafkaBroker, hot: Any) -> None:
     spark.dataSource.register(KafkaFormat)
     options = {"kafka.bootstrap.servers": broker.servers, "subscribe": hot, "startingOffsets": "earliest"}
     df = spark.read.format("penstock_kafka").options(**options, **{"scan.parallelism": "4"}).load()
@@ -126,7 +127,7 @@ def test_plain_spark_reads_it_too(spark: SparkSession, broker: KafkaBroker, hot:
 
 
 @pytest.mark.thorough
-def test_a_stream(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
+def test_a_stream_reads_each_record_once(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
     spark.dataSource.register(KafkaFormat)
     topic = broker.topic("flowing", 2)
     broker.fill(topic, {0: 3000, 1: 100})
@@ -158,14 +159,14 @@ def test_a_stream(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> N
         return query.recentProgress
 
     progress = run()
-    assert max(one.numInputRows for one in progress) <= (1100 if can_limit else 3100)
+    assert max(batch.numInputRows for batch in progress) <= (1100 if can_limit else 3100)
     broker.fill(topic, {0: 10, 1: 200}, first=10_000)
     run()
     out = spark.read.parquet(str(tmp_path / "out"))
     assert (out.count(), out.distinct().count()) == (3310, 3310)
 
 
-def test_the_sink_writes_everything(env: Environment, spark: SparkSession, broker: KafkaBroker) -> None:
+def test_the_sink_writes_all_records(env: Environment, spark: SparkSession, broker: KafkaBroker) -> None:
     topic = broker.topic("written", 3)
     df = spark.range(0, 5000, 1, 4).selectExpr(
         "cast(id as string) as value",
@@ -174,24 +175,26 @@ def test_the_sink_writes_everything(env: Environment, spark: SparkSession, broke
     )
     env.write(df, KafkaSink(broker.servers, topic))
     env.execute()
-    back = env.read(KafkaSource(broker.servers, topic))
-    (row,) = env.collect(numbers(back).agg(F.count("*"), F.countDistinct("n")))
+    written = env.read(KafkaSource(broker.servers, topic))
+    (row,) = env.collect(numbers(written).agg(F.count("*"), F.countDistinct("n")))
     assert tuple(row) == (5000, 5000)
 
 
 @pytest.mark.parametrize(
-    ("columns", "words"),
+    ("columns", "message"),
     [(["id"], "columns id cannot be written"), (["cast(id as string) as value", "id"], "cannot be written")],
 )
-def test_rows_that_cannot_be_written(
-    env: Environment, spark: SparkSession, broker: KafkaBroker, hot: Any, columns: list[str], words: str
+def test_rows_with_other_columns_or_types_are_errors(
+    env: Environment, spark: SparkSession, broker: KafkaBroker, hot: Any, columns: list[str], message: str
 ) -> None:
     env.write(spark.range(3).selectExpr(*columns), KafkaSink(broker.servers, hot))
-    with pytest.raises((JobError, SinkError), match=words):
+    with pytest.raises((JobError, SinkError), match=message):
         env.execute()
 
 
-def test_bad_targets(env: Environment, spark: SparkSession, broker: KafkaBroker) -> None:
+def test_bad_topics_positions_parallelism_and_options_are_errors(
+    env: Environment, spark: SparkSession, broker: KafkaBroker
+) -> None:
     with pytest.raises(SourceError, match="no topic 'none'"):
         KafkaSource(broker.servers, "none").ranges()
     with pytest.raises(SourceError, match="not a position in a topic"):
@@ -203,7 +206,7 @@ def test_bad_targets(env: Environment, spark: SparkSession, broker: KafkaBroker)
 
 
 class Interrupted(KafkaSource):
-    """Reads some records, and waits for its broker to die before it reads on."""
+    """A source that waits after a batch until its broker is killed."""
 
     def read_split(self, split: Any, columns: Any) -> Iterator[Any]:
         reached = Path(self.properties["client.id"])
@@ -216,31 +219,31 @@ class Interrupted(KafkaSource):
 
 
 @pytest.mark.thorough
-def test_a_broker_that_dies_while_it_is_read_is_a_clear_error(
+def test_a_broker_that_is_killed_during_a_read_fails_the_job(
     make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
 ) -> None:
     env = make_env(**{"sources.timeout": "3 s"})
-    mortal = KafkaBroker()
+    broker = KafkaBroker()
     reached, alive = tmp_path / "reached", tmp_path / "reached.alive"
     alive.touch()
 
     def kill() -> None:
         while not reached.exists():
             time.sleep(0.05)
-        mortal.kill()
+        broker.kill()
         alive.unlink()
 
     try:
-        topic = mortal.topic("mortal", 1)
-        for first in range(0, 20_000, 1000):  # the broker gives at least such a batch at a time
-            mortal.fill(topic, {0: 1000}, first=first, width=1000)
-        few = {
+        topic = broker.topic("killed", 1)
+        for first in range(0, 20_000, 1000):  # the broker returns whole batches
+            broker.fill(topic, {0: 1000}, first=first, width=1000)
+        small_fetches = {
             "queued.min.messages": "1000",
             "queued.max.messages.kbytes": "64",
             "fetch.message.max.bytes": "20000",
             "client.id": str(reached),
         }
-        df = env.read(Interrupted(mortal.servers, topic, properties=few, parallelism=1))
+        df = env.read(Interrupted(broker.servers, topic, properties=small_fetches, parallelism=1))
         killer = threading.Thread(target=kill, daemon=True)
         killer.start()
         with pytest.raises(JobError, match=r"sends no records from offset [1-9]\d* of 20000"):
@@ -248,4 +251,4 @@ def test_a_broker_that_dies_while_it_is_read_is_a_clear_error(
         killer.join(10)
         assert not alive.exists()
     finally:
-        mortal.close()
+        broker.close()

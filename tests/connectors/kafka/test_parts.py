@@ -1,4 +1,4 @@
-"""Records written exactly once: by one transaction, or by parts, each in a transaction of its own."""
+"""Exactly-once writes: in a single transaction, or in parts with a transaction each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from penstock.commit import Access
 from penstock.connectors import KafkaSink
 from penstock.connectors.kafka import client, parts
 from penstock.connectors.kafka.commit import PreparedKafka
-from penstock.connectors.kafka.parts import PartPlace, PreparedKafkaParts, dealt, write_part
+from penstock.connectors.kafka.parts import PartDestination, PreparedKafkaParts, divide_files, write_part
 from penstock.connectors.kafka.transactions import group_of, receipt_of
 from penstock.errors import CommitError, PenstockError, SinkError
 
@@ -38,16 +38,16 @@ JOB = Path(__file__).parents[2] / "jobs" / "topic_parts.py"
 
 
 def values(broker: KafkaBroker, topic: str, partitions: int = 1) -> list[int]:
-    """Return what a reader of committed records sees, sorted."""
-    with client.consumer(broker.servers, {"isolation.level": "read_committed"}) as asked:
-        asked.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-        found, quiet = [], time.monotonic() + 0.6
-        while time.monotonic() < quiet:
-            for message in asked.consume(500, 0.1):
+    """Return the sorted values of committed records."""
+    with client.consumer(broker.servers, {"isolation.level": "read_committed"}) as consumer:
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        numbers, deadline = [], time.monotonic() + 0.6
+        while time.monotonic() < deadline:
+            for message in consumer.consume(500, 0.1):
                 if message.error() is None:
-                    found.append(int(message.value()))
-                    quiet = time.monotonic() + 0.6
-    return sorted(found)
+                    numbers.append(int(message.value()))
+                    deadline = time.monotonic() + 0.6
+    return sorted(numbers)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def topic(broker: KafkaBroker) -> str:
     return broker.topic(f"parts-{uuid.uuid4().hex[:8]}", 1)
 
 
-DEALT: dict[str, tuple[dict[str, int], int, tuple[tuple[str, ...], ...]]] = {
+DIVIDED: dict[str, tuple[dict[str, int], int, tuple[tuple[str, ...], ...]]] = {
     "evenly": ({"a": 5, "b": 4, "c": 3, "d": 2}, 2, (("a", "d"), ("b", "c"))),
     "fewer files than parts": ({"a": 5, "b": 4}, 3, (("a",), ("b",))),
     "empty files": ({"b": 0, "a": 0, "c": 0}, 2, (("a", "c"), ("b",))),
@@ -63,90 +63,88 @@ DEALT: dict[str, tuple[dict[str, int], int, tuple[tuple[str, ...], ...]]] = {
 }
 
 
-@pytest.mark.parametrize("case", DEALT)
-def test_files_are_dealt_to_parts(case: str) -> None:
-    files, number, expected = DEALT[case]
-    assert dealt(files.items(), number) == expected
+@pytest.mark.parametrize("case", DIVIDED)
+def test_files_are_divided_evenly_among_parts(case: str) -> None:
+    files, number, expected = DIVIDED[case]
+    assert divide_files(files.items(), number) == expected
 
 
 @pytest.mark.thorough
-def test_a_part_that_is_written_again_is_there_once(broker: KafkaBroker, topic: str) -> None:
-    place = PartPlace(broker.servers, topic, {}, "run")
+def test_a_repeated_part_is_written_once(broker: KafkaBroker, topic: str) -> None:
+    destination = PartDestination(broker.servers, topic, {}, "run")
     records = [{"value": str(number).encode()} for number in range(20)]
-    assert write_part(place, 0, records) == 20
-    assert write_part(place, 0, records) == 0
-    assert write_part(place, 1, records[:5]) == 5
-    assert write_part(replace(place, run="other"), 0, records[:1]) == 1
+    assert write_part(destination, 0, records) == 20
+    assert write_part(destination, 0, records) == 0
+    assert write_part(destination, 1, records[:5]) == 5
+    assert write_part(replace(destination, run="other"), 0, records[:1]) == 1
     assert values(broker, topic) == sorted([*range(20), *range(5), 0])
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("fails", ["a record", "the receipt"])
-def test_a_part_that_fails_keeps_no_reader_waiting(
+def test_a_failed_part_does_not_block_readers(
     monkeypatch: pytest.MonkeyPatch, broker: KafkaBroker, topic: str, fails: str
 ) -> None:
-    """Readers of committed records see nothing behind a transaction that is open."""
+    """Readers of committed records see no record after the start of an open transaction."""
 
     def records() -> Iterator[dict[str, bytes]]:
         yield {"value": b"0"}
         if fails == "a record":
-            time.sleep(0.3)  # until the broker has the record before it
-            raise OSError("a file of it cannot be read")
+            time.sleep(0.3)  # until the broker has the first record
+            raise OSError("its file cannot be read")
 
-    def away(*_: Any) -> None:
-        raise OSError("the coordinator is away")
+    def fail(*_: Any) -> None:
+        raise OSError("the coordinator is unavailable")
 
-    place = PartPlace(broker.servers, topic, {}, "run")
+    destination = PartDestination(broker.servers, topic, {}, "run")
     with monkeypatch.context() as patch:
         if fails == "the receipt":
-            patch.setattr(parts, "end_with_receipt", away)
-        with pytest.raises(OSError, match=r"cannot be read|is away"):
-            write_part(place, 0, records())
-    assert write_part(place, 1, [{"value": b"1"}]) == 1
+            patch.setattr(parts, "commit_with_receipt", fail)
+        with pytest.raises(OSError, match=r"cannot be read|is unavailable"):
+            write_part(destination, 0, records())
+    assert write_part(destination, 1, [{"value": b"1"}]) == 1
     assert 1 in values(broker, topic)
 
 
 @pytest.mark.parametrize("kind", [PreparedKafka, PreparedKafkaParts])
 @pytest.mark.parametrize("days", [5, 7])
-def test_a_receipt_that_brokers_may_have_forgotten_tells_nothing(
-    broker: KafkaBroker, topic: str, kind: Any, days: int
-) -> None:
+def test_an_expired_receipt_leaves_the_outcome_unclear(broker: KafkaBroker, topic: str, kind: Any, days: int) -> None:
     access: Any = Access(None)
-    given = ("run", (("a",),)) if kind is PreparedKafkaParts else ()
-    record = kind(broker.servers, topic, "t", "/staging", *given, prepared_at=time.time() - days * 86400)
-    for asked in (record.is_committed, record.has_begun):
+    run_and_parts = ("run", (("a",),)) if kind is PreparedKafkaParts else ()
+    record = kind(broker.servers, topic, "t", "/staging", *run_and_parts, prepared_at=time.time() - days * 86400)
+    for check in (record.is_committed, record.has_begun):
         if days == 5:
-            assert not asked(access)
+            assert not check(access)
         else:
             with pytest.raises(CommitError, match="brokers may have forgotten its receipt"):
-                asked(access)
+                check(access)
 
 
 def prepared(broker: KafkaBroker, topic: str, run: str) -> PreparedKafkaParts:
     return PreparedKafkaParts(broker.servers, topic, "t", "/staging", run, (("a",), ("b",)))
 
 
-def test_another_run_with_the_token_of_a_claim_is_refused(
+def test_another_run_with_a_claimed_token_is_refused(
     monkeypatch: pytest.MonkeyPatch, broker: KafkaBroker, topic: str
 ) -> None:
     access: Any = Access(None)
     first, second = prepared(broker, topic, "first"), prepared(broker, topic, "second")
-    whole = PreparedKafka(broker.servers, topic, "t", "/staging")
+    single_transaction = PreparedKafka(broker.servers, topic, "t", "/staging")
     written: list[Any] = []
 
-    def dies(*given: Any) -> None:
+    def fail(*_: Any) -> None:
         raise OSError("the driver dies")
 
-    monkeypatch.setattr(parts, "write_parts", dies)
+    monkeypatch.setattr(parts, "write_parts", fail)
     assert not first.has_begun(access)
     with pytest.raises(OSError, match="dies"):
         first.commit(access)
     assert (first.has_begun(access), first.is_committed(access)) == (True, False)
     assert (second.has_begun(access), second.is_committed(access)) == (False, False)
-    for other in (second, whole):
+    for other in (second, single_transaction):
         with pytest.raises(SinkError, match="another run is writing t to topic"):
             other.commit(access)
-    monkeypatch.setattr(parts, "write_parts", lambda bridge, place, *given: written.append(place.run))
+    monkeypatch.setattr(parts, "write_parts", lambda bridge, destination, *_: written.append(destination.run))
     first.commit(access)
     second.commit(access)
     assert written == ["first"]
@@ -155,7 +153,7 @@ def test_another_run_with_the_token_of_a_claim_is_refused(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("transactions", [1, 3])
-def test_once_and_the_token_is_known(
+def test_a_token_is_written_exactly_once(
     env: Environment, spark: SparkSession, broker: KafkaBroker, transactions: int
 ) -> None:
     topic = broker.topic(f"once-{uuid.uuid4().hex[:8]}", 2)
@@ -166,7 +164,9 @@ def test_once_and_the_token_is_known(
         assert values(broker, topic, 2) == list(range(3000))
 
 
-def test_exactly_once_without_a_token(env: Environment, spark: SparkSession, broker: KafkaBroker, topic: str) -> None:
+def test_each_run_without_a_token_is_written_exactly_once(
+    env: Environment, spark: SparkSession, broker: KafkaBroker, topic: str
+) -> None:
     for times in (1, 2):
         env.write(
             spark.range(0, 300, 1, 2).selectExpr("cast(id as string) as value"),
@@ -177,33 +177,32 @@ def test_exactly_once_without_a_token(env: Environment, spark: SparkSession, bro
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "a delivery": ({"delivery": "at-most-once"}, "delivery 'at-most-once' is not known"),
+    "a delivery": ({"delivery": "at-most-once"}, "delivery 'at-most-once' is not valid"),
     "a token and at least once": ({"delivery": "at-least-once", "token": "t"}, "a token, and delivery at least once"),
-    "exactly once, and no topic": ({"topic": None, "delivery": "exactly-once"}, "exactly once without a topic"),
+    "exactly once without a topic": ({"topic": None, "delivery": "exactly-once"}, "exactly once without a topic"),
     "no transactions": ({"delivery": "exactly-once", "transactions": 0}, "invalid parallelism"),
     "transactions, and at least once": ({"transactions": 2}, "2 transactions, and delivery at least once"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_is_refused(case: str) -> None:
-    given, words = BAD[case]
-    with pytest.raises(PenstockError, match=words):
-        KafkaSink("h:1", **{"topic": "t", **given})
+def test_bad_arguments_are_errors(case: str) -> None:
+    arguments, message = BAD[case]
+    with pytest.raises(PenstockError, match=message):
+        KafkaSink("h:1", **{"topic": "t", **arguments})
 
 
 @pytest.mark.slow
-def test_a_driver_that_dies_between_parts(broker: KafkaBroker, topic: str, tmp_path: Path) -> None:
-    def run(what: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(JOB), broker.servers, topic, str(tmp_path), what]
+def test_the_next_run_completes_the_parts_of_a_killed_driver(broker: KafkaBroker, topic: str, tmp_path: Path) -> None:
+    def run(action: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(JOB), broker.servers, topic, str(tmp_path), action]
         return subprocess.run(command, capture_output=True, text=True, timeout=200, start_new_session=True, check=False)
 
-    died = run("die")
-    assert died.returncode == -9, died.stderr[-3000:]
-    there = values(broker, topic)
-    assert len(there) == 500
+    killed = run("die")
+    assert killed.returncode == -9, killed.stderr[-3000:]
+    assert len(values(broker, topic)) == 500
     assert len(list(tmp_path.glob(".penstock-commit-*.json"))) == 1
-    again = run("live")
-    assert again.returncode == 0, again.stderr[-3000:]
+    second_run = run("live")
+    assert second_run.returncode == 0, second_run.stderr[-3000:]
     assert values(broker, topic) == list(range(1000))
     assert not list(tmp_path.glob(".penstock-*"))

@@ -1,4 +1,4 @@
-"""Batches of a stream over a real broker: as large as the pace allows, as wide as was decided, each record once."""
+"""Micro-batches over a real broker: their size follows the measured pace, and each record is read once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from penstock.connectors.kafka.streaming import KafkaFormat
 from penstock.connectors.pace import FIRST_RECORDS
 from penstock.errors import ConfigError
 from penstock.state import start_query
-from penstock.streams.reading import LocalPlace, read_batches
+from penstock.streams.reading import LocalTextFiles, read_batches
 from tests.connectors.kafka.test_stream_reader import fill
 
 if TYPE_CHECKING:
@@ -37,48 +37,53 @@ JOB = Path(__file__).parents[2] / "jobs" / "kafka_stream.py"
 INTERVAL = {"scan.batch-interval": "10 s"}
 
 pytestmark = pytest.mark.skipif(
-    not hasattr(DataSourceStreamReader, "getDefaultReadLimit"), reason="before Spark 4.2 nothing bounds a batch"
+    not hasattr(DataSourceStreamReader, "getDefaultReadLimit"), reason="Spark before 4.2 does not limit batches"
 )
 
 
-def loaded(spark: SparkSession, broker: KafkaBroker, topic: str, **options: str) -> DataFrame:
+def load_stream(spark: SparkSession, broker: KafkaBroker, topic: str, **options: str) -> DataFrame:
     spark.dataSource.register(KafkaFormat)
     stream = spark.readStream.format("penstock_kafka").option("kafka.bootstrap.servers", broker.servers)
     return stream.option("subscribe", topic).option("startingOffsets", "earliest").options(**options).load()
 
 
-def started(spark: SparkSession, broker: KafkaBroker, topic: str, folder: Path, **options: str) -> StreamingQuery:
-    stream = loaded(spark, broker, topic, **options)
+def start_stream(spark: SparkSession, broker: KafkaBroker, topic: str, folder: Path, **options: str) -> StreamingQuery:
+    stream = load_stream(spark, broker, topic, **options)
     writer = stream.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
     return writer.start(str(folder / "out"))
 
 
-def tasks_that_ran(spark: SparkSession, query: StreamingQuery) -> list[int]:
-    """Return the tasks of each batch that a query has run, as Spark's status tells."""
+def tasks_per_batch(spark: SparkSession, query: StreamingQuery) -> list[int]:
+    """Return the numbers of tasks of a query's batches, from Spark's status tracker."""
     tracker = spark.sparkContext.statusTracker()
-    found = []
+    task_counts = []
     for job in sorted(tracker.getJobIdsForGroup(str(query.runId))):
         info = tracker.getJobInfo(job)
         assert info is not None
         for stage in info.stageIds:
-            ran = tracker.getStageInfo(stage)
-            assert ran is not None
-            found.append(ran.numTasks)
-    return found
+            stage_info = tracker.getStageInfo(stage)
+            assert stage_info is not None
+            task_counts.append(stage_info.numTasks)
+    return task_counts
 
 
-def assert_each_once(spark: SparkSession, folder: Path, topic: str, counts: dict[int, int]) -> None:
-    """Check that each offset was written once, and in order within each file, which a task wrote."""
+def read_counts(query: StreamingQuery) -> list[int]:
+    """Return the numbers of records that a query's batches read, without empty batches."""
+    return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+
+def assert_each_read_once(spark: SparkSession, folder: Path, topic: str, counts: dict[int, int]) -> None:
+    """Check that each offset was written once, and in order within each file (that is, each task)."""
     seen: dict[int, list[int]] = {partition: [] for partition in counts}
-    for file in spark.read.parquet(str(folder / "out")).inputFiles():  # a killed task leaves files that do not count
+    for file in spark.read.parquet(str(folder / "out")).inputFiles():  # without uncommitted files of killed tasks
         table = pq.read_table(urlsplit(file).path, columns=["topic", "partition", "offset"])
         if not table.num_rows:
             continue
         assert set(table["topic"].to_pylist()) == {topic}
-        of_file: dict[int, list[int]] = {}
+        offsets_in_file: dict[int, list[int]] = {}
         for partition, offset in zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True):
-            of_file.setdefault(partition, []).append(offset)
-        for partition, offsets in of_file.items():
+            offsets_in_file.setdefault(partition, []).append(offset)
+        for partition, offsets in offsets_in_file.items():
             assert offsets == sorted(offsets)
             seen[partition] += offsets
     assert {partition: sorted(offsets) for partition, offsets in seen.items()} == {
@@ -87,90 +92,88 @@ def assert_each_once(spark: SparkSession, folder: Path, topic: str, counts: dict
 
 
 @pytest.mark.thorough
-def test_a_jump_and_a_restart(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
+def test_batches_keep_their_pace_after_a_jump_of_the_lag_and_a_restart(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+) -> None:
     topic = broker.topic("jumps", 3)
     fill(broker, topic, {0: 21_000, 1: 300, 2: 300})
-    ran: list[tuple[int, int]] = []
-    for more in ({}, {0: 30_000, 2: 10}):
-        fill(broker, topic, more)
-        query = started(spark, broker, topic, tmp_path, **INTERVAL)
+    actual: list[tuple[int, int]] = []
+    for new_counts in ({}, {0: 30_000, 2: 10}):
+        fill(broker, topic, new_counts)
+        query = start_stream(spark, broker, topic, tmp_path, **INTERVAL)
         query.processAllAvailable()
         query.stop()
-        ran += zip(
-            tasks_that_ran(spark, query),
-            [one.numInputRows for one in query.recentProgress if one.numInputRows],
-            strict=True,
-        )
-    assert_each_once(spark, tmp_path, topic, {0: 51_000, 1: 300, 2: 310})
-    batches = read_batches(LocalPlace(tmp_path / "checkpoint"))
-    assert [(one.decision.tasks, one.decision.records) for one in batches] == ran
-    first, _, third, jump, *_ = (one.decision for one in batches)
+        actual += zip(tasks_per_batch(spark, query), read_counts(query), strict=True)
+    assert_each_read_once(spark, tmp_path, topic, {0: 51_000, 1: 300, 2: 310})
+    batches = read_batches(LocalTextFiles(tmp_path / "checkpoint"))
+    assert [(batch.decision.tasks, batch.decision.records) for batch in batches] == actual
+    first, _, third, jump, *_ = (batch.decision for batch in batches)
     assert (first.lag, first.records) == (21_600, FIRST_RECORDS)
-    assert third.lag == third.records, "what is left"
+    assert third.lag == third.records, "the remaining records"
     assert jump.lag == 30_010
-    assert "no batch so far tells the pace" not in jump.reason, "the pace is known after the restart"
-    assert jump.tasks > 1, "though nearly all of it is in one partition"
-    assert [one.ran is None for one in batches[:3]] == [False, False, True], (
-        "nobody saw the end of the last before the restart"
-    )
-    assert all(0 < one.ran.seconds < 60 and one.ran.records == one.decision.records for one in batches if one.ran)
+    assert "the pace is still unknown" not in jump.reason, "the pace is restored after the restart"
+    assert jump.tasks > 1, "nearly all records are in a single partition"
+    last_unmeasured = [batch.ran is None for batch in batches[:3]]
+    assert last_unmeasured == [False, False, True], "the restart hides the end of the last batch before it"
+    measured = [batch for batch in batches if batch.ran]
+    assert all(0 < batch.ran.seconds < 60 and batch.ran.records == batch.decision.records for batch in measured)
 
 
 @pytest.mark.thorough
-def test_what_a_batch_took_that_waited_for_its_trigger(
+def test_the_duration_of_a_batch_excludes_the_wait_for_its_trigger(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:
     topic, seconds = broker.topic("waits", 1), 3
     fill(broker, topic, {0: 500})
-    stream = loaded(spark, broker, topic, **{"scan.batch-interval": f"{seconds} s"})
+    stream = load_stream(spark, broker, topic, **{"scan.batch-interval": f"{seconds} s"})
     writer = stream.writeStream.format("parquet").option("path", str(tmp_path / "out"))
     writer = writer.trigger(processingTime=f"{seconds} seconds")
     query = start_query(writer, str(tmp_path / "checkpoint"), spark=spark)
-    place, counts = LocalPlace(tmp_path / "checkpoint"), 500
+    checkpoint, count = LocalTextFiles(tmp_path / "checkpoint"), 500
     try:
         for batches in (1, 2, 3):
-            until = time.monotonic() + 60
+            deadline = time.monotonic() + 60
             while len(query.recentProgress) < batches or query.status["isTriggerActive"]:
-                assert time.monotonic() < until, query.status
+                assert time.monotonic() < deadline, query.status
                 time.sleep(0.1)
-            fill(broker, topic, {0: 500}, first=counts)
-            counts += 500
+            fill(broker, topic, {0: 500}, first=count)
+            count += 500
         query.processAllAvailable()
     finally:
         query.stop()
-    took = {
-        one.batchId: (one.durationMs["triggerExecution"] - one.durationMs["latestOffset"]) / 1000
-        for one in query.recentProgress
-        if one.numInputRows
+    durations = {
+        progress.batchId: (progress.durationMs["triggerExecution"] - progress.durationMs["latestOffset"]) / 1000
+        for progress in query.recentProgress
+        if progress.numInputRows
     }
-    _, *measured = [one for one in read_batches(place) if one.ran]
-    exact = [one for one in measured if one.ran and not one.ran.waited and one.ran.seconds == took[one.batch]]
-    assert exact, (measured, took)
-    assert all(one.ran and one.ran.seconds < seconds for one in exact)
-    assert_each_once(spark, tmp_path, topic, {0: counts})
+    _, *measured = [(batch.batch, batch.ran) for batch in read_batches(checkpoint) if batch.ran]
+    exact = [ran for number, ran in measured if not ran.waited and ran.seconds == durations[number]]
+    assert exact, (measured, durations)
+    assert all(ran.seconds < seconds for ran in exact)
+    assert_each_read_once(spark, tmp_path, topic, {0: count})
     planned = planned_of(json.loads(query.recentProgress[0].sources[0].endOffset))
     assert planned is not None
-    file, until = Path(tempfile.gettempdir(), f"penstock-stream-{planned.reader}"), time.monotonic() + 20
-    while file.exists():  # until Spark has told that the query ended
-        assert time.monotonic() < until
+    file, deadline = Path(tempfile.gettempdir(), f"penstock-stream-{planned.reader}"), time.monotonic() + 20
+    while file.exists():  # until Spark has reported the end of the query
+        assert time.monotonic() < deadline
         time.sleep(0.1)
 
 
 @pytest.mark.slow
-def test_the_user_bounds_batches_and_tasks(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
+def test_user_options_limit_records_and_tasks(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
     topic = broker.topic("bounded", 2)
     fill(broker, topic, {0: 5_000, 1: 100})
     options = INTERVAL | {"maxOffsetsPerTrigger": "3000", "scan.parallelism": "3"}
-    query = started(spark, broker, topic, tmp_path, **options)
+    query = start_stream(spark, broker, topic, tmp_path, **options)
     query.processAllAvailable()
     query.stop()
-    assert tasks_that_ran(spark, query) == [3, 3]
-    assert [one.numInputRows for one in query.recentProgress if one.numInputRows] == [3000, 2100]
-    assert_each_once(spark, tmp_path, topic, {0: 5_000, 1: 100})
+    assert tasks_per_batch(spark, query) == [3, 3]
+    assert read_counts(query) == [3000, 2100]
+    assert_each_read_once(spark, tmp_path, topic, {0: 5_000, 1: 100})
 
 
 @pytest.mark.slow
-def test_available_now_reads_what_was_there_in_batches(
+def test_available_now_reads_only_the_records_at_its_start(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:
     topic = broker.topic("available", 1)
@@ -178,22 +181,22 @@ def test_available_now_reads_what_was_there_in_batches(
     spark.dataSource.register(KafkaFormat)
     stream = spark.readStream.format("penstock_kafka").option("kafka.bootstrap.servers", broker.servers)
     stream = stream.option("subscribe", topic).option("startingOffsets", "earliest").options(**INTERVAL)
-    late: list[None] = []
+    has_added: list[bool] = []
 
-    def more(_df: Any, _batch: int) -> None:
-        if not late:
-            late.append(None)
+    def add_records(_df: Any, _batch: int) -> None:
+        if not has_added:
+            has_added.append(True)
             fill(broker, topic, {0: 50}, first=100_000)
 
-    writer = stream.load().writeStream.foreachBatch(more).trigger(availableNow=True)
+    writer = stream.load().writeStream.foreachBatch(add_records).trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(tmp_path)).start()
     query.awaitTermination()
-    assert [one.numInputRows for one in query.recentProgress if one.numInputRows] == [], "foreachBatch read nothing"
-    assert [one.decision.records for one in read_batches(LocalPlace(tmp_path))] == [FIRST_RECORDS, 2_000]
+    assert read_counts(query) == [], "foreachBatch reads no rows here"
+    assert [batch.decision.records for batch in read_batches(LocalTextFiles(tmp_path))] == [FIRST_RECORDS, 2_000]
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"scan.batch-interval": "soon"}, "scan.batch-interval"),
         ({"scan.parallelism": "0"}, "at least 1"),
@@ -201,14 +204,16 @@ def test_available_now_reads_what_was_there_in_batches(
         ({"scan.infer-parallelism.max": "-1"}, "scan.infer-parallelism.max"),
     ],
 )
-def test_options_that_cannot_be(options: dict[str, str], words: str) -> None:
-    given = {"kafka.bootstrap.servers": "x", "subscribe": "t", **options}
-    with pytest.raises(ConfigError, match=words):
-        KafkaFormat(given).streamReader(None)  # type: ignore[arg-type]
+def test_bad_options_are_errors(options: dict[str, str], message: str) -> None:
+    required = {"kafka.bootstrap.servers": "x", "subscribe": "t"}
+    with pytest.raises(ConfigError, match=message):
+        KafkaFormat(required | options).streamReader(None)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
-def test_killed_in_a_batch(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
+def test_a_killed_batch_is_repeated_with_the_same_decision(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+) -> None:
     topic = broker.topic("killed", 3)
     fill(broker, topic, {0: 11_000, 1: 300, 2: 300})
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
@@ -222,21 +227,21 @@ def test_killed_in_a_batch(spark: SparkSession, broker: KafkaBroker, tmp_path: P
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     assert not (checkpoint / "commits" / "2").exists(), "it was killed too late"
-    planned = read_batches(LocalPlace(checkpoint))[2]
-    query = started(spark, broker, topic, tmp_path, **INTERVAL)
+    planned = read_batches(LocalTextFiles(checkpoint))[2]
+    query = start_stream(spark, broker, topic, tmp_path, **INTERVAL)
     query.processAllAvailable()
     query.stop()
-    assert tasks_that_ran(spark, query)[0] == planned.decision.tasks
+    assert tasks_per_batch(spark, query)[0] == planned.decision.tasks
     assert query.recentProgress[0].numInputRows == planned.decision.records
-    again = read_batches(LocalPlace(checkpoint))
-    assert again[2].decision == planned.decision
-    assert again[2].ran is None, "nobody saw how it began"
-    assert len(again) > 3
-    assert_each_once(spark, tmp_path, topic, {0: 71_000, 1: 300, 2: 310})
+    batches = read_batches(LocalTextFiles(checkpoint))
+    assert batches[2].decision == planned.decision
+    assert batches[2].ran is None, "its start was before the restart"
+    assert len(batches) > 3
+    assert_each_read_once(spark, tmp_path, topic, {0: 71_000, 1: 300, 2: 310})
 
 
 def wait_for(file: Path) -> None:
-    until = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while not file.exists():
-        assert time.monotonic() < until, f"there is no {file.name}"
+        assert time.monotonic() < deadline, f"there is no {file.name}"
         time.sleep(0.02)

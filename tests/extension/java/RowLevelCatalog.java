@@ -65,28 +65,28 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Tables of three numbers (id, k, v) in the driver's memory that take DELETE, UPDATE and MERGE, as Iceberg's tables do.
+ * Tables of three numbers (id, k, v) in the driver's memory that support DELETE, UPDATE and MERGE, like Iceberg tables.
  *
- * The property "mode" says how: "groups" writes all rows of a changed k again, "delta" writes changed rows by their id.
- * Those of a table that is partitioned by k are read in a part for each k, and the table says so.
+ * The property "mode" sets the method: "groups" rewrites all rows of a changed k, "delta" writes changed rows by id.
+ * A table that is partitioned by k is read in a partition per k, and reports that partitioning.
  */
 public final class RowLevelCatalog implements TableCatalog {
     private static final Map<Identifier, Numbers> TABLES = new ConcurrentHashMap<>();
     private String name;
 
-    /** Returns what Spark said of the commits to a table, oldest first. */
+    /** Returns the write summaries of the commits to a table, oldest first. */
     public static List<String> summaries(String table) {
         return TABLES.get(Identifier.of(new String[0], table)).summaries;
     }
 
-    /** Returns how many tasks wrote the latest commit to a table. */
+    /** Returns the number of tasks of the latest commit to a table. */
     public static int tasks(String table) {
         return TABLES.get(Identifier.of(new String[0], table)).tasks;
     }
 
     @Override
-    public void initialize(String given, CaseInsensitiveStringMap options) {
-        name = given;
+    public void initialize(String catalogName, CaseInsensitiveStringMap options) {
+        name = catalogName;
     }
 
     @Override
@@ -108,7 +108,7 @@ public final class RowLevelCatalog implements TableCatalog {
     }
 
     @Override
-    @Deprecated // what replaces it is not in every release of Spark 4
+    @Deprecated // its replacement is not in every release of Spark 4
     public Table createTable(Identifier identifier, Column[] columns, Transform[] by, Map<String, String> properties) {
         TABLES.put(identifier, new Numbers(identifier.name(), columns, "delta".equals(properties.get("mode")), by));
         return TABLES.get(identifier);
@@ -130,11 +130,11 @@ public final class RowLevelCatalog implements TableCatalog {
     }
 
     private static Long[] numbers(InternalRow row, int count) {
-        Long[] found = new Long[count];
+        Long[] numbers = new Long[count];
         for (int i = 0; i < count; i++) {
-            found[i] = row.isNullAt(i) ? null : (Long) row.getLong(i);
+            numbers[i] = row.isNullAt(i) ? null : (Long) row.getLong(i);
         }
-        return found;
+        return numbers;
     }
 
     private static final class Numbers implements SupportsRead, SupportsWrite, SupportsRowLevelOperations {
@@ -180,7 +180,7 @@ public final class RowLevelCatalog implements TableCatalog {
 
         @Override
         public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-            return new Writing(this, null, true);
+            return new RowWrite(this, null, true);
         }
 
         @Override
@@ -192,32 +192,32 @@ public final class RowLevelCatalog implements TableCatalog {
             return new ArrayList<>(rows);
         }
 
-        /** Takes out what a commit replaces, and adds what its tasks have written. */
+        /** Removes the rows that a commit replaces, and adds the rows that its tasks have written. */
         synchronized void commit(WriterCommitMessage[] messages, NumbersScan replaced) {
             tasks = messages.length;
             if (replaced != null) {
                 rows.removeIf(row -> replaced.reads(row));
             }
             for (WriterCommitMessage message : messages) {
-                rows.removeIf(row -> ((Written) message).deleted.contains(row[0]));
+                rows.removeIf(row -> ((TaskRows) message).deleted.contains(row[0]));
             }
             for (WriterCommitMessage message : messages) {
-                rows.addAll(((Written) message).added);
+                rows.addAll(((TaskRows) message).added);
             }
         }
     }
 
-    /** Reads rows in three parts; only those of some k, where Spark has found out which when the query runs. */
+    /** Reads rows in three partitions, and only those of some k if Spark filters at run time. */
     private static class NumbersScan implements Scan, Batch, SupportsRuntimeV2Filtering {
         final Numbers table;
-        private Set<Object> wanted;
+        private Set<Object> requestedKeys;
 
         NumbersScan(Numbers table) {
             this.table = table;
         }
 
         boolean reads(Long[] row) {
-            return wanted == null || wanted.contains(row[1]);
+            return requestedKeys == null || requestedKeys.contains(row[1]);
         }
 
         @Override
@@ -239,35 +239,35 @@ public final class RowLevelCatalog implements TableCatalog {
         public void filter(Predicate[] predicates) {
             for (Predicate predicate : predicates) {
                 if (predicate.name().equals("IN")) {
-                    Set<Object> found = new HashSet<>();
+                    Set<Object> values = new HashSet<>();
                     for (Expression value : predicate.children()) {
                         if (value instanceof Literal) {
-                            found.add(((Literal<?>) value).value());
+                            values.add(((Literal<?>) value).value());
                         }
                     }
-                    wanted = found;
+                    requestedKeys = values;
                 }
             }
         }
 
         @Override
         public InputPartition[] planInputPartitions() {
-            Part[] parts = {new Part(), new Part(), new Part()};
+            RowPartition[] partitions = {new RowPartition(), new RowPartition(), new RowPartition()};
             for (Long[] row : table.rows()) {
                 if (reads(row)) {
-                    parts[(int) (row[0] % 3)].rows.add(row);
+                    partitions[(int) (row[0] % 3)].rows.add(row);
                 }
             }
-            return parts;
+            return partitions;
         }
 
         @Override
         public PartitionReaderFactory createReaderFactory() {
-            return new Reading();
+            return new RowReaderFactory();
         }
     }
 
-    /** Reads the rows of each k in a part of its own, which Spark may join and group by k as they are. */
+    /** Reads the rows of each k in a separate partition, which Spark may join and group by k without a shuffle. */
     private static final class KeyedScan extends NumbersScan implements SupportsReportPartitioning {
         KeyedScan(Numbers table) {
             super(table);
@@ -275,13 +275,13 @@ public final class RowLevelCatalog implements TableCatalog {
 
         @Override
         public InputPartition[] planInputPartitions() {
-            Map<Long, KeyedPart> parts = new TreeMap<>();
+            Map<Long, KeyedPartition> partitions = new TreeMap<>();
             for (Long[] row : table.rows()) {
                 if (reads(row)) {
-                    parts.computeIfAbsent(row[1], KeyedPart::new).rows.add(row);
+                    partitions.computeIfAbsent(row[1], KeyedPartition::new).rows.add(row);
                 }
             }
-            return parts.values().toArray(new InputPartition[0]);
+            return partitions.values().toArray(new InputPartition[0]);
         }
 
         @Override
@@ -290,16 +290,16 @@ public final class RowLevelCatalog implements TableCatalog {
         }
     }
 
-    private static class Part implements InputPartition {
+    private static class RowPartition implements InputPartition {
         private static final long serialVersionUID = 1L;
         final ArrayList<Long[]> rows = new ArrayList<>();
     }
 
-    private static final class KeyedPart extends Part implements HasPartitionKey {
+    private static final class KeyedPartition extends RowPartition implements HasPartitionKey {
         private static final long serialVersionUID = 1L;
         private final Long key;
 
-        KeyedPart(Long key) {
+        KeyedPartition(Long key) {
             this.key = key;
         }
 
@@ -309,12 +309,12 @@ public final class RowLevelCatalog implements TableCatalog {
         }
     }
 
-    private static final class Reading implements PartitionReaderFactory {
+    private static final class RowReaderFactory implements PartitionReaderFactory {
         private static final long serialVersionUID = 1L;
 
         @Override
-        public PartitionReader<InternalRow> createReader(InputPartition part) {
-            List<Long[]> rows = ((Part) part).rows;
+        public PartitionReader<InternalRow> createReader(InputPartition partition) {
+            List<Long[]> rows = ((RowPartition) partition).rows;
             return new PartitionReader<>() {
                 private int next;
 
@@ -360,7 +360,7 @@ public final class RowLevelCatalog implements TableCatalog {
 
         @Override
         public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-            return new Writing(table, scan, true);
+            return new RowWrite(table, scan, true);
         }
     }
 
@@ -376,21 +376,21 @@ public final class RowLevelCatalog implements TableCatalog {
 
         @Override
         public DeltaWriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-            return new Writing(table, null, command() != Command.DELETE);
+            return new RowWrite(table, null, command() != Command.DELETE);
         }
     }
 
-    /** Wants rows of one k in one task, and in the order of k; of a row that is deleted only the id is known. */
-    private static final class Writing
+    /** Requires the rows of a k in a single task, sorted by k; a deleted row has only an id. */
+    private static final class RowWrite
             implements DeltaWriteBuilder, DeltaWrite, DeltaBatchWrite, RequiresDistributionAndOrdering {
         private final Numbers table;
         private final NumbersScan replaced;
-        private final boolean knowsK;
+        private final boolean hasK;
 
-        Writing(Numbers table, NumbersScan replaced, boolean knowsK) {
+        RowWrite(Numbers table, NumbersScan replaced, boolean hasK) {
             this.table = table;
             this.replaced = replaced;
-            this.knowsK = knowsK;
+            this.hasK = hasK;
         }
 
         @Override
@@ -405,12 +405,12 @@ public final class RowLevelCatalog implements TableCatalog {
 
         @Override
         public Distribution requiredDistribution() {
-            return !knowsK ? Distributions.unspecified() : Distributions.clustered(new Expression[] {Expressions.column("k")});
+            return !hasK ? Distributions.unspecified() : Distributions.clustered(new Expression[] {Expressions.column("k")});
         }
 
         @Override
         public SortOrder[] requiredOrdering() {
-            return !knowsK ? new SortOrder[0] : new SortOrder[] {Expressions.sort(Expressions.column("k"), SortDirection.ASCENDING)};
+            return !hasK ? new SortOrder[0] : new SortOrder[] {Expressions.sort(Expressions.column("k"), SortDirection.ASCENDING)};
         }
 
         @Override
@@ -440,12 +440,12 @@ public final class RowLevelCatalog implements TableCatalog {
 
         @Override
         public DeltaWriter<InternalRow> createWriter(int partition, long task) {
-            return new Written();
+            return new TaskRows();
         }
     }
 
-    /** Keeps the rows of a task, and is what the task tells the driver. */
-    private static final class Written implements DeltaWriter<InternalRow>, WriterCommitMessage, Serializable {
+    /** Collects the rows of a task; it is also the commit message to the driver. */
+    private static final class TaskRows implements DeltaWriter<InternalRow>, WriterCommitMessage, Serializable {
         private static final long serialVersionUID = 1L;
         private final ArrayList<Long[]> added = new ArrayList<>();
         private final HashSet<Long> deleted = new HashSet<>();

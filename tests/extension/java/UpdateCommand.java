@@ -2,12 +2,12 @@ package org.apache.spark.sql.delta.commands;
 
 import org.apache.spark.sql.Dataset;
 
-/** Has the name of a class of Delta, and runs a query as that one does. */
+/** Replaces Delta's class of the same name, and runs a query like it. */
 public final class UpdateCommand {
     private UpdateCommand() {
     }
 
-    /** Returns how many rows a query gives. */
+    /** Returns the number of rows of a query. */
     public static long count(Object df) {
         return ((Dataset<?>) df).count();
     }

@@ -1,4 +1,4 @@
-"""Which exchanges have a fixed width, and which must have the same."""
+"""Exchanges with a width set by the user, and exchanges that must have the same width."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ TEXT = "1 #> 2\n2 -> 3\n1 #> 4"
     ("parallelism", "widths"),
     [({}, {}), ({2: 7}, {1: 7}), ({3: 7}, {1: 7}), ({4: 5}, {2: 5}), ({2: 7, 4: 5}, {1: 7, 2: 5})],
 )
-def test_widths_that_users_gave(parallelism: Any, widths: Any) -> None:
+def test_user_widths(parallelism: Any, widths: Any) -> None:
     assert job_plan(draft(TEXT, parallelism=parallelism), "x").widths == widths
 
 
-def test_what_the_planner_noted_is_told_of_nodes_by_their_final_names() -> None:
+def test_decisions_have_the_final_names_of_nodes() -> None:
     noted = replace(draft(TEXT), notes=(Note(2, "right", "it is small"), Note("both", "run once", "read twice")))
     choices = job_plan(noted, "x").choices
-    assert [(one.subject, one.chosen, one.reason) for one in choices] == [
+    assert [(choice.subject, choice.chosen, choice.reason) for choice in choices] == [
         (NodeRef(2, "n2"), "right", "it is small"),
         (NameRef("both"), "run once", "read twice"),
     ]
@@ -35,12 +35,12 @@ def test_what_the_planner_noted_is_told_of_nodes_by_their_final_names() -> None:
 @pytest.mark.parametrize(
     ("signatures", "parallelism", "same"),
     [
-        ({"1-2": "hash[0]", "1-4": "hash[1]"}, {}, True),  # one node writes for both
+        ({"1-2": "hash[0]", "1-4": "hash[1]"}, {}, True),  # a node writes both
         ({"1-2": "hash[0]"}, {}, False),
         ({"1-2": "hash[0]", "1-4": "hash[1]"}, {4: 5}, False),
     ],
 )
-def test_what_a_node_writes_for_together_has_one_width(
+def test_exchanges_that_a_node_writes_together_have_the_same_width(
     signatures: dict[str, Any], parallelism: Any, same: bool
 ) -> None:
     plan = job_plan(draft(TEXT, signatures=signatures, parallelism=parallelism), "x")

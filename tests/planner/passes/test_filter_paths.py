@@ -1,4 +1,4 @@
-"""How far down a filter on join keys may go, on trees of plain nodes; on Spark's own plans: tests/planner/test_filters.py."""
+"""How far a filter on join keys can be pushed down, on plain trees; tests/planner/test_filters.py uses Spark plans."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def plain_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogicalNode, "expressions", lambda self, ids: tuple(map(Key, ids)))
-    monkeypatch.setattr(catalyst, "why_not_mergeable", lambda node: None)
-    monkeypatch.setattr(catalyst, "grouped_by", lambda node, ids: set(ids) <= set(node.description))
+    monkeypatch.setattr(catalyst, "unmergeable_reason", lambda node: None)
+    monkeypatch.setattr(catalyst, "groups_by", lambda node, ids: set(ids) <= set(node.description))
 
 
 SAFE: dict[str, Any] = {"cannot_fail": True}
@@ -36,16 +36,16 @@ def scan(**facts: Any) -> LogicalNode:
 def targets(
     monkeypatch: pytest.MonkeyPatch, left: LogicalNode, facts: JoinFacts | None = None, **more: Any
 ) -> dict[Side, list[list[str]]]:
-    """Return for each side of a join of an operator with b the nodes behind which a filter can stand."""
+    """Return the nodes above which a filter can be placed, for each side of a join of an operator with b."""
     join = tree("Join", left, B, ids="kxjy", **SAFE)
     inner = more.pop("joins", {})
-    found = Translated(monkeypatch, join, facts={join: facts or equal("k", "j"), **inner}, **more)
-    draft = add_filter_paths(found.draft)
+    translated = Translated(monkeypatch, join, facts={join: facts or equal("k", "j"), **inner}, **more)
+    draft = add_filter_paths(translated.draft)
     operator = draft.nodes[1].operator
     assert isinstance(operator, JoinOperator)
     paths: dict[Side, list[list[str]]] = {}
     for path in operator.filters:
-        paths.setdefault(path.side, []).append([found.name(target) for target in path.targets])
+        paths.setdefault(path.side, []).append([translated.name(target) for target in path.targets])
     return paths
 
 
@@ -68,20 +68,20 @@ def test_which_sides_of_a_join_can_be_filtered(monkeypatch: pytest.MonkeyPatch, 
 DOWN: dict[str, tuple[LogicalNode, list[str]]] = {
     "a scan": (scan(), ["a"]),
     "a filter": (tree("Filter", scan(), **SAFE), ["a", "Filter"]),
-    "one that may fail": (tree("Filter", scan(), cannot_fail=False), ["Filter"]),
-    "one that is not deterministic": (tree("Filter", scan(), is_deterministic=False, **SAFE), ["Filter"]),
+    "a filter that may fail": (tree("Filter", scan(), cannot_fail=False), ["Filter"]),
+    "a nondeterministic filter": (tree("Filter", scan(), is_deterministic=False, **SAFE), ["Filter"]),
     "the same column": (tree("Project", scan(), ids="kx", **SAFE), ["a", "Project"]),
     "under another id": (
         tree("Project", tree("a", ids="nx", **SAFE), ids="kx", moved={"k": "n"}, **SAFE),
         ["a", "Project"],
     ),
     "a computed column": (tree("Project", tree("a", ids="nx", **SAFE), ids="kx", **SAFE), ["Project"]),
-    "rows made of one, of its column": (tree("Generate", scan(), **SAFE), ["a", "Generate"]),
-    "rows made of one, of a new column": (tree("Generate", tree("a", ids="x", **SAFE), ids="kx", **SAFE), ["Generate"]),
+    "generated rows, by an input column": (tree("Generate", scan(), **SAFE), ["a", "Generate"]),
+    "generated rows, by a new column": (tree("Generate", tree("a", ids="x", **SAFE), ids="kx", **SAFE), ["Generate"]),
     "a window by the key": (tree("Window", scan(), description="k", **SAFE), ["a", "Window"]),
     "a window by another": (tree("Window", scan(), description="x", **SAFE), ["Window"]),
     "a limit": (tree("LocalLimit", scan(), **SAFE), ["LocalLimit"]),
-    "what nobody knows": (tree("Mystery", scan(), **SAFE), ["Mystery"]),
+    "an unknown operator": (tree("Mystery", scan(), **SAFE), ["Mystery"]),
 }
 
 
@@ -89,7 +89,7 @@ DOWN: dict[str, tuple[LogicalNode, list[str]]] = {
 def test_down_to_the_lowest_operator_that_commutes(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     left, expected = DOWN[case]
     grouping = {left: left.description} if left.name == "Window" else {}
-    # A window by the join's own key lies as the join wants it: chained, it is filtered all the same.
+    # A window by the key of the join is chained to the join, and is filtered nevertheless.
     assert targets(monkeypatch, left, grouping=grouping)[LEFT] == [expected]
 
 
@@ -101,7 +101,7 @@ def test_all_inputs_of_a_union(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("join_type", "expected"),
     [
-        (JoinType.INNER, [["a", "Join"], ["c", "Join"]]),  # its other side has equal keys
+        (JoinType.INNER, [["a", "Join"], ["c", "Join"]]),  # the other side has equal keys
         (JoinType.LEFT_OUTER, [["a", "Join"]]),
         (JoinType.RIGHT_OUTER, [["Join"]]),
         (JoinType.FULL_OUTER, [["Join"]]),
@@ -109,7 +109,7 @@ def test_all_inputs_of_a_union(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_through_a_join_below(monkeypatch: pytest.MonkeyPatch, join_type: JoinType, expected: list[list[str]]) -> None:
     below = tree("Join", scan(), tree("c", ids="hz", **SAFE), ids="kxhz", **SAFE)
-    # By another column, so that the upper join exchanges its rows.
+    # The lower join uses another column, so that the upper join exchanges its rows.
     assert targets(monkeypatch, below, joins={below: equal("k", "h", join_type)})[LEFT] == expected
 
 
@@ -124,9 +124,7 @@ def test_through_a_join_below(monkeypatch: pytest.MonkeyPatch, join_type: JoinTy
         ("decimal(9,2)", "decimal(12,2)", False),
     ],
 )
-def test_only_keys_that_are_equal_in_their_bytes(
-    monkeypatch: pytest.MonkeyPatch, kind: str, other: str, is_filtered: bool
-) -> None:
+def test_only_keys_with_equal_bytes(monkeypatch: pytest.MonkeyPatch, kind: str, other: str, is_filtered: bool) -> None:
     facts = replace(equal("k", "j"), left=keys("k", type=kind), right=keys("j", type=other))
     assert bool(targets(monkeypatch, scan(), facts)) is is_filtered
 
@@ -136,31 +134,31 @@ def test_only_keys_that_are_equal_in_their_bytes(
     [({}, {LEFT, RIGHT}), ({"is_deterministic": False}, set()), ({"cannot_fail": False}, {LEFT, RIGHT})],
     ids=["plain", "another value each time", "may fail"],
 )
-def test_what_keys_are_computed_by(monkeypatch: pytest.MonkeyPatch, fact: dict[str, bool], expected: set[Side]) -> None:
+def test_computed_keys(monkeypatch: pytest.MonkeyPatch, fact: dict[str, bool], expected: set[Side]) -> None:
     facts = replace(equal("k", "j"), left=keys("k", is_column=False, **fact))
-    found = targets(monkeypatch, tree("Filter", scan(), **SAFE), facts)
-    assert set(found) == expected
-    if expected:  # a key that may fail is computed of no row that the filter had left out
-        assert found[LEFT] == [["Filter"] if "cannot_fail" in fact else ["a", "Filter"]]
+    paths = targets(monkeypatch, tree("Filter", scan(), **SAFE), facts)
+    assert set(paths) == expected
+    if expected:  # a key that may fail must not be computed for rows that the filter removes
+        assert paths[LEFT] == [["Filter"] if "cannot_fail" in fact else ["a", "Filter"]]
 
 
-def test_above_what_several_consumers_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them get the same rows, so the filter stands behind that."""
+def test_a_path_ends_above_a_node_with_several_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All consumers read the same rows, so the filter must be above that node."""
     shared = tree("Window", scan(), description="k", **SAFE)
     left = tree("Filter", shared, **SAFE)
     join, other = tree("Join", left, B, ids="kxjy", **SAFE), tree("Project", shared, **SAFE)
     facts, grouping = {join: equal("k", "j")}, {shared: "k"}
-    found = Translated(monkeypatch, join, other, facts=facts, classes={shared: 1}, grouping=grouping)
-    draft = add_filter_paths(found.draft)
+    translated = Translated(monkeypatch, join, other, facts=facts, classes={shared: 1}, grouping=grouping)
+    draft = add_filter_paths(translated.draft)
     operator = draft.nodes[1].operator
     assert isinstance(operator, JoinOperator)
     (path,) = (path for path in operator.filters if path.side is LEFT)
-    assert [found.name(target) for target in path.targets] == ["Filter"]
+    assert [translated.name(target) for target in path.targets] == ["Filter"]
     assert len(draft.node_plans[1].filter_paths) == len(operator.filters)
 
 
 def null_safe(column: str) -> tuple[JoinKey, ...]:
-    """Return the two expressions of a column that Spark compares for ``<=>``."""
+    """Return the two expressions that Spark compares for ``<=>`` on a column."""
     (plain,) = keys(column, is_column=False)
     return tuple(replace(plain, expression=Key(text), key=text) for text in (f"coalesce {column}", f"isnull {column}"))
 
@@ -177,8 +175,8 @@ BELOW: dict[str, tuple[JoinFacts, LogicalNode]] = {
 
 
 @pytest.mark.parametrize("case", BELOW)
-def test_keys_of_a_chained_side_are_the_columns_it_compares(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    """They are collected where they were exchanged before, whatever that join compares itself."""
+def test_keys_of_a_chained_side_come_from_the_exchange_below(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    """They are collected at the exchange of the lower join, whose own keys do not matter."""
     below_facts, group = BELOW[case]
     below = tree("Join", scan(), tree("c", ids="hz", **SAFE), ids="kxhz", **SAFE)
     group = replace(group, children=(below,), **SAFE)
@@ -190,23 +188,23 @@ def test_keys_of_a_chained_side_are_the_columns_it_compares(monkeypatch: pytest.
     operator = draft.nodes[upper].operator
     assert isinstance(operator, JoinOperator)
     ((path, planned),) = (
-        found
-        for found in zip(operator.filters, draft.node_plans[upper].filter_paths, strict=True)
-        if found[0].side is RIGHT
+        pair
+        for pair in zip(operator.filters, draft.node_plans[upper].filter_paths, strict=True)
+        if pair[0].side is RIGHT
     )
     assert path.filter_source == JoinInput(draft.node_of[below], LEFT)
     assert planned.source_keys == (Key("k"),)
 
 
-def test_keys_of_two_joins_in_a_row_come_from_before_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second one finds the rows as the first has left them."""
+def test_keys_of_two_chained_joins_come_from_the_input_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second join reads the rows in the partitioning of the first."""
     first = tree("Join", scan(), tree("c", ids="hz", **SAFE), ids="kxhz", **SAFE)
     second = tree("Join", first, tree("d", ids="m", **SAFE), ids="kxhzm", **SAFE)
     group = tree("Aggregate", second, ids="k", **SAFE)
     join = tree("Join", group, B, ids="kjy", **SAFE)
     outer = {first: equal("k", "h", JoinType.LEFT_OUTER), second: equal("k", "m", JoinType.LEFT_OUTER)}
-    made = Translated(monkeypatch, join, facts={join: equal("k", "j"), **outer}, grouping={group: "k"})
-    draft = add_filter_paths(made.draft)
+    translated = Translated(monkeypatch, join, facts={join: equal("k", "j"), **outer}, grouping={group: "k"})
+    draft = add_filter_paths(translated.draft)
     operator = draft.nodes[draft.node_of[join]].operator
     assert isinstance(operator, JoinOperator)
     (source,) = (path.filter_source for path in operator.filters if path.side is RIGHT)

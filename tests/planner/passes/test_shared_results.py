@@ -1,4 +1,4 @@
-"""What several operators read: the graph before, and what is written once after."""
+"""Results with several readers: the graph before and after the pass."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.planner.drafts import draft, lines
 
 BY_K = {"1-2": "hash[0]", "1-3": "hash[0]"}
 CASES = {
-    "one reader": ("1 #> 2\n2 -> 3", {}, {"1 #> 2", "2 -> 3"}),
-    "two readers alike": ("1 #> 2\n1 #> 3", BY_K, {"1 #> 2", "1 #> 3"}),
+    "a single reader": ("1 #> 2\n2 -> 3", {}, {"1 #> 2", "2 -> 3"}),
+    "two readers of the same layout": ("1 #> 2\n1 #> 3", BY_K, {"1 #> 2", "1 #> 3"}),
     "two readers by other keys": (
         "1 #> 2\n1 #> 3",
         BY_K | {"1-3": "hash[1]"},
         {"1 /> 4", "4 #> 2", "1 /> 5", "5 #> 3"},
     ),
-    "two readers, nothing known of how": ("1 #> 2\n1 #> 3", {}, {"1 /> 4", "4 #> 2", "1 /> 5", "5 #> 3"}),
+    "two readers of unknown layouts": ("1 #> 2\n1 #> 3", {}, {"1 /> 4", "4 #> 2", "1 /> 5", "5 #> 3"}),
 }
 
 
@@ -28,7 +28,7 @@ def test_graphs(name: str) -> None:
     assert lines(materialise_shared_results(draft(text, signatures=signatures))) == expected
 
 
-def test_rows_that_are_read_as_they_are_share_a_group() -> None:
+def test_edges_that_read_plain_rows_share_a_group() -> None:
     changed = materialise_shared_results(draft("1 #> 2\n1 #> 3\n3 #> 9"))
     plain = [edge for edge in changed.edges if edge.source_id == 1]
     assert {changed.edge_plans[edge.id].write for edge in plain} == {WriteKind.ROWS}
@@ -36,6 +36,6 @@ def test_rows_that_are_read_as_they_are_share_a_group() -> None:
     assert len(set(changed.groups.values())) == 4
 
 
-def test_what_runs_once_is_noted() -> None:
+def test_the_decision_to_run_once() -> None:
     changed = materialise_shared_results(draft("1 #> 2\n1 #> 3", signatures=BY_K))
     assert changed.notes == (Note("n1", "run once", "read 2 times, by n2 and n3"),)

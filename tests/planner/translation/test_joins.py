@@ -1,4 +1,4 @@
-"""Joins and aggregates: which side is exchanged, broadcast, or lies right already."""
+"""Joins and aggregates: which sides are exchanged, broadcast, or already partitioned as required."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 A, B, C = tree("a", ids="kx"), tree("b", ids="jy"), tree("c", ids="hz")
 JOIN = tree("Join", A, B, ids="kxjy")
 SMALL = {A: 1000, B: 50}
-"""The bytes of the sides; up to 100 are broadcast."""
+"""The bytes of the sides; sides of up to 100 bytes are broadcast."""
 
 
 @pytest.fixture(autouse=True)
 def mergeable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        catalyst, "why_not_mergeable", lambda node: "it collects" if "collect" in node.description else None
+        catalyst, "unmergeable_reason", lambda node: "it collects" if "collect" in node.description else None
     )
 
 
@@ -78,26 +78,26 @@ NOTES: dict[str, tuple[JoinFacts, dict[LogicalNode, int], list[Note]]] = {
 
 
 @pytest.mark.parametrize("case", NOTES)
-def test_a_broadcast_that_spark_fixed_is_a_decision(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_a_broadcast_planned_by_spark_is_a_decision(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     facts, sizes, notes = NOTES[case]
     assert Translated(monkeypatch, JOIN, facts={JOIN: facts}, sizes=sizes).builder.notes == notes
 
 
-def test_what_is_known_of_a_join(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_operator_of_a_join(monkeypatch: pytest.MonkeyPatch) -> None:
     filtered = tree("Filter", B)
     join = tree("Join", A, filtered, ids="kxjy", references=("k", "j", "x"))
     facts = equal("k", "j", JoinType.LEFT_OUTER, right_hint="shuffle_hash", cannot_fail=False)
-    found = Translated(monkeypatch, join, facts={join: facts})
-    operator = found.builder.nodes[1].operator
+    translated = Translated(monkeypatch, join, facts={join: facts})
+    operator = translated.builder.nodes[1].operator
     assert isinstance(operator, JoinOperator)
     assert (operator.type, operator.cannot_fail) == (JoinType.LEFT_OUTER, False)
     assert operator.condition_columns == {"k", "j", "x"}
     assert (operator.left.hint, operator.right.hint) == (None, "shuffle_hash")
     assert (operator.left.columns, operator.right.columns) == ({"k", "x"}, {"j", "y"})
     assert (operator.left.may_shrink, operator.right.may_shrink) == (False, True)
-    assert found.builder.node_plans[1].join_keys == {LEFT: ("k",), RIGHT: ("j",)}
-    groups = set(found.builder.groups.values())
-    assert len(groups) == 1  # both sides are cut alike
+    assert translated.builder.node_plans[1].join_keys == {LEFT: ("k",), RIGHT: ("j",)}
+    groups = set(translated.builder.groups.values())
+    assert len(groups) == 1  # both sides have the same partitioning
 
 
 def grouped(leaf: LogicalNode, key: str, ids: str | None = None) -> LogicalNode:
@@ -107,56 +107,56 @@ def grouped(leaf: LogicalNode, key: str, ids: str | None = None) -> LogicalNode:
 def chain(
     monkeypatch: pytest.MonkeyPatch, left: LogicalNode, facts: JoinFacts, *others: Any, **more: Any
 ) -> Translated:
-    """Return what becomes of a join of some operator with b."""
+    """Return the translation of a join of an operator with b."""
     join = tree("Join", left, B, ids="kxjy")
     return Translated(monkeypatch, join, *others, facts={join: facts}, **more)
 
 
-def test_a_side_that_lies_hashed_by_the_keys_is_chained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_side_partitioned_by_the_keys_is_chained(monkeypatch: pytest.MonkeyPatch) -> None:
     group = grouped(A, "k")
-    found = chain(monkeypatch, group, equal("k", "j"), grouping={group: "k"})
-    assert found.lines == ["Aggregate ~k> Join", "b #j> Join", "a #k> Aggregate"]
-    assert len(set(found.builder.groups.values())) == 1
+    translated = chain(monkeypatch, group, equal("k", "j"), grouping={group: "k"})
+    assert translated.lines == ["Aggregate ~k> Join", "b #j> Join", "a #k> Aggregate"]
+    assert len(set(translated.builder.groups.values())) == 1
 
 
 @pytest.mark.parametrize(
     ("by", "keys", "lines"),
     [
-        ("xk", ("kx", "jy"), ["Aggregate ~xk> Join", "b #yj> Join"]),  # in the order in which they lie
+        ("xk", ("kx", "jy"), ["Aggregate ~xk> Join", "b #yj> Join"]),  # in the order of the existing partitioning
         ("k", ("kx", "jy"), ["Aggregate #kx> Join", "b #jy> Join"]),
         ("x", ("k", "j"), ["Aggregate #k> Join", "b #j> Join"]),
     ],
 )
-def test_what_lies_hashed_otherwise(
+def test_sides_partitioned_by_other_keys(
     monkeypatch: pytest.MonkeyPatch, by: str, keys: tuple[str, str], lines: list[str]
 ) -> None:
     group = grouped(A, by)
-    found = chain(monkeypatch, group, equal(*keys), grouping={group: by})
-    assert found.lines[:2] == lines
+    translated = chain(monkeypatch, group, equal(*keys), grouping={group: by})
+    assert translated.lines[:2] == lines
 
 
-def test_both_sides_lie_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the orders of the keys differ, one side is exchanged."""
+def test_both_sides_are_partitioned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the orders of the keys differ, the right side is exchanged."""
     left, right = grouped(A, "k"), grouped(B, "y")
     join = tree("Join", left, right, ids="kxjy")
     for by, edge in (("jy", "Aggregate ~jy> Join"), ("yj", "Aggregate #jy> Join")):
-        found = Translated(monkeypatch, join, facts={join: equal("kx", "jy")}, grouping={left: "kx", right: by})
-        assert found.lines[:2] == ["Aggregate ~kx> Join", edge]
+        translated = Translated(monkeypatch, join, facts={join: equal("kx", "jy")}, grouping={left: "kx", right: by})
+        assert translated.lines[:2] == ["Aggregate ~kx> Join", edge]
 
 
-def test_groups_that_a_filter_chose_are_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may be few, so what joins them had better be measured first."""
+def test_filtered_groups_are_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be few, so their size should be measured before the join."""
     group = grouped(A, "k")
-    found = chain(monkeypatch, tree("Filter", group), equal("k", "j"), grouping={group: "k"})
-    assert "Filter #k> Join" in found.lines
+    translated = chain(monkeypatch, tree("Filter", group), equal("k", "j"), grouping={group: "k"})
+    assert "Filter #k> Join" in translated.lines
 
 
 @pytest.mark.parametrize(("by", "is_chained"), [("k", True), ("j", True), ("kx", True), ("x", False), ("", False)])
 def test_an_aggregate_above_a_join(monkeypatch: pytest.MonkeyPatch, by: str, is_chained: bool) -> None:
-    """It shares the join's vertex where rows with equal keys are in one task already."""
+    """It shares the vertex of the join if rows with equal keys are already in the same task."""
     above = tree("Aggregate", JOIN, ids=by)
-    found = Translated(monkeypatch, above, facts={JOIN: equal("k", "j")}, grouping={above: by})
-    (line,) = (line for line in found.lines if line.endswith("ggregate"))
+    translated = Translated(monkeypatch, above, facts={JOIN: equal("k", "j")}, grouping={above: by})
+    (line,) = (line for line in translated.lines if line.endswith("ggregate"))
     arrow = f"~{by}>" if is_chained else f"#{by}>" if by else "1>"
     assert line == f"Join {arrow} {'Aggregate' if by else 'Global aggregate'}"
 
@@ -170,16 +170,16 @@ def test_an_aggregate_above_a_join(monkeypatch: pytest.MonkeyPatch, by: str, is_
         (JoinType.FULL_OUTER, "k", False),
     ],
 )
-def test_the_keys_that_outer_joins_keep(
+def test_keys_that_outer_joins_preserve(
     monkeypatch: pytest.MonkeyPatch, join_type: JoinType, by: str, is_chained: bool
 ) -> None:
     above = tree("Aggregate", JOIN, ids=by)
-    found = Translated(monkeypatch, above, facts={JOIN: equal("k", "j", join_type)}, grouping={above: by})
-    assert (f"Join ~{by}> Aggregate" in found.lines) is is_chained
+    translated = Translated(monkeypatch, above, facts={JOIN: equal("k", "j", join_type)}, grouping={above: by})
+    assert (f"Join ~{by}> Aggregate" in translated.lines) is is_chained
 
 
 @pytest.mark.parametrize(
-    ("between", "is_kept"),
+    ("between", "is_preserved"),
     [
         (tree("Project", JOIN, ids="kj"), True),
         (tree("Filter", JOIN), True),
@@ -192,14 +192,14 @@ def test_the_keys_that_outer_joins_keep(
     ],
     ids=lambda value: value.name if isinstance(value, type(JOIN)) else "",
 )
-def test_how_rows_lie_behind_other_operators(
-    monkeypatch: pytest.MonkeyPatch, between: LogicalNode, is_kept: bool
+def test_partitioning_after_other_operators(
+    monkeypatch: pytest.MonkeyPatch, between: LogicalNode, is_preserved: bool
 ) -> None:
     key = "n" if "n" in between.ids else "k"
     above = tree("Window", between)
-    found = Translated(monkeypatch, above, facts={JOIN: equal("k", "j")}, grouping={above: key})
-    (line,) = (line for line in found.lines if line.endswith("Window"))
-    assert line.split()[1] == (f"~{key}>" if is_kept else f"#{key}>")
+    translated = Translated(monkeypatch, above, facts={JOIN: equal("k", "j")}, grouping={above: key})
+    (line,) = (line for line in translated.lines if line.endswith("Window"))
+    assert line.split()[1] == (f"~{key}>" if is_preserved else f"#{key}>")
 
 
 def test_equal_inputs_of_two_joins_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,16 +207,18 @@ def test_equal_inputs_of_two_joins_are_written_once(monkeypatch: pytest.MonkeyPa
     first, second, third = (tree("Join", leaf, side, ids="kxjy") for leaf, side in zip((A, A, A), sides, strict=True))
     facts = {first: equal("k", "j"), second: equal("k", "j"), third: equal("k", "y")}
     classes = dict.fromkeys(sides, 1)
-    found = Translated(monkeypatch, first, second, third, facts=facts, classes=classes)
-    readers = [edge for edge in found.builder.edges if found.builder.nodes[edge.source_id].name == "Filter"]
+    translated = Translated(monkeypatch, first, second, third, facts=facts, classes=classes)
+    readers = [edge for edge in translated.builder.edges if translated.builder.nodes[edge.source_id].name == "Filter"]
     assert len(readers) == 3
-    assert len({edge.source_id for edge in readers}) == 2  # by other keys it is written another time
-    assert {found.builder.edge_plans[edge.id].signature for edge in readers} == {"hash[0]", "hash[1]"}
+    assert len({edge.source_id for edge in readers}) == 2  # a layout by other keys is written separately
+    assert {translated.builder.edge_plans[edge.id].signature for edge in readers} == {"hash[0]", "hash[1]"}
 
 
-def test_what_an_aggregate_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_of_aggregates_are_partial_aggregates(monkeypatch: pytest.MonkeyPatch) -> None:
     group, collects = grouped(A, "k"), tree("Aggregate", A, description="collect")
-    found = Translated(monkeypatch, group, collects, grouping={group: "k", collects: "k"})
-    operators = [node.operator for node in found.builder.nodes.values() if isinstance(node.operator, AggregateOperator)]
-    assert [one.not_mergeable for one in operators] == [None, "it collects"]
-    assert {one.write for one in found.builder.edge_plans.values()} == {WriteKind.OPERATOR}
+    translated = Translated(monkeypatch, group, collects, grouping={group: "k", collects: "k"})
+    operators = [
+        node.operator for node in translated.builder.nodes.values() if isinstance(node.operator, AggregateOperator)
+    ]
+    assert [operator.not_mergeable for operator in operators] == [None, "it collects"]
+    assert {edge_plan.write for edge_plan in translated.builder.edge_plans.values()} == {WriteKind.OPERATOR}

@@ -1,4 +1,4 @@
-"""Which rule an operator has."""
+"""The translation rules of operators."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def test_rules(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["CollectMetrics", "Intersect", "join", ""])
-def test_what_nobody_knows(name: str) -> None:
+def test_unknown_operators_have_no_rule(name: str) -> None:
     assert rule_of(name) is None
 
 
-def test_every_operator_has_one_rule() -> None:
+def test_an_operator_cannot_have_two_rules() -> None:
     with pytest.raises(ValueError, match="Join is translated twice"):
         translates("Join")(joins.translate_join)
     assert rule_of("Join") is joins.translate_join

@@ -1,4 +1,4 @@
-"""Spark's plans as trees of plain nodes, and what becomes of them as lines: ``a #> Join``."""
+"""Spark plans as trees of plain nodes, and their translation as lines of text: ``a #> Join``."""
 
 from __future__ import annotations
 
@@ -31,38 +31,40 @@ if TYPE_CHECKING:
 
 
 def tree(name: str, *children: LogicalNode, ids: str = "", **facts: Any) -> LogicalNode:
-    """Return an operator; its columns are letters, and are known by the same keys. Names of leaves are letters, too."""
-    found = plan(name, *children, ids=ids or (children[0].ids if children else "k"))
-    return replace(found, keys=found.ids, **facts)
+    """Return an operator. Its columns are letters, which are also their keys. Names of leaves are letters, too."""
+    node = plan(name, *children, ids=ids or (children[0].ids if children else "k"))
+    return replace(node, keys=node.ids, **facts)
 
 
 def keys(texts: str, **facts: Any) -> tuple[JoinKey, ...]:
     """Return plain columns as keys of a join."""
-    known = {"is_column": True, "is_deterministic": True, "cannot_fail": True, "type": "bigint"} | facts
-    return tuple(JoinKey(Key(one), one, (one,), **known) for one in texts)
+    defaults = {"is_column": True, "is_deterministic": True, "cannot_fail": True, "type": "bigint"} | facts
+    return tuple(JoinKey(Key(column), column, (column,), **defaults) for column in texts)
 
 
 def equal(left: str, right: str, join_type: JoinType = JoinType.INNER, **facts: Any) -> JoinFacts:
     """Return an equi-join of some columns."""
-    known: dict[str, Any] = {"left_hint": None, "right_hint": None, "is_hashable": True, "cannot_fail": True} | facts
-    return JoinFacts(join_type, keys(left), keys(right), **known)
+    fields: dict[str, Any] = {"left_hint": None, "right_hint": None, "is_hashable": True, "cannot_fail": True} | facts
+    return JoinFacts(join_type, keys(left), keys(right), **fields)
 
 
 class Translated:
-    """What became of plans.
+    """The translation of plans.
 
     Parameters
     ----------
     plans
         The plans.
     classes
-        The class of parts that occur more than once.
+        The class of each repeated part.
     facts
-        What is known of joins.
+        The facts of joins.
     sizes
-        Spark's estimate of the bytes of operators; much, where nothing is given.
+        Spark's estimate of the bytes of operators; large by default.
     grouping
-        The keys of operators that want rows together.
+        The grouping keys of operators.
+    limits
+        The row limits of limit operators.
     """
 
     def __init__(
@@ -78,31 +80,31 @@ class Translated:
         def size_in_bytes(node: LogicalNode) -> int:
             return (sizes or {}).get(node, 1 << 40)
 
-        def keys_in_output(node: LogicalNode, wanted: Sequence[Key]) -> list[Key]:
-            return list(wanted) if set(wanted) <= set(node.keys) else []
+        def keys_in_output(node: LogicalNode, keys: Sequence[Key]) -> list[Key]:
+            return list(keys) if set(keys) <= set(node.keys) else []
 
         monkeypatch.setattr(joins, "join_facts", lambda node: (facts or {}).get(node))
         monkeypatch.setattr(LogicalNode, "size_in_bytes", property(size_in_bytes))
         monkeypatch.setattr(LogicalNode, "keys_in_output", keys_in_output)
         monkeypatch.setattr(
-            catalyst, "grouping_keys", lambda node: [Key(one) for one in (grouping or {}).get(node, "")]
+            catalyst, "grouping_keys", lambda node: [Key(key) for key in (grouping or {}).get(node, "")]
         )
-        monkeypatch.setattr(keyed, "why_together", lambda _: None)
+        monkeypatch.setattr(keyed, "undividable_reason", lambda _: None)
         monkeypatch.setattr(catalyst, "row_limit", lambda node: (limits or {}).get(node))
         parts: Any = SimpleNamespace(class_of=lambda node: (classes or {}).get(node))
-        self.asked: list[tuple[str, str, int | None]] = []
+        self.created_sources: list[tuple[str, str, int | None]] = []
         sources: Any = SimpleNamespace(make=self._source)
         bridge: Any = None
         self.builder = DraftBuilder()
         self.translator = Translator(
             bridge, Configuration.load({}), self.builder, parts, sources, 100, "the.option", lambda node: None
         )
-        self.nodes = [self.translator.translate(one) for one in plans]
+        self.nodes = [self.translator.translate(root) for root in plans]
 
     def _source(self, leaf: LogicalNode, filtered: LogicalNode, hint: Any, limit: int | None) -> Any:
-        self.asked.append((leaf.name, filtered.name, limit))
-        found = source(7)
-        return replace(found, coordinator=SimpleNamespace(name=leaf.name, source=None))
+        self.created_sources.append((leaf.name, filtered.name, limit))
+        sized = source(7)
+        return replace(sized, coordinator=SimpleNamespace(name=leaf.name, source=None))
 
     @property
     def draft(self) -> Draft:
@@ -111,13 +113,13 @@ class Translated:
 
     @property
     def lines(self) -> list[str]:
-        """The edges as text, in the order of the nodes they lead to."""
+        """The edges as text, ordered by target node."""
         nodes = self.builder.nodes
         edges = sorted(self.builder.edges, key=lambda edge: (edge.target_id, edge.type_number))
         return [f"{self.name(edge.source_id)} {arrow(edge.partitioner)} {nodes[edge.target_id].name}" for edge in edges]
 
     def name(self, node_id: int) -> str:
-        """Return a node's name."""
+        """Return the name of a node."""
         return self.builder.nodes[node_id].name.removeprefix("Source: ")
 
 
@@ -130,7 +132,7 @@ def arrow(partitioner: Partitioner) -> str:
             return f"~{''.join(keys)}>"
         case RangePartitioner(keys):
             return f"|{''.join(keys)}>"
-    return {found: text for text, found in ARROWS.items()}[partitioner]
+    return {plain: text for text, plain in ARROWS.items()}[partitioner]
 
 
 LEFT, RIGHT = Side

@@ -1,4 +1,4 @@
-"""Vertices about to be decided, on graphs written as text."""
+"""Builds jobs from text graphs, and decides their vertices without Spark."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ VOLUME = "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task"
 
 
 class Deciding:
-    """A job of which some vertices have finished.
+    """A job in which some vertices have finished.
 
     Parameters
     ----------
     text, operators, facts
         The graph, see `tests.planner.drafts.draft`.
     results
-        What finished nodes have written.
+        The results of finished nodes.
     config
-        The options; a task reads 100 bytes where nothing else is said.
+        The options; by default, a task reads 100 bytes.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class Deciding:
 
     def decide(self, tail: Any, inferred: Any = None) -> Any:
         """Decide the vertex that ends with a node; the vertices before it finish first."""
-        while not (found := [vertex for vertex in self.manager.job_graph if vertex.tail_id == tail]):
-            for vertex in [one for one in self.manager.job_graph if one.tail_id in self.results]:
+        while not (vertices := [vertex for vertex in self.manager.job_graph if vertex.tail_id == tail]):
+            for vertex in [vertex for vertex in self.manager.job_graph if vertex.tail_id in self.results]:
                 if vertex.id not in self.manager._finished_vertices:
                     self.manager.finish(vertex.id)
                     self.manager.grow()
-        return self._decider.decide(found[0], inferred or {})
+        return self._decider.decide(vertices[0], inferred or {})

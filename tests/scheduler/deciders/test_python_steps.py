@@ -1,4 +1,4 @@
-"""A vertex with Python functions gets the tasks that these are worth, as far as the user's word allows."""
+"""A vertex with Python functions gets the tasks that these need, unless the user sets a number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.scheduler.results import written
 
 KIB = 1 << 10
 SMALL = written(*[100 * KIB] * 8)
-"""Less than a task should read by default, and more than one core's worth of Python."""
+"""Less than a task should read by default, but enough for Python functions to need several cores."""
 VOLUMES = {VOLUME: "16 mb"}
 MAXIMUM = "execution.batch.adaptive.auto-parallelism.max-parallelism"
 
@@ -32,7 +32,7 @@ def deciding(top: Any, **facts: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ["MapInPandas", "BatchEvalPython", "FlatMapGroupsInPandas", "Aggregate", "Window"])
-def test_no_core_is_idle(name: str) -> None:
+def test_python_functions_use_all_cores(name: str) -> None:
     decided = deciding(python(name)).decide(3)
     assert decided.parallelism == CORES
     assert decided.setup.read_of("1-2") == CoalescedRead([(0, 2), (2, 4), (4, 6), (6, 8)])
@@ -46,14 +46,14 @@ def test_no_core_is_idle(name: str) -> None:
         ({"config": {MAXIMUM: 3}}, 3),
         ({"config": {"parallelism.default": 2}}, 2),
         ({"config": {"execution.batch.adaptive.auto-parallelism.enabled": False, "parallelism.default": 1}}, 1),
-        ({"config": {VOLUME: "100 kb"}}, 8),  # its bytes want more than that
+        ({"config": {VOLUME: "100 kb"}}, 8),  # its bytes need more tasks than its Python functions
     ],
 )
-def test_the_users_word_wins(facts: Any, expected: int) -> None:
+def test_user_settings_take_precedence(facts: Any, expected: int) -> None:
     assert deciding(python(), **facts).decide(3).parallelism == expected
 
 
-def test_the_reason_says_what_bounds_it() -> None:
+def test_the_reason_names_the_limit() -> None:
     decided = deciding(python(), config={MAXIMUM: 3}).decide(3)
     assert decided.reason == (
         f"800.0 KiB of input: it runs Python functions, and there are 4 cores, at most 3 ({MAXIMUM})"
@@ -64,14 +64,14 @@ def test_a_vertex_without_python_is_decided_by_its_bytes() -> None:
     assert deciding(plan("Project")).decide(3).parallelism == 1
 
 
-def test_python_of_an_earlier_step_does_not_count() -> None:
+def test_python_functions_of_an_earlier_step_are_ignored() -> None:
     below = python()
     job = Deciding("1 #> 2", tops={1: below, 2: plan("Aggregate", below)}, results={1: SMALL}, config=VOLUMES)
     edges = {"1-2": replace(job.plan.edges["1-2"], child=below)}
     assert PythonSteps(replace(job.plan, edges=edges), job.manager, CORES, tuple).need((2,), 1 << 20) is None
 
 
-def test_enough_subpartitions_are_written_for_it() -> None:
+def test_enough_subpartitions_are_written_for_python_functions() -> None:
     job = Deciding("1 #> 2", sources={1: 800 * KIB}, tops={2: python()}, config={**VOLUMES, MAXIMUM: 12})
     assert job.decide(1, {1: -1}).setup.subpartitions == 12
     job = Deciding("1 #> 2", sources={1: 800 * KIB}, tops={2: plan("Project")}, config={**VOLUMES, MAXIMUM: 12})
@@ -83,10 +83,10 @@ def test_enough_subpartitions_are_written_for_it() -> None:
     [
         ("f", 0.1, 1),
         ("f", 4.0, 4),
-        ("other", 0.1, 4),  # nothing is known of f
+        ("other", 0.1, 4),  # f has not been measured
     ],
 )
-def test_what_was_measured_of_the_same_functions_counts(function: str, seconds: float, expected: int) -> None:
+def test_measurements_of_the_same_functions_are_used(function: str, seconds: float, expected: int) -> None:
     job = Deciding("1 #> 2\n3 #> 4", tops={2: python(function=function), 4: python()}, results={1: SMALL, 3: SMALL})
     first = next(vertex for vertex in job.manager.job_graph if vertex.tail_id in {1, 3})
     ran = VertexSnapshot(

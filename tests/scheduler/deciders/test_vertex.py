@@ -1,4 +1,4 @@
-"""A vertex is decided from what lies before it: figures in, tasks, reads and reasons out."""
+"""The decider of vertices: figures in; tasks, reads and reasons out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.connectors.base import TasksWorth
+from penstock.connectors.base import SinkParallelism
 from penstock.connectors.coordinator import NO_ANSWER
 from penstock.decisions import Choice, DecisionKind, NodeRef
 from penstock.execution.reads import CoalescedRead, SlicedRead, WholeRead
@@ -48,7 +48,7 @@ def test_options(config: Any, parallelism: int) -> None:
     assert Deciding("1 #> 2", results={1: EVEN}, config=config).decide(2).parallelism == parallelism
 
 
-def test_a_number_for_all_steps_holds_up_to_the_step_s_maximum() -> None:
+def test_a_number_for_all_steps_applies_up_to_the_maximum_of_a_step() -> None:
     config = {"execution.batch.adaptive.auto-parallelism.enabled": False, "parallelism.default": 6}
     job = Deciding("1 #> 2", results={1: EVEN}, config=config)
     assert job.manager.stream_graph_context.modify_stream_node([StreamNodeUpdateRequest(2, max_parallelism=3)])
@@ -56,7 +56,7 @@ def test_a_number_for_all_steps_holds_up_to_the_step_s_maximum() -> None:
     assert (decided.parallelism, decided.reason) == (3, "parallelism is set to 3, the most tasks of this step")
 
 
-def test_rows_that_go_to_one_task_are_not_there_because_of_the_step_s_maximum() -> None:
+def test_the_maximum_of_a_step_is_not_the_reason_for_a_single_task() -> None:
     config = {"execution.batch.adaptive.auto-parallelism.enabled": False, "parallelism.default": 6}
     job = Deciding("1 1> 2", results={1: EVEN}, config=config)
     assert job.manager.stream_graph_context.modify_stream_node([StreamNodeUpdateRequest(2, max_parallelism=3)])
@@ -78,7 +78,7 @@ MINIMUM = "execution.batch.adaptive.auto-parallelism.min-parallelism"
         ({VOLUME: "1 b", MINIMUM: 130}, f"limited by the maximum parallelism 130 ({MINIMUM})"),
     ],
 )
-def test_a_bound_is_named_by_what_sets_it(config: Any, reason: str) -> None:
+def test_a_reason_names_the_option_that_sets_a_bound(config: Any, reason: str) -> None:
     many = written(*[40] * 200) if VOLUME in config else EVEN
     assert reason in Deciding("1 #> 2", results={1: many}, config=config).decide(2).reason
 
@@ -91,18 +91,18 @@ def test_a_bound_is_named_by_what_sets_it(config: Any, reason: str) -> None:
         {MINIMUM: 6},
     ],
 )
-def test_what_goes_to_one_task_is_read_by_one(config: Any) -> None:
+def test_a_global_exchange_is_read_by_a_single_task(config: Any) -> None:
     decided = Deciding("1 1> 2", results={1: written(40)}, config=config).decide(2)
     assert (decided.parallelism, decided.reason) == (1, "all its rows go to one task")
     assert decided.setup.read_of("1-2") == CoalescedRead([(0, 1)])
 
 
-def test_what_the_user_gave_is_kept() -> None:
+def test_a_user_defined_parallelism_is_applied() -> None:
     decided = Deciding("1 #> 2", results={1: EVEN}, parallelism={2: 3}).decide(2)
     assert (decided.parallelism, decided.reason) == (3, "parallelism is set to 3")
 
 
-def test_each_input_of_a_union_keeps_what_was_given_to_it() -> None:
+def test_inputs_of_a_union_use_their_own_parallelism() -> None:
     union = {5: Operator(OperatorKind.UNION)}
     job = Deciding("1 #> 3\n2 #> 4\n3 -> 5\n4 -> 5", union, results={1: EVEN, 2: EVEN}, parallelism={3: 3, 4: 5})
     decided = job.decide(5)
@@ -110,8 +110,8 @@ def test_each_input_of_a_union_keeps_what_was_given_to_it() -> None:
     assert [len(decided.setup.read_of(edge).ranges) for edge in ("1-3", "2-4")] == [3, 5]
 
 
-def test_sources_that_meet_in_a_vertex_add_up() -> None:
-    """A task of Spark's reads one input, so the larger number would leave rows unread."""
+def test_parallelism_of_several_sources_in_a_vertex_adds_up() -> None:
+    """A Spark task reads one input, so the larger number would leave rows unread."""
     job = Deciding("1 -> 3\n2 -> 3", {3: Operator(OperatorKind.UNION)}, sources={1: 1000, 2: 1000})
     for node_id, static in {1: 3, 2: 5}.items():
         job.plan.sources[node_id] = replace(job.plan.sources[node_id], static=static)
@@ -122,26 +122,26 @@ def test_sources_that_meet_in_a_vertex_add_up() -> None:
 
 @pytest.mark.parametrize(("arrow", "expected"), [("*>", 3), ("#>", 3 + 4)])
 def test_a_source_beside_an_input(arrow: str, expected: int) -> None:
-    """Its number counts beside a broadcast, which has no tasks of its own; beside an exchange, the numbers add up."""
+    """A broadcast has no tasks of its own, so only the source has; beside an exchange, the numbers add up."""
     union = {4: Operator(OperatorKind.UNION)}
     job = Deciding(f"1 {arrow} 3\n3 -> 4\n2 -> 4", union, results={1: EVEN}, sources={2: 1000})
     job.plan.sources[2] = replace(job.plan.sources[2], static=3)
     assert job.decide(4, {2: NO_ANSWER}).parallelism == expected
 
 
-def test_inputs_of_one_group_are_cut_alike() -> None:
+def test_inputs_of_an_exchange_group_have_the_same_ranges() -> None:
     job = Deciding("1 #> 3\n2 #> 3", results={1: EVEN, 2: EVEN}, groups={"1-3": 1, "2-3": 1})
     decided = job.decide(3)
     assert decided.setup.read_of("1-3") == decided.setup.read_of("2-3")
     assert (decided.parallelism, decided.bytes_in) == (8, 640)
 
 
-def test_inputs_of_two_groups_add_up() -> None:
+def test_tasks_of_two_exchange_groups_add_up() -> None:
     decided = Deciding("1 #> 3\n2 #> 3", results={1: EVEN, 2: written(*[90] * 8)}).decide(3)
     assert decided.parallelism == 4 + 8
 
 
-def test_a_skewed_subpartition_is_split_where_that_was_allowed() -> None:
+def test_a_skewed_subpartition_is_split_if_the_edge_allows_it() -> None:
     job = Deciding(
         "1 #> 2",
         results={1: written(40, 40, 4000, 40, tasks=8)},
@@ -151,7 +151,7 @@ def test_a_skewed_subpartition_is_split_where_that_was_allowed() -> None:
     assert before.modify_stream_edge([StreamEdgeUpdateRequest("1-2", intra_input_correlated=False)])
     read = job.decide(2).setup.read_of("1-2")
     assert isinstance(read, SlicedRead)
-    assert [one for task in read.tasks for one in task if one.mappers is not None]
+    assert [piece for task in read.tasks for piece in task if piece.mappers is not None]
 
 
 @pytest.mark.parametrize(
@@ -162,33 +162,31 @@ def test_a_skewed_subpartition_is_split_where_that_was_allowed() -> None:
         ({MAXIMUM: 1}, {}),
     ],
 )
-def test_partial_results_of_a_hot_subpartition_are_merged_in_pieces_where_that_was_allowed(
-    config: Any, merged: Any
-) -> None:
+def test_hot_groups_are_merged_in_chunks_if_the_edge_allows_it(config: Any, merged: Any) -> None:
     job = Deciding(
         "1 #> 2",
-        {2: AggregateOperator("it keeps every value", keeps_values=True)},
+        {2: AggregateOperator("it collects every value", keeps_values=True)},
         results={1: written(40, 40, 4000, 40, tasks=16)},
         config={"table.optimizer.skewed-join-optimization.skewed-threshold": "1 b", **config},
     )
     before = job.manager.stream_graph_context
     assert before.modify_stream_edge([StreamEdgeUpdateRequest("1-2", intra_input_correlated=False)])
-    noted = job.log.record(
+    recorded = job.log.record(
         Choice(DecisionKind.SKEW, NodeRef(2, "n2"), "merged in pieces", "it is hot", {LARGEST: 4000})
     )
     read = job.decide(2).setup.read_of("1-2")
     assert isinstance(read, CoalescedRead)
     assert read.merged == merged
     assert read.ranges == ([(0, 4)] if MAXIMUM in config and config[MAXIMUM] == 1 else read.ranges)
-    (settled,) = job.log.of(noted.nodes, DecisionKind.SKEW)
+    (settled,) = job.log.of(recorded.nodes, DecisionKind.SKEW)
     assert ("because" in settled.outcome) is not bool(merged)
 
 
-def test_partial_results_are_not_split_like_the_rows_of_an_operator_before_them() -> None:
-    """A window and an aggregate of one step read alike; a group of the aggregate must be in one task, once."""
+def test_partial_results_are_not_split_together_with_the_rows_of_a_window() -> None:
+    """A window and an aggregate of a step read the same ranges, but a group of the aggregate needs a single task."""
     job = Deciding(
         "1 #> 4\n2 #> 5\n4 -> 6\n5 -> 6",
-        {4: Operator(OperatorKind.WINDOW), 5: AggregateOperator("it keeps every value", keeps_values=True)},
+        {4: Operator(OperatorKind.WINDOW), 5: AggregateOperator("it collects every value", keeps_values=True)},
         results={1: written(40, 40, 40, 40), 2: written(40, 40, 4000, 40, tasks=16)},
         groups={"1-4": 1, "2-5": 1},
         config={"table.optimizer.skewed-join-optimization.skewed-threshold": "1 b"},
@@ -211,14 +209,14 @@ def test_partial_results_are_not_split_like_the_rows_of_an_operator_before_them(
         None,
         WindowOperator(),
         AggregateOperator("sum"),
-        AggregateOperator("it keeps every value", keeps_values=True),
+        AggregateOperator("it collects every value", keeps_values=True),
     ],
-    ids=["alone", "a window", "an aggregate", "an aggregate that keeps values"],
+    ids=["alone", "a window", "an aggregate", "an aggregate that collects values"],
 )
-def test_rows_are_split_only_where_no_other_operator_reads_an_input_by_the_same_partitions(
+def test_rows_are_split_only_if_no_other_operator_reads_an_input_with_the_same_partitions(
     hot: Operator, other: Operator | None
 ) -> None:
-    """All tasks of a split would read the other input, each of them whole."""
+    """Every task of a split would read the whole other input."""
     job = Deciding(
         "1 #> 4" if other is None else "1 #> 4\n2 #> 5\n4 -> 6\n5 -> 6",
         {4: hot} if other is None else {4: hot, 5: other},
@@ -228,30 +226,30 @@ def test_rows_are_split_only_where_no_other_operator_reads_an_input_by_the_same_
     )
     before = job.manager.stream_graph_context
     assert before.modify_stream_edge([StreamEdgeUpdateRequest("1-4", intra_input_correlated=False)])
-    told = job.log.record(Choice(DecisionKind.SKEW, NodeRef(4, "n4"), "split", "it is hot", {LARGEST: 4000}))
+    skew = job.log.record(Choice(DecisionKind.SKEW, NodeRef(4, "n4"), "split", "it is hot", {LARGEST: 4000}))
     unlike = job.log.record(Choice(DecisionKind.SKEW, NodeRef(4, "n4"), "not split", "another input is small"))
     setup = job.decide(4 if other is None else 6).setup
-    outcomes = {one.id: one.outcome for one in job.log.of((4,), DecisionKind.SKEW)}
+    outcomes = {decision.id: decision.outcome for decision in job.log.of((4,), DecisionKind.SKEW)}
     assert not outcomes[unlike.id]
     if other is None:
         assert isinstance(setup.read_of("1-4"), SlicedRead)
-        assert outcomes[told.id] == {"split": 1}
+        assert outcomes[skew.id] == {"split": 1}
     else:
         read, whole = setup.read_of("1-4"), setup.read_of("2-5")
         assert isinstance(read, CoalescedRead)
         assert isinstance(whole, CoalescedRead)
         assert read.ranges == whole.ranges
-        assert outcomes[told.id]["instead"] == "its partitions are not split"
-        assert outcomes[told.id]["because"] == "its step reads another input by the same partitions"
+        assert outcomes[skew.id]["instead"] == "its partitions are not split"
+        assert outcomes[skew.id]["because"] == "its step reads another input with the same partitions"
 
 
-def test_what_is_broadcast_is_read_whole() -> None:
+def test_broadcasts_are_read_whole() -> None:
     decided = Deciding("1 *> 3\n2 #> 3", results={1: EVEN, 2: EVEN}).decide(3)
     assert decided.setup.read_of("1-3") == WholeRead()
     assert decided.parallelism == 4
 
 
-def test_sources_are_cut_as_they_were_asked() -> None:
+def test_spark_splits_a_source_that_infers_nothing() -> None:
     decided = Deciding("1 #> 2", sources={1: 1000}).decide(1, {1: NO_ANSWER})
     assert (decided.parallelism, decided.reason, decided.bytes_in) == (None, "Spark splits this source itself", 1000)
 
@@ -275,7 +273,7 @@ MAXIMUM = "execution.batch.adaptive.auto-parallelism.max-parallelism"
         ({"parallelism.default": 4, SOURCES_DEFAULT: 5}, None, 5),
     ],
 )
-def test_bounds_of_a_source_that_ignores_them(config: Any, step: int | None, expected: int) -> None:
+def test_bounds_limit_the_inferred_parallelism_of_a_source(config: Any, step: int | None, expected: int) -> None:
     job = Deciding("1 #> 2", sources={1: 1000}, config=config)
     (vertex,) = job.manager.job_graph
     decided = job._decider.decide(replace(vertex, max_parallelism=step), {1: 700})
@@ -287,32 +285,31 @@ def test_bounds_of_a_source_that_ignores_them(config: Any, step: int | None, exp
     ("sources", "expected"),
     [({1: 1000}, 40), ({1: 10}, 4), ({1: 100_000}, 128)],  # four for each task, at least four, at most the maximum
 )
-def test_what_is_written_follows_what_is_known_before(sources: Any, expected: int) -> None:
+def test_subpartitions_follow_the_estimated_input(sources: Any, expected: int) -> None:
     job = Deciding("1 #> 2", sources=sources)
     assert job.decide(1, {1: NO_ANSWER}).setup.subpartitions == expected
-    (decision,) = [one for one in job.log if one.kind is DecisionKind.SUBPARTITIONS]
+    (decision,) = [decision for decision in job.log if decision.kind is DecisionKind.SUBPARTITIONS]
     assert decision.chosen == expected
     assert decision.reason.endswith(", at most 128 (Penstock's default)") is (expected == 128)
 
 
 @pytest.mark.parametrize(
-    ("sources", "number", "known"),
+    ("sources", "number", "size"),
     [
         ({1: 300, 2: 200}, 20, "500 B of input"),
         ({1: None, 2: 200}, 8, "at least 200 B of input"),
         ({1: None, 2: None}, 4, "input of unknown size"),
     ],
 )
-def test_a_size_that_no_source_tells_is_unknown(sources: Any, number: int, known: str) -> None:
+def test_a_size_that_no_source_reports_is_unknown(sources: Any, number: int, size: str) -> None:
     job = Deciding("1 #> 3\n2 #> 3", sources=sources, groups={"1-3": 1, "2-3": 1})
     assert job.decide(1, {1: NO_ANSWER}).bytes_in == sources[1]
-    (decision,) = [one for one in job.log if one.kind is DecisionKind.SUBPARTITIONS]
-    assert decision.words.sentence == (
-        f"{number} partitions if rows are shuffled for n3, as they would come from {known}"
-    ), "a broadcast may come instead"
-    assert decision.reason == f"{known} to n3, four subpartitions for each 100 B (Penstock's default)"
+    (decision,) = [decision for decision in job.log if decision.kind is DecisionKind.SUBPARTITIONS]
+    sentence = f"{number} partitions if rows are shuffled for n3, to divide {size}"  # they may be broadcast instead
+    assert decision.displayed.sentence == sentence
+    assert decision.reason == f"{size} to n3, four subpartitions for each 100 B (Penstock's default)"
     assert decision.figures.get("known bytes") == (sum(filter(None, sources.values())) or None)
-    (tasks,) = [one for one in job.log if one.kind is DecisionKind.SOURCE_PARALLELISM]
+    (tasks,) = [decision for decision in job.log if decision.kind is DecisionKind.SOURCE_PARALLELISM]
     assert tasks.figures.get("bytes in") == sources[1]
 
 
@@ -324,16 +321,16 @@ def test_a_broadcast_side_is_no_input_of_an_exchange_behind_the_join() -> None:
 def test_a_decision_names_the_operators_of_the_vertex() -> None:
     job = Deciding("1 #> 2\n2 -> 3", results={1: EVEN})
     job.decide(3)
-    (decision,) = [one for one in job.log if one.kind is DecisionKind.VERTEX_PARALLELISM]
+    (decision,) = [decision for decision in job.log if decision.kind is DecisionKind.VERTEX_PARALLELISM]
     assert (decision.nodes, decision.chosen) == ((2, 3), 4)
 
 
 MEASURED: dict[str, tuple[int | None, dict[str, Any], int, str]] = {
-    "as many as it is worth": (5, {}, 5, "it was measured"),
-    "no more than the maximum": (7, {MAXIMUM: 3}, 3, f"7 would be worth it, but at most 3 can be had ({MAXIMUM})"),
-    "no more than there are subpartitions": (9, {}, 8, "9 would be worth it, but at most 8"),
-    "no fewer than the minimum": (2, {MINIMUM: 6}, 6, "at least 6 are asked for"),
-    "by its bytes where nothing was measured": (None, {}, 4, "320 B of input, 100 B per task"),
+    "the measured number": (5, {}, 5, "it was measured"),
+    "at most the maximum": (7, {MAXIMUM: 3}, 3, f"7 would pay off, but at most 3 are possible ({MAXIMUM})"),
+    "at most the subpartitions": (9, {}, 8, "9 would pay off, but at most 8"),
+    "at least the minimum": (2, {MINIMUM: 6}, 6, "the minimum is 6"),
+    "by its bytes if nothing was measured": (None, {}, 4, "320 B of input, 100 B per task"),
     "auto parallelism is off": (
         5,
         {"execution.batch.adaptive.auto-parallelism.enabled": False, "parallelism.default": 3},
@@ -344,25 +341,25 @@ MEASURED: dict[str, tuple[int | None, dict[str, Any], int, str]] = {
 
 
 @pytest.mark.parametrize("case", MEASURED)
-def test_a_sink_that_tries_its_first_rows(case: str) -> None:
-    worth, config, tasks, words = MEASURED[case]
+def test_a_trial_write_decides_the_tasks_of_a_sink(case: str) -> None:
+    worth, config, tasks, reason = MEASURED[case]
     job = Deciding("1 #> 2", {2: SinkOperator(measures_tasks=True)}, results={1: EVEN}, config=config)
-    job.results.worth = None if worth is None else TasksWorth(worth, "it was measured")
+    job.results.worth = None if worth is None else SinkParallelism(worth, "it was measured")
     decided = job.decide(2)
     assert decided.parallelism == tasks
-    assert words in decided.reason
+    assert reason in decided.reason
     read = decided.setup.read_of("1-2")
     assert isinstance(read, CoalescedRead)
     assert (read.ranges[0][0], read.ranges[-1][1]) == (0, 8)
 
 
-def test_the_users_number_goes_before_what_a_sink_would_measure() -> None:
+def test_a_user_defined_parallelism_overrides_the_trial_write_of_a_sink() -> None:
     job = Deciding("1 #> 2", {2: SinkOperator(measures_tasks=True)}, results={1: EVEN}, parallelism={2: 3})
-    job.results.worth = TasksWorth(7, "it was measured")
+    job.results.worth = SinkParallelism(7, "it was measured")
     decided = job.decide(2)
     assert (decided.parallelism, decided.reason) == (3, "parallelism is set to 3")
 
 
-def test_before_a_sink_that_is_measured_there_is_room_for_many_tasks() -> None:
+def test_enough_subpartitions_are_written_for_a_sink_that_measures_its_tasks() -> None:
     job = Deciding("1 #> 2", {2: SinkOperator(measures_tasks=True)}, sources={1: 10})
     assert job.decide(1, {1: NO_ANSWER}).setup.subpartitions == 128

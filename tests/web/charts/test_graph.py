@@ -13,8 +13,8 @@ from penstock.web.steps import steps_of
 from tests.history.records import record, vertex
 
 
-def drawn(made: Any, critical: Any = (), *, pending: bool = False) -> str:
-    return draw_graph(made, steps_of(made, 20.0), critical, pending=pending)
+def drawn(job: Any, critical: Any = (), *, pending: bool = False) -> str:
+    return draw_graph(job, steps_of(job, 20.0), critical, pending=pending)
 
 
 def test_pending_operators_are_drawn_on_demand() -> None:
@@ -27,12 +27,12 @@ def test_pending_operators_are_drawn_on_demand() -> None:
 
 
 def test_the_box_of_a_pending_operator() -> None:
-    made = record(ended=False)
-    made.apply({"type": "nodes", "at": 1.0, "nodes": [made.nodes["2"] | {"parallelism": 5, "max_parallelism": 8}]})
-    root = ET.fromstring(drawn(made, pending=True))
-    (box,) = [one for one in root.iterfind(".//{*}g") if one.get("data-id") == "n2"]
+    job = record(ended=False)
+    job.apply({"type": "nodes", "at": 1.0, "nodes": [job.nodes["2"] | {"parallelism": 5, "max_parallelism": 8}]})
+    root = ET.fromstring(drawn(job, pending=True))
+    (box,) = [group for group in root.iterfind(".//{*}g") if group.get("data-id") == "n2"]
     assert [text.text for text in box.iterfind("{*}text")] == [
-        "Still open",
+        "Pending",
         "operator 2",
         "join",
         "tasks 5 · at most 8",
@@ -46,53 +46,60 @@ def test_the_box_of_a_pending_operator() -> None:
     [
         ("", 3, ()),
         ("short", 3, ("short",)),
-        ("one two three four", 3, ("one two", "three four")),
-        ("one two three four five six", 2, ("one two", "three …")),
+        ("big two three four", 3, ("big two", "three four")),
+        ("big two three four five six", 2, ("big two", "three …")),
         ("customer_demographics again", 3, ("customer_…", "again")),
         ("a-b-c-d-e-f g", 3, ("a-b-c-d-e…", "g")),
     ],
 )
-def test_texts_break_between_words(text: Any, lines: Any, expected: Any) -> None:
+def test_wrapping_of_texts(text: Any, lines: Any, expected: Any) -> None:
     assert wrapped(text, lines, 10) == expected
 
 
-def test_the_more_bytes_the_wider_an_edge() -> None:
-    made = record()
+def test_width_of_edges() -> None:
+    job = record()
     for number, size in ((1, 1 << 20), (3, 1 << 30)):
-        made.apply(vertex(number, [], "FINISHED", bytes_out=size))
-    made.apply(vertex(2, [2, 3], "FINISHED", [("v1", "1-2"), ("v3", "1-2")]))
-    thin, thick = (float(width) for width in re.findall(r'class="edge finished" stroke-width="([\d.]+)"', drawn(made)))
+        job.apply(vertex(number, [], "FINISHED", bytes_out=size))
+    job.apply(vertex(2, [2, 3], "FINISHED", [("v1", "1-2"), ("v3", "1-2")]))
+    thin, thick = (float(width) for width in re.findall(r'class="edge finished" stroke-width="([\d.]+)"', drawn(job)))
     assert thick > 3 * thin
 
 
-def test_steps_that_the_end_waited_for_are_marked() -> None:
-    made = record()
-    assert drawn(made).count("critical") == 0
-    shown = drawn(made, ("v1", "v2"))
+def test_critical_path_is_marked() -> None:
+    job = record()
+    assert drawn(job).count("critical") == 0
+    shown = drawn(job, ("v1", "v2"))
     assert shown.count('class="vertex finished critical"') == 2
     assert shown.count('class="edge finished critical"') == 1
 
 
-def test_it_is_a_document_even_with_odd_names() -> None:
+def test_special_characters_are_escaped() -> None:
     evil = "<script>alert(1)</script>'\"&"
-    made = record()
-    made.apply({"type": "nodes", "at": 1.0, "nodes": [made.nodes["1"] | {"name": evil, "description": evil}]})
-    made.apply(vertex(1, [1], "FINISHED", name=evil, label=evil, reason=evil))
-    ET.fromstring(drawn(made, pending=True))
+    job = record()
+    job.apply({"type": "nodes", "at": 1.0, "nodes": [job.nodes["1"] | {"name": evil, "description": evil}]})
+    job.apply(vertex(1, [1], "FINISHED", name=evil, label=evil, reason=evil))
+    ET.fromstring(drawn(job, pending=True))
 
 
-def test_keys_that_filter_a_step_are_a_dashed_line_with_a_label() -> None:
-    made = record()
-    made.apply(vertex(3, [4], "FINISHED"))
-    given = {"join": 2, "side": "left"}
-    kept = {"type": "decision", "index": 1, "at": 11.0, "kind": "dynamic filter", "subject": "x", "chosen": "by keys"}
-    made.apply({**kept, "reason": "few", "outcome": {}, "nodes": ["4"], "figures": given})
-    shown = drawn(made)
+def test_keys_of_a_filter_are_a_labelled_edge() -> None:
+    job = record()
+    job.apply(vertex(3, [4], "FINISHED"))
+    figures = {"join": 2, "side": "left"}
+    decision = {
+        "type": "decision",
+        "index": 1,
+        "at": 11.0,
+        "kind": "dynamic filter",
+        "subject": "x",
+        "chosen": "by keys",
+    }
+    job.apply({**decision, "reason": "few", "outcome": {}, "nodes": ["4"], "figures": figures})
+    shown = drawn(job)
     assert shown.count('class="edge keys"') == 1
     assert ">keys filter step 3<" in shown
 
 
-def test_tasks_beside_those_decided_are_counted_in_the_box() -> None:
-    made = record()
-    made.apply(vertex(1, [1], "FINISHED", parallelism=2))
-    assert ">2 tasks +1 · 50 rows<" in drawn(made)
+def test_additional_tasks_are_shown_in_the_box() -> None:
+    job = record()
+    job.apply(vertex(1, [1], "FINISHED", parallelism=2))
+    assert ">2 tasks +1 · 50 rows<" in drawn(job)

@@ -1,4 +1,4 @@
-"""Services that take rows by HTTP."""
+"""Sink of rows that are sent to a service by HTTP."""
 
 from penstock.connectors.http.sink import HttpSink
 

@@ -1,4 +1,4 @@
-"""One request of an HTTP sink: sent with the driver's leave, and again as long as that may help."""
+"""Requests of an HTTP sink: each attempt needs a permit of the driver, and transient failures are retried."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
     from penstock.connectors.http.connection import Connection
     from penstock.connectors.http.driver_link import DriverLink
 
-_AGAIN = frozenset({408, 425, 429})
-"""What a service says that may take the same request later; so do all errors of its own."""
-_OWN_ERROR, _TAKEN = range(500, 600), range(200, 300)
-_SHOWN = 1000
-"""Characters of an answer that are kept."""
-_MOST_RECEIVED = 1 << 16
-"""Bytes of an answer that are read: a connection is used again after an answer that was read to its end."""
+_RETRYABLE = frozenset({408, 425, 429})
+"""Client error statuses that are retried, in addition to all server errors."""
+_SERVER_ERRORS, _SUCCESS = range(500, 600), range(200, 300)
+_MAX_ERROR_LENGTH = 1000
+"""The maximum characters of a response in errors and dead letters."""
+_MAX_RESPONSE_BYTES = 1 << 16
+"""The maximum bytes of a response that are read; a connection is reused only after a completely read response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What tasks need to know of a sink.
+    """The settings of a sink that its tasks need.
 
     Parameters
     ----------
     url, method, headers
-        Of its requests.
+        The parts of each request.
     batch_size
-        The rows of a request.
+        The number of rows per request.
     timeout
-        The seconds that a request may take, with its answer.
+        The maximum seconds of a request, with its response.
     at_a_time
-        How many requests a task has under way at most.
+        The maximum number of concurrent requests of a task.
     attempts
-        How often a request is sent at most.
+        The maximum number of attempts of a request.
     backoff, longest_wait
-        The seconds before the second attempt, and before any.
+        The seconds before the second attempt, and the maximum before any attempt.
     run
-        The name of the job's writing, in the keys of requests.
+        An identifier of the run, which is part of idempotency keys.
     keeps_dead
-        Whether refused rows are kept; if not, the job fails.
+        Whether rejected rows become dead letters; if not, the job fails.
     """
 
     url: str = field(repr=False)
@@ -66,39 +66,39 @@ class Target:
 
 
 class RefusedError(Exception):
-    """What came of an attempt that failed.
+    """A failed attempt.
 
     Parameters
     ----------
     status, text
-        The answer, None and what happened where there was none.
-    may_pass
-        Whether another attempt may go well.
+        The status and text of the response; without a response, None and a description of the error.
+    is_transient
+        Whether another attempt may succeed.
     wait
-        The seconds that the service asks to wait before, None if it does not.
+        The seconds that the service requests before another attempt, None if it requests none.
     """
 
-    def __init__(self, status: int | None, text: str, *, may_pass: bool, wait: float | None = None) -> None:
+    def __init__(self, status: int | None, text: str, *, is_transient: bool, wait: float | None = None) -> None:
         super().__init__(text)
         self.status = status
-        self.text = text[:_SHOWN]
-        self.may_pass = may_pass
+        self.text = text[:_MAX_ERROR_LENGTH]
+        self.is_transient = is_transient
         self.wait = wait
 
 
 class StoppedError(Exception):
-    """Another task has met a row that nobody keeps, so the job fails."""
+    """The job fails because another task had a rejected row and there are no dead letters."""
 
 
 class Attempts:
-    """Sends requests of one task, one after the other.
+    """Sender of requests of a task over a single connection.
 
     Parameters
     ----------
     target, connection
-        Where they go, and by what.
+        The settings of the sink, and the connection to the service.
     driver
-        The driver, which permits each attempt.
+        The link to the driver, which permits each attempt.
     """
 
     def __init__(self, target: Target, connection: Connection, driver: DriverLink) -> None:
@@ -107,7 +107,7 @@ class Attempts:
         self.driver = driver
 
     def send(self, body: bytes, key: str) -> tuple[RefusedError | None, int]:
-        """Send a request; return what the last attempt failed with, None if it did not, and how many there were.
+        """Send a request; return the error of the last attempt, None after success, and the number of attempts.
 
         Raises
         ------
@@ -116,12 +116,12 @@ class Attempts:
         """
         from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
-        # A compressed answer could be far larger than its bytes.
+        # No compression, as a compressed response could expand beyond the limit.
         headers = {"Content-Type": "application/json", "Idempotency-Key": key, "Accept-Encoding": "identity"}
         retrying = Retrying(
             stop=stop_after_attempt(self._target.attempts),
             wait=self._wait,
-            retry=retry_if_exception(self._may_pass),
+            retry=retry_if_exception(self._is_retryable),
             reraise=True,
         )
         attempts = 0
@@ -137,51 +137,51 @@ class Attempts:
     def _attempt(self, body: bytes, headers: Mapping[str, str], number: int) -> None:
         import httpx
 
-        if not self.driver.ask(Kind.PERMIT, number):
+        if not self.driver.request(Kind.PERMIT, number):
             raise StoppedError
-        begun = time.monotonic()
+        start = time.monotonic()
         try:
-            with self._connection.send(self._target.method, self._target.url, body, headers) as answer:
-                text = self._text_of(answer)
+            with self._connection.send(self._target.method, self._target.url, body, headers) as response:
+                text = self._read_text(response)
         except httpx.HTTPError as error:
-            told = str(error) or type(error).__name__
-            raise RefusedError(None, told, may_pass=isinstance(error, httpx.TransportError)) from error
+            text = str(error) or type(error).__name__
+            raise RefusedError(None, text, is_transient=isinstance(error, httpx.TransportError)) from error
         finally:
-            self.driver.tell(Kind.ANSWERED, time.monotonic() - begun)
-        if answer.status_code in _TAKEN:
+            self.driver.notify(Kind.ANSWERED, time.monotonic() - start)
+        if response.status_code in _SUCCESS:
             return
-        may_pass = answer.status_code in _AGAIN or answer.status_code in _OWN_ERROR
-        wait = seconds_to_wait(answer.headers.get("Retry-After"), datetime.now(UTC)) if may_pass else None
+        is_transient = response.status_code in _RETRYABLE or response.status_code in _SERVER_ERRORS
+        wait = seconds_to_wait(response.headers.get("Retry-After"), datetime.now(UTC)) if is_transient else None
         if wait is not None and wait <= self._target.longest_wait:
-            self.driver.tell(Kind.PAUSE, wait)
-        raise RefusedError(answer.status_code, text or answer.reason_phrase, may_pass=may_pass, wait=wait)
+            self.driver.notify(Kind.PAUSE, wait)
+        raise RefusedError(response.status_code, text or response.reason_phrase, is_transient=is_transient, wait=wait)
 
-    def _text_of(self, answer: httpx.Response) -> str:
-        """Return the beginning of an answer, as much of it as comes in time; nothing of a compressed answer."""
+    def _read_text(self, response: httpx.Response) -> str:
+        """Return the beginning of a response, as far as it arrives in time; empty for a compressed response."""
         import httpx
 
         received = bytearray()
         try:
-            for chunk in answer.iter_raw():
+            for chunk in response.iter_raw():
                 received += chunk
-                if len(received) >= _MOST_RECEIVED:
+                if len(received) >= _MAX_RESPONSE_BYTES:
                     break
         except httpx.TransportError:
             if not self._connection.is_late:
                 raise
-        if answer.headers.get("Content-Encoding", "identity") != "identity":
+        if response.headers.get("Content-Encoding", "identity") != "identity":
             return ""
         try:
-            return received.decode(answer.encoding or "utf-8", errors="replace")
-        except (LookupError, UnicodeError):  # the codec of that name is not one of such texts
+            return received.decode(response.encoding or "utf-8", errors="replace")
+        except (LookupError, UnicodeError):  # not a text encoding
             return received.decode("utf-8", errors="replace")
 
-    def _may_pass(self, error: BaseException) -> bool:
-        """Whether another attempt is worth it; a service that asks for too long a wait is not waited for."""
-        return isinstance(error, RefusedError) and error.may_pass and (error.wait or 0) <= self._target.longest_wait
+    def _is_retryable(self, error: BaseException) -> bool:
+        """Return whether to try again: not if the service requests a wait beyond the limit."""
+        return isinstance(error, RefusedError) and error.is_transient and (error.wait or 0) <= self._target.longest_wait
 
     def _wait(self, state: RetryCallState) -> float:
-        """Return the seconds before the next attempt: what the service asks for, else ever more, never quite alike."""
+        """Return the seconds before the next attempt: as the service requests, else exponential backoff with jitter."""
         from tenacity import wait_exponential, wait_random
 
         problem = None if state.outcome is None else state.outcome.exception()
@@ -191,15 +191,15 @@ class Attempts:
         return wait_exponential(multiplier=backoff, max=most)(state) + wait_random(0, backoff)(state)
 
 
-def seconds_to_wait(told: str | None, now: datetime) -> float | None:
-    """Return the seconds that a ``Retry-After`` asks for: it is a number, or a date; None if it is neither."""
-    if told is None:
+def seconds_to_wait(header: str | None, now: datetime) -> float | None:
+    """Return the seconds of a ``Retry-After`` header, which is a number or a date; None if it is neither."""
+    if header is None:
         return None
     try:
-        return max(0.0, float(told))
+        return max(0.0, float(header))
     except ValueError:
         pass
     try:
-        return max(0.0, (parsedate_to_datetime(told) - now).total_seconds())
+        return max(0.0, (parsedate_to_datetime(header) - now).total_seconds())
     except (TypeError, ValueError):
         return None

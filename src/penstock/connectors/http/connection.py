@@ -1,7 +1,7 @@
-"""A connection of an HTTP sink, each of whose requests is over after a time in all.
+"""An HTTP connection with a timeout for a whole request.
 
-httpx limits each read and each write. A service that sends a byte from time to time, in its headers or between the
-chunks of its answer, could hold a task for ever.
+The timeouts of httpx apply to each read and write. A service that sends a byte from time to time, in the headers or
+between chunks of its response, could block a task for ever.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """A client with one connection at most, for one request at a time. Used as a context.
+    """An HTTP client with a single connection and a single request at a time; a context manager.
 
     Parameters
     ----------
     headers
         Headers of all requests.
     timeout
-        The seconds that a request may take, with its answer.
+        The maximum seconds of a request, with its response.
     tls
-        How certificates are checked.
+        The TLS context, which verifies certificates.
     """
 
     def __init__(self, headers: Mapping[str, str], timeout: float, tls: ssl.SSLContext) -> None:
@@ -52,17 +52,17 @@ class Connection:
 
     @property
     def is_late(self) -> bool:
-        """Whether the last request took too long, so that its connection was shut down."""
+        """Whether the last request timed out, so that its connection was shut down."""
         return self._is_late
 
     @contextmanager
     def send(self, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> Iterator[httpx.Response]:
-        """Send a request; give its answer, whose body is read in the block.
+        """Send a request, and yield its response, whose body has to be read in the block.
 
         Raises
         ------
-        TimeoutException
-            Of httpx, if the request took too long.
+        httpx.TimeoutException
+            If the request timed out.
         """
         import httpx
 
@@ -74,8 +74,10 @@ class Connection:
         timer.start()
         try:
             extensions = {"trace": self._on_event}
-            with self._client.stream(method, url, content=body, headers=dict(headers), extensions=extensions) as answer:
-                yield answer
+            with self._client.stream(
+                method, url, content=body, headers=dict(headers), extensions=extensions
+            ) as response:
+                yield response
         except httpx.TransportError as error:
             if not self._is_late:
                 raise
@@ -85,24 +87,24 @@ class Connection:
             with self._lock:
                 self._running = None
 
-    def _on_event(self, _: str, facts: Mapping[str, object]) -> None:
-        """Note the socket of a connection that was opened, or to which TLS was added."""
-        details = getattr(facts.get("return_value"), "get_extra_info", None)
-        if details is None:
+    def _on_event(self, _: str, details: Mapping[str, object]) -> None:
+        """Store the socket of a connection that was opened or upgraded to TLS."""
+        get_extra_info = getattr(details.get("return_value"), "get_extra_info", None)
+        if get_extra_info is None:
             return
         with self._lock:
-            self._socket = details("socket")
+            self._socket = get_extra_info("socket")
             late = self._running if self._is_late else None
         if late is not None:
             self._shut_down(late)
 
     def _shut_down(self, request: int) -> None:
-        """Let whatever a request waits for fail now, if it is the running one."""
+        """Make blocking reads and writes of a request fail, if it is still running."""
         with self._lock:
             if self._running != request:
                 return
             self._is_late = True
             if self._socket is not None:
-                with suppress(OSError):  # it is closed, or is being replaced by one with TLS
-                    # A method of the class, as that of a TLS socket would let the rest be sent without TLS.
+                with suppress(OSError):  # the socket is closed, or is being upgraded to TLS
+                    # Not the method of a TLS socket, which would continue without TLS.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""How tasks that send requests talk to the driver: who may send when, and what has come of it."""
+"""Protocol between the tasks of an HTTP sink and the driver: permits for requests, and reports of results."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ _CONNECT_SECONDS = 20.0
 
 
 class Kind(StrEnum):
-    """What a message is about, and what its number and its texts are.
+    """The kinds of messages, with the meaning of their number and texts.
 
-    All are asked but `ANSWERED` and `PAUSE`, which are told. So what came of rows is noted before their task ends.
+    All have a reply except `ANSWERED` and `PAUSE`. So the driver has counted the rows of a task before the task ends.
     """
 
     BEGIN = "begin"
-    """A task begins: its number."""
+    """A task begins. Number: the task."""
     PERMIT = "permit"
-    """It wants to send a request: the how-manieth attempt. The answer comes when it may; no means that it must stop."""
+    """A task requests to send. Number: the attempt. The reply comes when it may send; `NO` stops the task."""
     ANSWERED = "answered"
-    """The service has answered: after so many seconds."""
+    """A request has ended. Number: its seconds."""
     PAUSE = "pause"
-    """The service wants to be left alone: for so many seconds."""
+    """The service requests a pause. Number: the seconds."""
     DONE = "done"
-    """The service has taken rows: how many."""
+    """The service has accepted rows. Number: the rows."""
     DEAD = "dead"
-    """It has refused rows, which are kept: how many."""
+    """The service has rejected rows, which become dead letters. Number: the rows."""
     REFUSED = "refused"
-    """It has refused rows, which nobody keeps: why, and no other task needs to go on."""
+    """The service has rejected rows, and there are no dead letters, so all tasks stop. Text: the reason."""
     WAS_SENT = "was sent"
-    """Whether a row is one of the first ones, each of which is left out once of the rest: the number of the task."""
+    """A task asks whether to leave out a row as it was among the first rows. Number: the task; text: the digest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a task tells the driver.
+    """A message of a task to the driver.
 
     Parameters
     ----------
     kind
-        What it is about.
+        Its kind.
     number, texts
-        See `Kind`.
+        Its content, see `Kind`.
     """
 
     kind: Kind
@@ -64,18 +64,18 @@ class Message:
 
     @classmethod
     def of(cls, line: bytes) -> Message:
-        """Read one.
+        """Parse a line.
 
         Raises
         ------
         ValueError
-            If that is none.
+            If it is not a valid message.
         """
         kind, number, texts = json.loads(line)
         return cls(Kind(kind), float(number), tuple(map(str, texts)))
 
     def line(self) -> bytes:
-        """Return it as bytes."""
+        """Return the message as a line."""
         return json.dumps([self.kind, self.number, self.texts]).encode() + b"\n"
 
 
@@ -83,7 +83,7 @@ YES, NO = b"1", b"0"
 
 
 def proof(secret: bytes, role: bytes, nonce: bytes) -> bytes:
-    """Return what only who knows the secret can say to a nonce."""
+    """Return the proof of knowing the secret, for a nonce."""
     return hmac.digest(secret, role + nonce, hashlib.sha256)
 
 
@@ -93,52 +93,52 @@ class DriverLink:
     Parameters
     ----------
     sock, stream
-        The connection, proven to be the driver's.
+        The authenticated connection.
     """
 
     def __init__(self, sock: socket.socket, stream: BinaryIO) -> None:
         self._sock = sock
         self._stream = stream
 
-    def tell(self, kind: Kind, number: float = 0, *texts: str) -> None:
-        """Tell the driver something."""
+    def notify(self, kind: Kind, number: float = 0, *texts: str) -> None:
+        """Send a message without waiting for a reply."""
         self._sock.sendall(Message(kind, number, texts).line())
 
-    def ask(self, kind: Kind, number: float = 0, *texts: str) -> bool:
-        """Ask the driver something, and wait for its answer.
+    def request(self, kind: Kind, number: float = 0, *texts: str) -> bool:
+        """Send a message, and return the reply.
 
         Raises
         ------
         SinkError
-            If the driver has gone, or its sink has ended.
+            If the driver is gone, or its side of the sink has ended.
         """
-        self.tell(kind, number, *texts)
-        return self.answer()
+        self.notify(kind, number, *texts)
+        return self.read_reply()
 
-    def answer(self) -> bool:
-        """Wait for the answer to what the driver was told.
+    def read_reply(self) -> bool:
+        """Wait for the reply to a message.
 
         Raises
         ------
         SinkError
-            If the driver has gone, or its sink has ended.
+            If the driver is gone, or its side of the sink has ended.
         """
-        answer = self._stream.read(1)
-        if not answer:
-            raise SinkError("the driver no longer tells when to send", cause="its side of the sink has ended")
-        return answer == YES
+        reply = self._stream.read(1)
+        if not reply:
+            raise SinkError("the driver no longer permits requests", cause="its side of the sink has ended")
+        return reply == YES
 
 
 @dataclass(frozen=True, slots=True)
-class DriverPlace:
-    """Where the driver answers tasks.
+class DriverAddress:
+    """The address at which the driver serves tasks.
 
     Parameters
     ----------
     host, port
-        Its address.
+        The address.
     secret
-        What it and the tasks know.
+        The secret shared by the driver and the tasks.
     """
 
     host: str
@@ -147,12 +147,12 @@ class DriverPlace:
 
     @contextmanager
     def connect(self) -> Iterator[DriverLink]:
-        """Connect a task.
+        """Connect a task to the driver.
 
         Raises
         ------
         SinkError
-            If there is nobody, or somebody else.
+            If the driver cannot be reached, or another process responds.
         """
         try:
             sock = socket.create_connection((self.host, self.port), timeout=_CONNECT_SECONDS)
@@ -160,18 +160,18 @@ class DriverPlace:
             raise _unreachable(self, str(error)) from error
         with sock, sock.makefile("rb") as stream:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            mine = os.urandom(NONCE_BYTES)
-            theirs = stream.read(NONCE_BYTES)
-            sock.sendall(mine + proof(self.secret, b"task", theirs))
-            if not hmac.compare_digest(stream.read(PROOF_BYTES), proof(self.secret, b"driver", mine)):
-                raise _unreachable(self, "somebody else answers")
-            sock.settimeout(None)  # a permit may take its time
+            own_nonce = os.urandom(NONCE_BYTES)
+            driver_nonce = stream.read(NONCE_BYTES)
+            sock.sendall(own_nonce + proof(self.secret, b"task", driver_nonce))
+            if not hmac.compare_digest(stream.read(PROOF_BYTES), proof(self.secret, b"driver", own_nonce)):
+                raise _unreachable(self, "another process responds")
+            sock.settimeout(None)  # a permit may take long
             yield DriverLink(sock, stream)
 
 
-def _unreachable(place: DriverPlace, cause: str) -> SinkError:
+def _unreachable(address: DriverAddress, cause: str) -> SinkError:
     return SinkError(
-        f"a task does not reach the driver at {place.host}:{place.port}",
+        f"a task does not reach the driver at {address.host}:{address.port}",
         cause=cause,
         hint="tasks ask the driver when they may send: set spark.driver.host to what executors can reach",
     )

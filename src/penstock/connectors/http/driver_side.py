@@ -1,4 +1,4 @@
-"""The driver's side of a sink's requests: gives permits to all tasks of a job, and counts."""
+"""The driver's side of an HTTP sink: grants permits to all tasks of a job, and counts results."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from penstock.connectors.http.driver_link import (
     NONCE_BYTES,
     PROOF_BYTES,
     YES,
-    DriverPlace,
+    DriverAddress,
     Kind,
     Message,
     proof,
 )
 from penstock.connectors.http.first_rows import FirstRows
-from penstock.connectors.http.pace import Permit, RateWindow, middle
+from penstock.connectors.http.pace import Permit, RateWindow, median
 from penstock.handshakes import Handshakes
 from penstock.threads import start_thread
 
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.sinks")
 
-_KEPT_TIMES = 1000
-_LOOK_SECONDS = 1.0
-"""How often one that waits looks whether the job fails: a service may ask for minutes."""
+_MAX_DURATIONS = 1000
+_POLL_SECONDS = 1.0
+"""The interval at which a wait for a permit checks whether the job fails, as a service may request minutes."""
 
 
 @dataclass(slots=True)
 class Figures:
-    """What the tasks of a sink have done, repeated ones included.
+    """The counts of a sink's tasks, repeated tasks included.
 
     Parameters
     ----------
     requests, retried
-        The requests, and how many of them were repetitions.
+        The number of requests, and how many of them were retries.
     rows, dead
-        Rows that the service has taken, and that it has refused.
+        The numbers of rows that the service has accepted and rejected.
     repeated_tasks
-        How often a task began that had begun before.
+        The number of repeated task attempts.
     began, ended
-        When the first permit was given, and the last.
+        The times of the first and the last permit.
     """
 
     requests: int = 0
@@ -64,53 +64,53 @@ class Figures:
 
     @property
     def rate(self) -> float | None:
-        """Requests a second from the first to the last, None of fewer than two."""
+        """The average requests per second; None for fewer than two requests."""
         return (self.requests - 1) / (self.ended - self.began) if self.ended > self.began else None
 
 
 class DriverSide:
-    """Answers the tasks of one sink of one job.
+    """Server for the tasks of a sink.
 
     Parameters
     ----------
     bind, host
-        The address to listen at, and the one that tasks are told.
+        The address to listen on, and the address that tasks connect to.
     rate
-        The most requests a second, None for no limit.
+        The maximum requests per second, None for no limit.
     """
 
     def __init__(self, bind: str, host: str, rate: float | None) -> None:
         self.figures = Figures()
         self.refused = ""
-        """Why rows were refused that nobody keeps."""
-        self.times: deque[float] = deque(maxlen=_KEPT_TIMES)
-        """What requests took."""
+        """The reason of the first rejected row if there are no dead letters, else empty."""
+        self.times: deque[float] = deque(maxlen=_MAX_DURATIONS)
+        """The durations of the latest requests in seconds."""
         self.first = FirstRows()
-        """The rows that were sent already."""
+        """The rows that were sent first, to measure requests."""
         self._window = None if rate is None else RateWindow(rate)
         self._paused_until = 0.0
-        self._begun: Counter[int] = Counter()
+        self._task_starts: Counter[int] = Counter()
         self._loop = asyncio.new_event_loop()
         self._turn = asyncio.Lock()
         self._handshakes = Handshakes()
         start_thread("penstock-requests", self._run)
         secret = secrets.token_bytes(32)
-        # In a thread of its own: the caller's may have a loop that runs, as in a notebook.
+        # In a separate thread, as the caller's may have a running event loop, as in a notebook.
         starting = asyncio.run_coroutine_threadsafe(
             asyncio.start_server(lambda reader, writer: self._serve(secret, reader, writer), bind, 0, backlog=512),
             self._loop,
         )
         self._server = starting.result()
-        self.place = DriverPlace(host, int(self._server.sockets[0].getsockname()[1]), secret)
+        self.address = DriverAddress(host, int(self._server.sockets[0].getsockname()[1]), secret)
 
     @property
-    def measured(self) -> float | None:
-        """What a request takes, None if none was answered."""
-        return middle(self.times)
+    def median_seconds(self) -> float | None:
+        """The median duration of a request, None if no request has ended."""
+        return median(self.times)
 
     def close(self) -> None:
-        """Answer nobody any more: tasks that still send stop."""
-        with contextlib.suppress(RuntimeError):  # closed before
+        """Stop the server; tasks that are still sending fail."""
+        with contextlib.suppress(RuntimeError):  # already closed
             self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _run(self) -> None:
@@ -126,24 +126,24 @@ class DriverSide:
     async def _serve(self, secret: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, EOFError, asyncio.CancelledError), contextlib.closing(writer):
             try:
-                if await self._is_task(secret, reader, writer):
-                    await self._answer_all(reader, writer)
+                if await self._authenticate(secret, reader, writer):
+                    await self._serve_task(reader, writer)
             except ValueError:
                 log.exception("a message of a task cannot be read, so the task fails")
 
-    async def _is_task(self, secret: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _authenticate(self, secret: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         async with self._handshakes.limited(writer):
-            mine = os.urandom(NONCE_BYTES)
-            writer.write(mine)
-            theirs = await reader.readexactly(NONCE_BYTES)
-            told = await reader.readexactly(PROOF_BYTES)
-        if not hmac.compare_digest(told, proof(secret, b"task", mine)):
+            own_nonce = os.urandom(NONCE_BYTES)
+            writer.write(own_nonce)
+            task_nonce = await reader.readexactly(NONCE_BYTES)
+            task_proof = await reader.readexactly(PROOF_BYTES)
+        if not hmac.compare_digest(task_proof, proof(secret, b"task", own_nonce)):
             return False
-        writer.write(proof(secret, b"driver", theirs))
+        writer.write(proof(secret, b"driver", task_nonce))
         return True
 
-    async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer a task until it ends."""
+    async def _serve_task(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Reply to the messages of a task until it disconnects."""
         permit: Permit | None = None
         claimed: Counter[str] = Counter()
         try:
@@ -155,23 +155,23 @@ class DriverSide:
                 elif message.kind is Kind.WAS_SENT:
                     writer.write(YES if self.first.claim(int(message.number), claimed, message.texts[0]) else NO)
                 elif message.kind is Kind.ANSWERED:
-                    self._answered(permit)
+                    self._finish_request(permit)
                     self.times.append(message.number)
                 elif message.kind is Kind.PAUSE:
                     self._paused_until = max(self._paused_until, time.monotonic() + message.number)
                 else:
-                    self._note(message)
+                    self._count(message)
                     writer.write(YES)
         finally:
-            self._answered(permit)
+            self._finish_request(permit)
 
     async def _permit(self, reader: asyncio.StreamReader, *, is_retry: bool) -> Permit | None:
-        """Wait until a request may be sent; None if none needs to be sent any more. First come, first served."""
+        """Wait until a request may be sent, first come, first served; return None if the task has to stop."""
         async with self._turn:
-            if reader.at_eof():  # it died while it waited
+            if reader.at_eof():  # the task died while it waited
                 return None
             while (wait := self._free_at(now := time.monotonic()) - now) > 0 and not self.refused:  # noqa: ASYNC110
-                await asyncio.sleep(min(wait, _LOOK_SECONDS))
+                await asyncio.sleep(min(wait, _POLL_SECONDS))
             permit = Permit(now, 0) if self._window is None else self._window.take(now)
         if self.refused:
             return None
@@ -183,19 +183,19 @@ class DriverSide:
         return permit
 
     def _free_at(self, now: float) -> float:
-        """Return when the next permit can be given, as far as is known now."""
+        """Return the earliest time of the next permit, as of `now`."""
         return max(self._paused_until, now if self._window is None else self._window.free_at(now))
 
-    def _answered(self, permit: Permit | None) -> None:
+    def _finish_request(self, permit: Permit | None) -> None:
         if permit is not None and self._window is not None:
-            self._window.answered(permit, time.monotonic())
+            self._window.finish(permit, time.monotonic())
 
-    def _note(self, message: Message) -> None:
+    def _count(self, message: Message) -> None:
         number, figures = int(message.number), self.figures
         match message.kind:
             case Kind.BEGIN:
-                figures.repeated_tasks += self._begun[number] > 0
-                self._begun[number] += 1
+                figures.repeated_tasks += self._task_starts[number] > 0
+                self._task_starts[number] += 1
             case Kind.DONE:
                 figures.rows += number
             case Kind.DEAD:
@@ -205,7 +205,7 @@ class DriverSide:
 
 
 def driver_side(conf: Callable[[str], str | None], rate: float | None) -> DriverSide:
-    """Return the driver's side for a session, whose settings are asked by their key."""
+    """Return the driver's side for a session; `conf` returns a setting of Spark by its key."""
     host = conf("spark.driver.host") or "localhost"
     bind = conf("spark.driver.bindAddress") or host
     return DriverSide(bind.strip("[]"), host.strip("[]"), rate)

@@ -1,4 +1,4 @@
-"""The rows of an HTTP sink that were sent first, to learn what a request takes: each is left out once of the rest."""
+"""The rows that an HTTP sink has sent first, to measure requests; each is left out once when the rest is sent."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ if TYPE_CHECKING:
 
 
 class FirstRows:
-    """Knows which tasks leave out which of these rows.
+    """Assignment of the first rows to the tasks that leave them out.
 
-    A row that an attempt of a task has claimed stays with that task: another attempt claims it again. It is never given
-    back, as the attempt that claimed it may be the one that counts after all.
+    A row that was claimed by an attempt of a task stays assigned to that task, and other attempts of the task claim it
+    again. It is never released, as the attempt that claimed it may turn out to be successful.
     """
 
     def __init__(self) -> None:
         self._free: Counter[str] = Counter()
-        self._of_tasks: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        self._assigned: defaultdict[int, Counter[str]] = defaultdict(Counter)
 
     @property
     def digests(self) -> frozenset[str]:
-        """What these rows are."""
+        """The digests of the first rows."""
         return frozenset(self._free)
 
     def add(self, digests: Iterable[str]) -> None:
-        """Take notice of rows that were sent."""
+        """Add rows that were sent."""
         self._free.update(digests)
 
     def claim(self, task: int, claimed: Counter[str], digest: str) -> bool:
-        """Return whether an attempt leaves out a row.
+        """Return whether an attempt of a task leaves out a row.
 
         Parameters
         ----------
         task
-            The number of its task.
+            The number of the task.
         claimed
-            What this attempt has claimed so far; a row that it leaves out is added.
+            The rows that this attempt has left out so far; updated.
         digest
-            What the row is.
+            The digest of the row.
         """
-        held = self._of_tasks[task]
-        if claimed[digest] == held[digest]:
+        assigned = self._assigned[task]
+        if claimed[digest] == assigned[digest]:
             if not self._free[digest]:
                 return False
             self._free[digest] -= 1
-            held[digest] += 1
+            assigned[digest] += 1
         claimed[digest] += 1
         return True

@@ -1,4 +1,4 @@
-"""The requests of one job to a service."""
+"""The requests of a job to a service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.arguments import columns_of
 from penstock.connectors.base import SinkJob, StageReport
 from penstock.connectors.http.attempts import Target
 from penstock.connectors.http.driver_side import DriverSide, driver_side
-from penstock.connectors.http.pace import tasks_worth
+from penstock.connectors.http.pace import recommend_tasks
 from penstock.connectors.http.rows import FIRST, LETTERS
 from penstock.connectors.http.sending import sender
 from penstock.connectors.sink_checks import folded, is_case_sensitive
@@ -18,7 +18,7 @@ from penstock.errors import SinkError
 from penstock.masking import mask
 from penstock.spark import jobs
 from penstock.spark.jvm import Bridge
-from penstock.spark_errors import in_words
+from penstock.spark_errors import translate_errors
 from penstock.units import show_count
 
 if TYPE_CHECKING:
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from penstock.commit import Prepared
-    from penstock.connectors.base import TasksWorth
+    from penstock.connectors.base import SinkParallelism
     from penstock.connectors.http.sink import HttpSink
 
 log = logging.getLogger("penstock.sinks")
 
 
 class HttpSinkJob(SinkJob):
-    """The requests of one job.
+    """The write of a job to a service.
 
     Parameters
     ----------
     spark
         The session.
     sink
-        Where they go.
+        The sink.
     letters
-        The writing of dead letters, None if there is no folder for them.
+        The sink job for dead letters, None if there is no folder for them.
     """
 
     def __init__(self, spark: SparkSession, sink: HttpSink, letters: SinkJob | None) -> None:
@@ -71,12 +71,12 @@ class HttpSinkJob(SinkJob):
         return None if self._letters is None else self._letters.target_folder
 
     @property
-    def makes_target(self) -> bool:
-        """Whether that folder is not there."""
-        return self._letters is not None and self._letters.makes_target
+    def creates_target(self) -> bool:
+        """Whether the job creates the folder of dead letters."""
+        return self._letters is not None and self._letters.creates_target
 
     def check(self, schema: StructType) -> None:
-        """Refuse rows that JSON cannot hold, and keys that they do not have."""
+        """Reject rows that cannot be converted to JSON, and missing key columns."""
         spark = self._bridge.spark
         case_sensitive = is_case_sensitive(spark)
         names = {folded(name, case_sensitive=case_sensitive) for name in schema.fieldNames()}
@@ -84,29 +84,29 @@ class HttpSinkJob(SinkJob):
             if folded(name, case_sensitive=case_sensitive) not in names:
                 where = f"sink {self._sink.name}"
                 raise SinkError.no_column(where, name, schema.fieldNames(), case_sensitive=case_sensitive)
-        with in_words():
+        with translate_errors():
             self._as_json(spark.createDataFrame([], schema))
         if self._letters is not None:
             self._letters.check(spark.createDataFrame([], LETTERS).schema)
 
-    def write_first(self, df: DataFrame, rows: int | None) -> TasksWorth | None:
-        """Send some rows, and see what a request takes."""
+    def write_first(self, df: DataFrame, rows: int | None) -> SinkParallelism | None:
+        """Send some rows, and recommend a number of tasks by the duration of their requests."""
         side = self._driver_side()
-        send = sender(self._target, side.place, only_first=True)
+        send = sender(self._target, side.address, only_first=True)
         rows_of_task = self._as_json(df).mapInArrow(send, FIRST).collect()
         self._fail_if_refused(side)
         side.first.add(row.digest for row in rows_of_task)
         self._first_letters = [row[1:] for row in rows_of_task if row.row is not None]
-        seconds, requests = side.measured, None if rows is None else -(-rows // self._sink.batch_size)
+        seconds, requests = side.median_seconds, None if rows is None else -(-rows // self._sink.batch_size)
         if seconds is None:
             return None
         rate, cores = self._sink.max_requests_per_second, jobs.cluster_cores(self._bridge)
-        return tasks_worth(rate, seconds, len(side.times), requests, cores, self._sink.requests_at_a_time)
+        return recommend_tasks(rate, seconds, len(side.times), requests, cores, self._sink.requests_at_a_time)
 
     def write(self, df: DataFrame) -> None:
-        """Send the rows that were not sent yet."""
+        """Send the rows that were not sent by `write_first`."""
         side = self._driver_side()
-        send = sender(self._target, side.place, side.first.digests)
+        send = sender(self._target, side.address, side.first.digests)
         refused = self._as_json(df).mapInArrow(send, LETTERS)
         if self._letters is None:
             refused.collect()
@@ -120,24 +120,24 @@ class HttpSinkJob(SinkJob):
             log.warning("%s: %s, so rows may have been sent twice", self._sink.name, _repeated(side))
 
     def report(self) -> StageReport:
-        """Return how many requests were sent, and what came of them."""
+        """Return the number of requests with their results."""
         side = self._side
         if side is None:
             return StageReport("no requests", "there were no rows")
         figures, limit = side.figures, self._sink.max_requests_per_second
-        told = [
+        parts = [
             f"{figures.rows:,} rows taken",
             f"{figures.retried:,} requests repeated",
             f"{figures.dead:,} dead letters",
         ]
         if figures.rate is not None:
-            told.append(f"{figures.rate:.3g} a second" + ("" if limit is None else f", of {limit:g} that are allowed"))
+            parts.append(f"{figures.rate:.3g} a second" + ("" if limit is None else f", of {limit:g} that are allowed"))
         if figures.repeated_tasks:
-            told.append(f"{_repeated(side)}, whose rows may have come twice")
-        return StageReport(show_count(figures.requests, "request"), ", ".join(told))
+            parts.append(f"{_repeated(side)}, whose rows may have come twice")
+        return StageReport(show_count(figures.requests, "request"), ", ".join(parts))
 
     def prepare(self) -> Prepared | None:
-        """Return the record of the dead letters, if there are any: requests cannot be taken back."""
+        """Return the record of the dead letters, None if there are none: requests themselves cannot be rolled back."""
         if self._letters is None:
             return None
         if self._side is None or not self._side.figures.dead:
@@ -146,14 +146,14 @@ class HttpSinkJob(SinkJob):
         return self._letters.prepare()
 
     def abort(self) -> None:
-        """Stop the tasks that still send, and remove the dead letters; what was sent cannot be taken back."""
+        """Stop the tasks that are still sending, and remove the dead letters; sent rows cannot be rolled back."""
         if self._side is not None:
             self._side.close()
         if self._letters is not None:
             self._letters.abort()
 
     def refresh(self) -> None:
-        """Let cached readers see the dead letters."""
+        """Invalidate cached readers of the dead letters."""
         if self._letters is not None:
             self._letters.refresh()
 
@@ -164,24 +164,24 @@ class HttpSinkJob(SinkJob):
         return self._side
 
     def _as_json(self, df: DataFrame) -> DataFrame:
-        """Return the rows as JSON with all their fields, beside what tells them apart."""
+        """Return the rows as JSON with null fields included, and the key columns as JSON if there are any."""
         from pyspark.sql import functions as F
 
         columns = [F.col(f"`{name.replace('`', '``')}`") for name in df.columns]
-        found = [F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).alias("row")]
+        columns_as_json = [F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).alias("row")]
         names = columns_of(self._sink.idempotency_key, self._sink.name)
         if names:
             keys = [F.col(f"`{name.replace('`', '``')}`") for name in names]
-            found.append(F.to_json(F.struct(*keys), {"ignoreNullFields": "false"}).alias("key"))
-        return df.select(*found)
+            columns_as_json.append(F.to_json(F.struct(*keys), {"ignoreNullFields": "false"}).alias("key"))
+        return df.select(*columns_as_json)
 
     def _fail_if_refused(self, side: DriverSide) -> None:
         if side.refused:
             side.close()
             raise SinkError(
-                f"{mask(self._sink.url)} does not take a row",
+                f"{mask(self._sink.url)} rejected a row",
                 cause=mask(side.refused),
-                hint="give HttpSink a folder for dead_letters to keep such rows and go on; others were sent already",
+                hint="give HttpSink a folder for dead_letters to store such rows; other rows were sent already",
             )
 
 

@@ -1,4 +1,4 @@
-"""The rows that tasks of an HTTP sink send, in requests, and those that they give back."""
+"""The rows that tasks of an HTTP sink send, and the dead letters that they return."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LETTERS = "row string, status int, error string, attempts int, time timestamp"
 """The columns of a table of dead letters."""
 FIRST = f"digest string, {LETTERS}"
-"""The columns of what the first task gives: the digests of all its rows, and the letters of those that were refused."""
+"""The columns of the first task's result: the digests of all its rows, with the dead letters of rejected rows."""
 _BATCH = 256
 
 
@@ -29,7 +29,7 @@ class Row:
     text
         The row as JSON.
     key
-        What the user's key columns hold, None where there are none.
+        The values of the user's key columns as JSON, None if there are no key columns.
     """
 
     text: str
@@ -37,13 +37,13 @@ class Row:
 
     @property
     def digest(self) -> str:
-        """By what it is known."""
+        """The digest that identifies the row."""
         return hashlib.sha256(f"{self.key}\n{self.text}".encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """What came of a row; the fields are the columns of `FIRST`. Of a row that was taken only the digest is told."""
+    """The result for a row; the fields are the columns of `FIRST`. For an accepted row, only the digest is set."""
 
     digest: str
     row: str | None = None
@@ -54,7 +54,7 @@ class Letter:
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
-    """Iterate over the rows of a task."""
+    """Yield the rows of a task."""
     for batch in batches:
         columns = [column.to_pylist() for column in batch.columns]
         for values in zip(*columns, strict=True):
@@ -62,13 +62,13 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
 
 
 def requests_of(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
-    """Put rows together for requests."""
+    """Group rows into requests."""
     while request := list(islice(rows, size)):
         yield request
 
 
-def batches_of(letters: Iterator[Letter], *, with_digests: bool) -> Iterator[pa.RecordBatch]:
-    """Return letters as Spark takes them: with the columns `FIRST`, or without digests `LETTERS`."""
+def letter_batches(letters: Iterator[Letter], *, with_digests: bool) -> Iterator[pa.RecordBatch]:
+    """Yield letters as Arrow batches with the columns `FIRST`, or `LETTERS` without digests."""
     import pyarrow as pa
 
     schema = pa.schema(
@@ -81,6 +81,6 @@ def batches_of(letters: Iterator[Letter], *, with_digests: bool) -> Iterator[pa.
             ("time", pa.timestamp("us", tz="UTC")),
         ]
     )
-    while some := list(islice(letters, _BATCH)):
-        columns = {name: [getattr(letter, name) for letter in some] for name in schema.names}
+    while batch := list(islice(letters, _BATCH)):
+        columns = {name: [getattr(letter, name) for letter in batch] for name in schema.names}
         yield pa.RecordBatch.from_pydict(columns, schema=schema)

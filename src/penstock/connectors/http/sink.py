@@ -1,4 +1,4 @@
-"""Services that take rows by HTTP: never more requests than they allow, and refused rows are kept."""
+"""Sink of services that accept rows by HTTP, with a rate limit and dead letters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 from penstock.arguments import check_settings, check_text, columns_of
-from penstock.commit import place_of
+from penstock.commit import location_of
 from penstock.connectors.base import Sink, SinkJob, SinkStage, StageReport, checked_parallelism
 from penstock.connectors.extras import needs
 from penstock.connectors.files import FileSink
@@ -28,44 +28,45 @@ METHODS = ("POST", "PUT")
 
 @dataclass(frozen=True)
 class HttpSink(Sink):
-    """A service that takes rows as JSON, one or several by a request.
+    """A service that accepts rows as JSON, a single row or several per request.
 
-    At least once: a task that runs again sends its rows again. Each request has an ``Idempotency-Key``. It is the same
-    then if the request has the same rows, so that a service can drop it.
+    Delivery is at least once: a repeated task sends its rows again. Each request has an ``Idempotency-Key``, which is
+    the same if a repeated request has the same rows, so that a service can ignore it.
 
     Parameters
     ----------
     url
-        Where requests go.
+        The URL of the requests.
     method
         ``POST`` or ``PUT``.
     headers
         Further headers, such as ``Authorization``.
     batch_size
-        The rows of a request. With 1 its body is an object, with more it is an array of them.
+        The number of rows per request. With 1, the body is an object; with more, it is an array of objects.
     max_requests_per_second
-        The most requests that the service gets in a second from all tasks of the job together, repeated ones included;
-        None for no limit.
+        The maximum requests per second of all tasks of the job together, retries included; None for no limit.
     dead_letters
-        A folder of Parquet files to which rows are added that the service refuses, or for which the attempts are used
-        up: the row as JSON, the status, the error, the attempts and the time. If None, the first of them fails the job.
+        A folder of Parquet files for rows that the service rejects, or whose attempts are exhausted: the row as JSON,
+        the status, the error, the attempts and the time. If None, the first such row fails the job.
     idempotency_key
-        The columns from which the key of a request is made. With a ``batch_size`` of 1 the service knows a row again by
-        it in any run of the job. With more, the key is that of the rows of the request together, and another run, or a
-        repeated task, may put other rows together. Without columns, keys hold for this run.
+        The columns from which the key of a request is computed. With a ``batch_size`` of 1, the service can recognize a
+        row in any run of the job. With more, the key identifies all rows of a request, and another run or a repeated
+        task may group rows differently. Without columns, keys are valid for this run only.
     timeout
-        The seconds that a request may take, with its answer. The status counts where the rest of an answer is late.
+        The maximum seconds of a request, with its response. If only the rest of a response is late, its status counts.
     attempts
-        How often a request is sent at most: again after the statuses 408, 425, 429 and 5xx, and if no answer came.
+        The maximum attempts of a request, which is retried after the statuses 408, 425, 429 and 5xx, and without
+        response.
     backoff
-        The seconds before the second attempt, about; each further one waits twice as long.
+        The approximate seconds before the second attempt; doubled for each further attempt.
     longest_wait
-        The most seconds before an attempt. If the service asks for more (``Retry-After``), there is no further attempt.
+        The maximum seconds before an attempt. If the service requests more (``Retry-After``), there is no further
+        attempt.
     requests_at_a_time
-        How many requests a task has under way at most. With more than one, a few cores reach a high limit at a slow
-        service, and the rows of a task come in about their order.
+        The maximum number of concurrent requests of a task. With several, few cores reach a high limit at a slow
+        service, and the rows of a task arrive approximately in order.
     parallelism
-        The number of tasks that send. If None, it follows from the limit and from what the first requests take.
+        The number of sending tasks. If None, it follows from the limit and the duration of the first requests.
     """
 
     url: str = field(repr=False)
@@ -94,10 +95,10 @@ class HttpSink(Sink):
         address = urlsplit(self.url)
         if address.scheme not in {"http", "https"} or not address.hostname:
             raise SinkError(
-                f"{mask(self.url)!r} is no address of a service", hint="give a URL such as https://host/path"
+                f"{mask(self.url)!r} is not a valid URL of a service", hint="give a URL such as https://host/path"
             )
         if self.method not in METHODS:
-            raise SinkError(f"method {self.method!r} of {where} is not known", hint=f"give {' or '.join(METHODS)}")
+            raise SinkError(f"method {self.method!r} of {where} is not valid", hint=f"give {' or '.join(METHODS)}")
         for name in ("batch_size", "attempts", "requests_at_a_time"):
             number = getattr(self, name)
             if not isinstance(number, int) or isinstance(number, bool) or number < 1:
@@ -113,18 +114,18 @@ class HttpSink(Sink):
 
     @property
     def name(self) -> str:
-        """The host and the port: the path may be a secret, as that of many webhooks."""
+        """The host and port; without the path, which may be a secret, as for many webhooks."""
         address = urlsplit(self.url)
         return f"{address.hostname}" if address.port is None else f"{address.hostname}:{address.port}"
 
     @property
-    def place(self) -> str | None:
-        """The folder of dead letters: a service is no place in which rows replace others."""
-        return None if self.dead_letters is None else place_of(self.dead_letters)
+    def location(self) -> str | None:
+        """The folder of dead letters; the service itself has no rows that a sink could replace."""
+        return None if self.dead_letters is None else location_of(self.dead_letters)
 
     @property
     def adds(self) -> bool:
-        """True: nothing is replaced."""
+        """True: the sink replaces nothing."""
         return True
 
     @property
@@ -132,17 +133,17 @@ class HttpSink(Sink):
         return None if self.dead_letters is None else FileSink(self.dead_letters, mode="append")
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
-        """Return a step that tells how many requests were sent."""
+        """Return a step that reports the number of requests."""
         del options
         return (SinkStage(f"Requests: {self.name}", _report),)
 
     def recover(self, access: Access) -> None:
-        """Complete or take back what a dead process has left half-way of the dead letters."""
+        """Complete or roll back the interrupted commit of dead letters of a dead process."""
         if self._letters is not None:
             self._letters.recover(access)
 
     def open(self, spark: SparkSession) -> SinkJob:
-        """Look whether the folder of dead letters can be written."""
+        """Check the folder of dead letters and the required libraries."""
         for module in ("httpx", "tenacity"):
             needs(module, "http", SinkError)
         return HttpSinkJob(spark, self, None if self._letters is None else self._letters.open(spark))

@@ -1,4 +1,4 @@
-"""Databases, through Spark's JDBC source."""
+"""Source and sink of databases, through Spark's JDBC support."""
 
 from penstock.connectors.jdbc.sink import JdbcSink
 from penstock.connectors.jdbc.source import JdbcScan, JdbcSource, dialect_of

@@ -1,4 +1,4 @@
-"""What a job has ready for a table of a database: staged rows, which one transaction copies."""
+"""Commit record of a database table: staged rows that a transaction copies into the table."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit import Prepared
-from penstock.connectors.extras import address_of, given_for, with_secrets
+from penstock.connectors.extras import client_key, secrets_for, with_secrets
 from penstock.connectors.jdbc.ledger import (
     add_token,
+    create_table,
     has_token,
-    keeps_tokens_apart,
-    make_table,
-    point,
+    has_unique_key,
+    register_journal,
     remove_token,
-    unpoint,
+    unregister_journal,
 )
-from penstock.connectors.jdbc.source import dialect_of, is_masked, located, masked
+from penstock.connectors.jdbc.source import dialect_of, is_masked, masked, with_absolute_path
 from penstock.errors import SinkError
 from penstock.spark.jdbc import JdbcTarget
 from penstock.spark.jvm import root_cause
@@ -44,14 +44,14 @@ TASK, ATTEMPT = "penstock_task", "penstock_attempt"
 
 @dataclass
 class _Transaction:
-    """Work that only wants its COMMIT.
+    """An open transaction that has copied rows, and has only its COMMIT left.
 
     Parameters
     ----------
     database
         The connection.
     copied
-        The records whose rows it has copied.
+        The records whose rows the transaction has copied.
     """
 
     database: JdbcConnection
@@ -63,28 +63,28 @@ class _Transaction:
 
 @dataclass(frozen=True)
 class PreparedJdbc(Prepared):
-    """Rows of a staging table that are not in their table yet.
+    """Commit record of rows in a staging table.
 
     Parameters
     ----------
     database
         The URL, without passwords.
     table
-        The table.
+        The target table.
     mode
         ``append``, ``overwrite`` or ``upsert``.
     columns, key
-        Columns, and those of the key of an upsert, quoted.
+        The columns, and the key columns of an upsert, quoted.
     staging
-        Where the rows are; empty text where the token is in the table already.
+        The staging table; empty if the token is in the target already.
     token
-        The name of what is written, if it has one.
+        The idempotency token of the rows, or None.
     receipt
-        What the ledger tells the commit by where there is no token; None where the user may not write to the ledger.
+        The identifier of the commit in the ledger if there is no token; None if the user may not write to the ledger.
     of_token
-        How the names of staging tables of all runs of the token begin.
+        The common prefix of the staging tables of all runs with this token, None without a token.
     properties
-        Options of Spark's writer, but for secrets.
+        Options of Spark's writer without secrets.
     """
 
     kind: ClassVar[str] = "jdbc"
@@ -109,11 +109,11 @@ class PreparedJdbc(Prepared):
     @property
     def address(self) -> str:
         """The database, and the user."""
-        return address_of_user(self.database, dict(self.properties))
+        return user_key(self.database, dict(self.properties))
 
     @property
     def together(self) -> str:
-        """The database, and the user: its sinks share a transaction."""
+        """The key of the transaction that sinks of the same database and user share."""
         return self.address
 
     @property
@@ -121,10 +121,9 @@ class PreparedJdbc(Prepared):
         return self.token or self.receipt
 
     def check_names(self) -> None:
-        """Refuse what is not a name: names of tables and columns become part of statements.
+        """Reject invalid names of tables and columns, as they become part of SQL statements.
 
-        Those of staging tables are in the schema of the table, and of letters that mean the same with and without
-        quotes.
+        Staging tables must be in the schema of the target, and have names that are the same with and without quotes.
         """
         schema, dot, _ = self.table.rpartition(".")
         if _TABLE.fullmatch(self.table) is None or dialect_of(self.database) is None:
@@ -136,14 +135,14 @@ class PreparedJdbc(Prepared):
             if _IDENTIFIER.fullmatch(column) is None:
                 raise ValueError(f"{column!r} is not the name of a column")
         if self.mode not in {"append", "overwrite", "upsert"}:
-            raise ValueError(f"mode {self.mode!r} is not known")
+            raise ValueError(f"mode {self.mode!r} is not valid")
 
     def ready(self, access: Access) -> None:
-        """Copy the rows in a transaction that only wants its COMMIT: what the database refuses, it refuses here.
+        """Copy the rows in a transaction without its COMMIT, so that errors of the database occur before the commit.
 
-        Sinks of one database share it, and so commit together; they would wait for each other's locks for ever. If
-        another run has written this record's token, all that was ready is undone, as that run may wait for it. The
-        records before this one are then made ready again.
+        Sinks of the same database share the transaction, as they would otherwise deadlock on each other's locks. If
+        another run has written this record's token, all open transactions are rolled back, as that run may wait for
+        them. The earlier records are then copied again.
         """
         if not self.staging:
             return
@@ -152,44 +151,44 @@ class PreparedJdbc(Prepared):
             self._copy(transaction.database)
             transaction.copied.append(self)
         except Exception:
-            undone = [one for begun in access.open_transactions.values() for one in begun.copied]
+            rolled_back = [record for opened in access.open_transactions.values() for record in opened.copied]
             access.close()
             if self._entry is None or not self.is_committed(access):
                 raise
             log.warning("another run has written %s to %s", self.token, self.table)
             access.committed.add(self.staging)
-            for one in undone:
-                one.ready(access)
+            for record in rolled_back:
+                record.ready(access)
 
     def is_written(self, access: Access) -> bool:
-        """Whether the token was in the table before, or `ready` found it there, or its transaction has committed."""
+        """Return whether the target had the token before, or its transaction has committed."""
         return not self.staging or self.staging in access.committed
 
     def commit(self, access: Access) -> None:
-        """Commit the transaction that is `ready`, or do all of it."""
+        """Commit the transaction of `ready`; if there is none, copy the rows and commit."""
         if self.is_written(access):
             return
-        begun = access.open_transactions.pop(self.together, None)
-        if begun is not None:
-            with begun.database as database:
+        transaction = access.open_transactions.pop(self.together, None)
+        if transaction is not None:
+            with transaction.database as database:
                 database.commit()
-            access.committed |= {one.staging for one in begun.copied}
+            access.committed |= {record.staging for record in transaction.copied}
             return
         if self._entry is not None and self.is_committed(access):
             return
         with self._connect(access) as database:
-            self.make(database, self._dialect)
+            self.create_table(database, self._dialect)
             self._begin(database)
             self._copy(database)
             database.commit()
 
     def is_committed(self, access: Access) -> bool:
-        """Whether the ledger has the job; a transaction of a process that has died meanwhile is waited for.
+        """Return whether the ledger has the job's entry, after any open transaction of a dead process has ended.
 
         Raises
         ------
         SinkError
-            If that cannot be told, as the user may not write to the ledger, or nothing in it can be waited for.
+            If that cannot be determined, because the user may not write to the ledger, or the ledger has no unique key.
         """
         if not self.staging:
             return True
@@ -202,7 +201,7 @@ class PreparedJdbc(Prepared):
         with self._connect(access) as database:
             if has_token(self._dialect, database, self.table, self._entry):
                 return True
-            if not keeps_tokens_apart(database):
+            if not has_unique_key(database):
                 raise SinkError(
                     f"whether rows were committed to {self.target} is unknown",
                     cause="the table penstock_commits has no unique key, so nobody waits for a commit under way",
@@ -210,66 +209,66 @@ class PreparedJdbc(Prepared):
                 )
             database.begin()
             try:
-                add_token(database, self.table, self._entry)  # waits until one that has inserted it ends
-            except Exception as error:  # noqa: BLE001 - raised below, unless the row is there
-                refused = error
+                add_token(database, self.table, self._entry)  # waits for a transaction that has inserted the entry
+            except Exception as error:  # noqa: BLE001 - raised below unless the entry exists
+                insert_error = error
             else:
                 return False
         with self._connect(access) as database:
             if has_token(self._dialect, database, self.table, self._entry):
                 return True
-        raise refused  # a commit may still come, so neither answer would be true
+        raise insert_error  # a commit may still happen, so the outcome is unknown
 
     def has_begun(self, access: Access) -> bool:
-        """Whether this job has committed; if the token was in the table before, nothing of this job is."""
+        """Return whether this job itself has committed: not if the token was in the target before."""
         return bool(self.staging) and self.is_committed(access)
 
     def undo(self, access: Access) -> None:
-        """Drop the staged rows."""
+        """Drop the staging table."""
         self._drop(access)
 
     def finish(self, access: Access) -> None:
-        """Drop the staged rows, those of other runs of the token too, and the receipt."""
+        """Drop the staging tables of all runs with the token, and remove the receipt."""
         self._drop(access, also_of_token=True)
         if self.receipt is not None:
             with suppress(Exception), self._connect(access) as database:
                 remove_token(database, self.table, self.receipt)
 
     def point(self, access: Access, journal: str) -> None:
-        """Put a row into a table of journals.
+        """Register the journal in the database.
 
         Raises
         ------
         SinkError
-            If a recovery could not tell later whether the rows were committed.
+            If there is no ledger entry from which a recovery could determine whether the rows were committed.
         """
         if self._entry is None:
             raise SinkError.no_ledger(self.table, self.database, "its job has other sinks, with which it commits")
         with self._connect(access) as database:
-            point(self._dialect, database, self.table, journal)
+            register_journal(self._dialect, database, self.table, journal)
 
     def unpoint(self, access: Access, journal: str) -> None:
-        """Remove the row."""
+        """Remove the journal from the database."""
         if self._entry is None:
             return
         with self._connect(access) as database:
-            unpoint(self._dialect, database, journal)
+            unregister_journal(self._dialect, database, journal)
 
-    def make(self, database: JdbcConnection, dialect: JdbcDialect) -> None:
-        """Make the table if it is not there."""
+    def create_table(self, database: JdbcConnection, dialect: JdbcDialect) -> None:
+        """Create the target table if it does not exist."""
         columns = ", ".join(self.columns)
-        make_table(dialect, database, self.table, f"AS SELECT {columns} FROM {self.staging} WHERE 1 = 0")
+        create_table(dialect, database, self.table, f"AS SELECT {columns} FROM {self.staging} WHERE 1 = 0")
 
     def _open(self, access: Access) -> _Transaction:
         """Begin the transaction that the sinks of this database share."""
         database = self._connect(access)
-        others = [one for one in access.open_transactions if one.split(", ")[0] == self.database]
+        others = [key for key in access.open_transactions if key.split(", ")[0] == self.database]
         transaction = access.open_transactions[self.together] = _Transaction(database)
-        if self._entry is not None:  # makes the ledger, while no transaction is open
+        if self._entry is not None:  # creates the ledger before the transaction begins
             has_token(self._dialect, database, self.table, self._entry)
         self._begin(database)
-        if others and self._dialect.patience:  # another user's transaction, which this one may wait for
-            database.run(self._dialect.patience)
+        if others and self._dialect.lock_timeout:  # this transaction may wait for that of another user
+            database.run(self._dialect.lock_timeout)
         return transaction
 
     def _begin(self, database: JdbcConnection) -> None:
@@ -288,36 +287,36 @@ class PreparedJdbc(Prepared):
     def _drop(self, access: Access, *, also_of_token: bool = False) -> None:
         try:
             with self._connect(access) as database:
-                wanted = self.of_token if also_of_token else None
-                others = [] if wanted is None else self._dialect.tables_like(database, wanted)
-                # Whoever may make tables in the schema may give them names that are statements.
-                runs = {name for name in others if wanted and _RUN.fullmatch(name.removeprefix(wanted))}
+                prefix = self.of_token if also_of_token else None
+                others = [] if prefix is None else self._dialect.tables_with_prefix(database, prefix)
+                # Other users of the schema may have created tables whose names contain SQL.
+                runs = {name for name in others if prefix and _RUN.fullmatch(name.removeprefix(prefix))}
                 for table in sorted({self.staging, *runs} - {""}):
                     database.run(f"DROP TABLE IF EXISTS {table}")
-        except Exception as error:  # noqa: BLE001 - what has been committed stays
+        except Exception as error:  # noqa: BLE001 - the commit itself has succeeded
             if self.staging:
                 warn_of_staging(self.staging, self.database, error)
 
     @property
     def _dialect(self) -> JdbcDialect:
-        found = dialect_of(self.database)
-        assert found is not None
-        return found
+        dialect = dialect_of(self.database)
+        assert dialect is not None
+        return dialect
 
     def _connect(self, access: Access) -> JdbcConnection:
-        given = given_for(access, self.address, self.database)
-        if located(self.database) != self.database or (is_masked(self.database) and "url" not in given):
+        secrets = secrets_for(access, self.address, self.database)
+        if with_absolute_path(self.database) != self.database or (is_masked(self.database) and "url" not in secrets):
             raise SinkError(
-                f"{self.database} cannot be reached by what a journal keeps",
-                cause="a relative path, or a part that may be a secret",
+                f"{self.database} cannot be reached from the URL in the journal",
+                cause="it has a relative path, or a part that may be a secret and is not stored",
                 hint="give the whole `url`: run the job again, or see `penstock recover --help`",
             )
-        options = {"url": self.database, "dbtable": self.table, **with_secrets(self.properties, given)}
+        options = {"url": self.database, "dbtable": self.table, **with_secrets(self.properties, secrets)}
         return JdbcTarget(access.bridge, options).connect()
 
 
 def warn_of_staging(table: str, database: str, error: Exception) -> None:
-    """Tell of staged rows that could not be removed: nothing else removes them."""
+    """Log a warning that a staging table could not be dropped, as nothing else drops it."""
     log.warning(
         "table %s of %s holds staged rows of a job that has ended, and could not be dropped: %s; drop it",
         table,
@@ -326,8 +325,8 @@ def warn_of_staging(table: str, database: str, error: Exception) -> None:
     )
 
 
-def address_of_user(database: str, properties: Mapping[str, str]) -> str:
-    """Return by which the secrets of a user of a database are found."""
+def user_key(database: str, properties: Mapping[str, str]) -> str:
+    """Return the key of the secrets of a database's user."""
     dialect = dialect_of(database)
     user = next((value for key, value in properties.items() if key.lower() == "user"), None)
-    return address_of(database, user if dialect is not None and dialect.has_users else None)
+    return client_key(database, user if dialect is not None and dialect.has_users else None)

@@ -1,4 +1,4 @@
-"""What a database can tell of a table before it is read, and how the table is cut."""
+"""Interface of database dialects: statistics and splits of tables, staging, and upserts."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ if TYPE_CHECKING:
 
 
 class Database(Protocol):
-    """A connection to ask."""
+    """A connection to a database."""
 
     def rows(self, statement: str, *values: str) -> list[tuple[str | None, ...]]:
-        """Run a query and return its rows as texts."""
+        """Run a query, and return its rows as strings."""
 
     def run(self, statement: str, *values: str) -> int:
-        """Run a statement that gives no rows."""
+        """Run a statement that returns no rows, and return the number of changed rows."""
 
     def begin(self) -> None:
         """Begin a transaction."""
 
 
-_SHARE = 2
+_CONNECTION_SHARE = 2
 _PART = r"""("([^"]|"")+"|`([^`]|``)+`|[^\W\d][\w$]*)"""
 _NAME = re.compile(rf"{_PART}(\.{_PART})*")
 
 
 class KeyKind(StrEnum):
-    """How the values of a type are compared."""
+    """The comparison rules of a type."""
 
     WHOLE = "whole numbers"
     DECIMAL = "decimal numbers"
     TEXT = "texts"
-    """Equal texts are equal everywhere; their order is not the same, and others may be equal too."""
+    """Identical strings are equal in every database; their order differs, and other strings may be equal as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is wanted of a database.
+    """A read of a database table.
 
     Parameters
     ----------
     table
-        A table's name, or a query in parentheses with an alias, as the user wrote it.
+        The name of a table, or a query in parentheses with an alias, in the user's spelling.
     columns
-        The columns to read; all names are unquoted.
+        The columns to read, unquoted.
     conditions
-        The filters that go with it, in the database's SQL.
+        The filters, in the database's SQL.
     quote
-        Quotes a column's name.
+        Quotes a column name.
     """
 
     table: str
@@ -62,12 +62,12 @@ class Request:
 
     @property
     def is_table(self) -> bool:
-        """Whether it is a name, and not a query or anything else that may follow a FROM."""
+        """Whether `table` is a name, and not a query or another expression of a FROM clause."""
         return _NAME.fullmatch(self.table.strip()) is not None
 
     @property
     def statement(self) -> str:
-        """The query that reads it in one piece."""
+        """The query that reads all rows."""
         where = " AND ".join(f"({condition})" for condition in self.conditions)
         columns = ", ".join(map(self.quote, self.columns)) or "1"
         return f"SELECT {columns} FROM {self.table}" + (f" WHERE {where}" if where else "")
@@ -75,38 +75,38 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class TableEstimate:
-    """What a database's own statistics tell of a request.
+    """The estimate of a request by the database's statistics.
 
     Parameters
     ----------
     rows
-        About how many rows it gives.
+        The estimated number of rows.
     row_bytes
-        About how many bytes a row has.
-    cut
-        Returns conditions for at most so many splits.
-    how
-        What the splits are made of, in words.
+        The estimated bytes per row.
+    split_conditions
+        Returns the conditions of the splits; takes their maximum number.
+    split_by
+        A description of the splits.
     """
 
     rows: float
     row_bytes: float
-    cut: Callable[[Database, int], list[str | None]]
-    how: str
+    split_conditions: Callable[[Database, int], list[str | None]]
+    split_by: str
 
 
 @dataclass(frozen=True, slots=True)
 class UniqueKey:
-    """A unique index, by which a database finds the row that an upsert replaces.
+    """A unique index, which determines the row that an upsert replaces.
 
     Parameters
     ----------
     columns
-        Its columns, in small letters; an expression is an empty text.
+        Its columns in lower case; an empty string for an expression.
     filled
-        Those that get a value in rows that leave them out: a default, a generated one, 0 where nothing is strict.
+        The columns that get a value if an INSERT omits them: a default, a generated value, or 0 without strict mode.
     is_whole
-        Whether it is of whole columns only, no expressions and no beginnings of texts.
+        Whether the index has only whole columns, no expressions or prefixes.
     """
 
     columns: frozenset[str]
@@ -114,119 +114,120 @@ class UniqueKey:
     is_whole: bool
 
     def may_replace_another(self, key: frozenset[str], written: frozenset[str]) -> bool:
-        """Whether a row that is equal in it may have another key, where rows with some columns are written."""
+        """Return whether rows with the `written` columns may conflict in this index with rows of another `key`."""
         return not (self.is_whole and self.columns >= key) and self.columns - self.filled <= written
 
 
-def in_one_piece(_database: Database, _count: int) -> list[str | None]:
-    """Return the only split of what cannot be cut."""
+def single_split(_database: Database, _count: int) -> list[str | None]:
+    """Return the only split of a table that cannot be divided."""
     return [None]
 
 
 class JdbcDialect(ABC):
-    """One kind of database."""
+    """A kind of database."""
 
     name: ClassVar[str]
     prefixes: ClassVar[tuple[str, ...]]
-    """How its URLs begin."""
+    """The prefixes of its URLs."""
     fetch_size: ClassVar[int] = 10_000
-    """Rows fetched at a time; without a number some drivers hold a whole result in memory."""
-    no_snapshot: ClassVar[str] = ""
-    """Why several splits cannot read one snapshot, empty if they can."""
+    """Rows per fetch; by default some drivers load the whole result into memory."""
+    no_snapshot_reason: ClassVar[str] = ""
+    """Why several splits cannot read the same snapshot; empty if they can."""
     comparable: ClassVar[Mapping[str, KeyKind]] = {}
-    """The types, by names in small letters, whose values are compared as Spark compares them."""
+    """The types, in lower case, whose values the database compares like Spark."""
     transactional: ClassVar[str] = ""
-    """What is added to CREATE TABLE so that a transaction that is not committed leaves no rows."""
+    """The suffix of CREATE TABLE for tables whose writes can be rolled back."""
 
     isolation: ClassVar[str] = ""
-    """What a transaction begins with, so that one that replaces rows sees, or waits for, all that others commit."""
-    patience: ClassVar[str] = ""
-    """What makes a transaction give up a lock that is not had within a minute; empty where it does so by itself."""
+    """The statement that sets the isolation level with which an overwrite sees, or waits for, all other commits."""
+    lock_timeout: ClassVar[str] = ""
+    """The statement that limits waits for locks to a minute; empty if the database has such a limit by default."""
     has_users: ClassVar[bool] = True
-    """Whether a connection is one of a user."""
+    """Whether connections belong to database users."""
 
-    def located(self, url: str) -> str:
-        """Return a URL that means the same database in every working directory."""
+    def with_absolute_path(self, url: str) -> str:
+        """Return a URL that is independent of the working directory."""
         return url
 
     def lock(self, database: Database, table: str) -> None:  # noqa: B027
-        """Keep others from writing to a table until the transaction ends, where its rows are to be replaced."""
+        """Block other writers of a table until the transaction ends; called before an overwrite."""
 
-    def waits(self, seconds: float) -> dict[str, str]:  # noqa: ARG002
-        """Return the driver's properties by which a connection is given up that cannot be made in time."""
+    def connect_timeouts(self, seconds: float) -> dict[str, str]:  # noqa: ARG002
+        """Return the driver properties for a timeout of connecting."""
         return {}
 
-    def asking_waits(self, seconds: float) -> dict[str, str]:
-        """Return the same for a connection that only asks for statistics: no answer takes longer either."""
-        return self.waits(seconds)
+    def query_timeouts(self, seconds: float) -> dict[str, str]:
+        """Return the driver properties for a timeout of connecting and of every query; for reading statistics."""
+        return self.connect_timeouts(seconds)
 
     @abstractmethod
     def estimate(self, database: Database, request: Request) -> TableEstimate:
-        """Return what the statistics tell, without reading the table."""
+        """Return an estimate by statistics, without reading the table."""
 
     def export_snapshot(self, database: Database) -> str | None:  # noqa: ARG002
-        """Hold a snapshot open in a connection; return the statement by which other transactions see the same one."""
+        """Open a snapshot that lasts as long as the connection; return the statement with which others import it."""
         return None
 
     @abstractmethod
     def has_table(self, database: Database, table: str) -> bool:
-        """Whether there is a table of this name."""
+        """Return whether a table of this name exists."""
 
     @abstractmethod
-    def tables_like(self, database: Database, table: str) -> list[str]:
-        """Return the tables whose names begin with that of `table`, in its schema."""
+    def tables_with_prefix(self, database: Database, prefix: str) -> list[str]:
+        """Return the tables whose names begin with a prefix, in the schema of the prefix."""
 
     def copy(self, source: str, target: str, columns: Sequence[str], key: Sequence[str], marks: tuple[str, str]) -> str:
-        """Return the statement that copies what one attempt of each task wrote.
+        """Return the statement that copies the rows of a single attempt of each task.
 
         Parameters
         ----------
         source, target
-            Tables.
+            The tables.
         columns
             The columns to copy, quoted.
         key
-            Columns whose rows replace those of the target that have the same values; empty for none.
+            The key columns of an upsert, empty for an append.
         marks
-            The columns for the task that has written a row, and for its attempt: whole attempts, and of each task any.
+            The columns with the task and the attempt that have written a row. Every attempt in the source is complete,
+            so any attempt of a task will do.
         """
         task, attempt = marks
         names = ", ".join(columns)
-        replaced = self.replacing(key, [name for name in columns if name not in key]) if key else ""
+        on_conflict = self.on_conflict(key, [name for name in columns if name not in key]) if key else ""
         return (
             f"INSERT INTO {target} ({names}) SELECT {names} FROM {source} WHERE ({task}, {attempt}) IN"
-            f" (SELECT {task}, min({attempt}) FROM {source} GROUP BY {task}) {replaced}"
+            f" (SELECT {task}, min({attempt}) FROM {source} GROUP BY {task}) {on_conflict}"
         ).rstrip()
 
     def upsert_keys(self, database: Database, table: str) -> list[UniqueKey] | None:  # noqa: ARG002
-        """Return what an upsert may go by, whatever key it names; None where the database keeps to the key itself."""
+        """Return the unique indexes that affect an upsert; None if the database considers only the named key."""
         return None
 
-    def replacing(self, key: Sequence[str], others: Sequence[str]) -> str:
-        """Return the end of an INSERT whose rows replace those with the same key."""
+    def on_conflict(self, key: Sequence[str], others: Sequence[str]) -> str:
+        """Return the clause of an INSERT that replaces rows with the same key."""
         changes = ", ".join(f"{name} = excluded.{name}" for name in others)
         return f"ON CONFLICT ({', '.join(key)}) DO " + (f"UPDATE SET {changes}" if changes else "NOTHING")
 
     def free_writers(self, database: Database) -> int | None:
-        """Return how many more connections may write at a time, None if there is no limit."""
+        """Return the number of additional connections that may write concurrently, None if unlimited."""
         return self.free_connections(database)
 
     def free_connections(self, database: Database) -> int | None:  # noqa: ARG002
-        """Return how many more connections the database takes, None if there is no limit."""
+        """Return the number of additional connections that the database accepts, None if unlimited."""
         return None
 
 
-def share_of(free: int | None) -> int | None:
-    """Return how many of a database's free connections a job takes where the user gave no number."""
-    return None if free is None else max(1, free // _SHARE)
+def default_connections(free: int | None) -> int | None:
+    """Return the default number of connections of a job, a share of the free ones; None if unlimited."""
+    return None if free is None else max(1, free // _CONNECTION_SHARE)
 
 
 def split_name(table: str) -> tuple[str, str]:
-    """Return the schema of a table, empty if it has none, and its name."""
+    """Split a table name into the schema, empty if it has none, and the rest."""
     schema, _, name = table.rpartition(".")
     return schema, name
 
 
 def literal(text: str) -> str:
-    """Return a text as a SQL literal."""
+    """Return a string as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"

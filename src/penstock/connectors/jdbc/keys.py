@@ -1,8 +1,7 @@
-"""Which keys of a finished join side a database may be asked for: those that it compares as Spark does.
+"""Push-down of the keys of a finished join side to a database, for types that it compares like Spark.
 
-A key that is compared in another way loses rows (bounds of texts in the order of a language, a float as a decimal
-number), or fails the query (a text that is no ``uuid``). So no key of a type is handed over that its dialect does not
-list.
+Other comparison rules would lose rows (bounds of strings in the order of a language, a float as a decimal number), or
+fail the query (a string that is not a valid ``uuid``). So only keys of types that the dialect lists are pushed down.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint", "decimal(20,0)"})
 
 
 def kind_of(column: ColumnType, spark_type: str, listed: Mapping[str, KeyKind]) -> KeyKind | None:
-    """Return how the values of a column may be compared, None if they may not.
+    """Return the comparison rules of a column, None if it must not be compared in the database.
 
     Parameters
     ----------
     column
         The column's type in the database.
     spark_type
-        The type that Spark reads it as.
+        The column's type in Spark.
     listed
-        The kinds of the types that are known, by their names in small letters.
+        The comparison rules of types, by their names in lower case.
     """
     kind = listed.get(column.name.lower())
     match kind:
@@ -55,46 +54,46 @@ def kind_of(column: ColumnType, spark_type: str, listed: Mapping[str, KeyKind]) 
     return None
 
 
-def is_plain(texts: str) -> bool:
-    """Whether texts mean the same in every database's SQL, whatever its settings and encoding."""
-    return texts.isascii() and "\\" not in texts and "\0" not in texts
+def is_plain(text: str) -> bool:
+    """Return whether a string literal means the same in every database, whatever its settings and encoding."""
+    return text.isascii() and "\\" not in text and "\0" not in text
 
 
 def key_conditions(leaf: LogicalPlan, keys: KeySet, columns: Sequence[Expression]) -> tuple[list[Expression], str]:
-    """Return conditions on the columns of a database's relation, true of the keys found, and why there are not more.
+    """Return conditions that keep the rows with the keys, and why some keys are not pushed down (empty if all are).
 
     Parameters
     ----------
     leaf
-        The relation's leaf in Spark's plan.
+        The leaf of the database's relation in Spark's plan.
     keys
-        The keys.
+        The keys of the finished join side.
     columns
-        For each key its column.
+        The column of each key.
     """
     relation = JdbcRelation(leaf)
     dialect = dialect_of(relation.url)
     if dialect is None or not dialect.comparable:
-        return [], "how the database compares values is not known"
+        return [], "it is unknown how the database compares values"
     try:
-        types = relation.column_types(dialect.asking_waits(timeout()))
+        types = relation.column_types(dialect.query_timeouts(timeout()))
     except Exception as error:
         log.warning("the types of %s could not be read", relation.table, exc_info=True)
-        return [], f"the types of {relation.table} could not be had: {first_line(error)}"
-    found: list[Expression] = []
+        return [], f"the types of {relation.table} could not be read: {first_line(error)}"
+    conditions: list[Expression] = []
     problems: list[str] = []
-    for place, column in enumerate(columns):
-        known = types.get(column.name)
-        kind = None if known is None else kind_of(known, column.type, dialect.comparable)
+    for index, column in enumerate(columns):
+        column_type = types.get(column.name)
+        kind = None if column_type is None else kind_of(column_type, column.type, dialect.comparable)
         if kind is None:
-            of_type = "an unknown type" if known is None else f"type {known.name}"
-            problems.append(f"the database may compare column {column.name} of {of_type} otherwise than Spark")
+            of_type = "an unknown type" if column_type is None else f"type {column_type.name}"
+            problems.append(f"the database may compare column {column.name} of {of_type} differently from Spark")
             continue
-        one = keys.of_key(place)
+        key = keys.of_key(index)
         if kind is KeyKind.TEXT:
-            if not one.exact or not is_plain(one.exact[0].text):
-                problems.append(f"the database may read or order texts of column {column.name} otherwise")
+            if not key.exact or not is_plain(key.exact[0].text):
+                problems.append(f"the database may read or order strings of column {column.name} differently")
                 continue
-            one = replace(one, bounds=())
-        found += filters.for_sources(one, [column])
-    return found, "; ".join(problems)
+            key = replace(key, bounds=())
+        conditions += filters.source_conditions(key, [column])
+    return conditions, "; ".join(problems)

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB: ranges of the primary key, weighed by the optimiser's own estimates of ranges."""
+"""MySQL and MariaDB: splits by ranges of the primary key, balanced by the optimiser's estimates."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from penstock.connectors.jdbc.dialect import (
     Request,
     TableEstimate,
     UniqueKey,
-    in_one_piece,
     literal,
+    single_split,
     split_name,
 )
 from penstock.connectors.jdbc.keyspace import middle_number, middle_text, weigh
@@ -47,12 +47,12 @@ WHERE s.table_name = ? AND s.table_schema = coalesce(nullif(?, ''), database()) 
 """
 _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"})
 _TEXTS = frozenset({"char", "varchar"})
-_PIECES_PER_SPLIT = 8
+_RANGES_PER_SPLIT = 8
 _ESTIMATES = ("rows", "rows_produced_per_join", "rows_examined_per_scan")
 
 
 class MySqlDialect(JdbcDialect):
-    """MySQL and MariaDB; for the latter write ``jdbc:mysql:`` too, as Spark's dialect goes by the URL."""
+    """MySQL and MariaDB; both need a ``jdbc:mysql:`` URL, by which Spark selects its dialect."""
 
     name: ClassVar[str] = "MySQL"
     prefixes: ClassVar[tuple[str, ...]] = ("jdbc:mysql:",)
@@ -67,78 +67,80 @@ class MySqlDialect(JdbcDialect):
         "decimal": KeyKind.DECIMAL,
         **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), KeyKind.TEXT),
     }
-    no_snapshot: ClassVar[str] = (
+    no_snapshot_reason: ClassVar[str] = (
         "its transactions cannot share a snapshot, so rows written meanwhile may be seen or not"
     )
 
-    def waits(self, seconds: float) -> dict[str, str]:
-        """Bound the connection; the drivers want milliseconds."""
+    def connect_timeouts(self, seconds: float) -> dict[str, str]:
+        """Return the driver properties for a timeout of connecting, in milliseconds."""
         return {"connectTimeout": str(round(1000 * seconds))}
 
-    def asking_waits(self, seconds: float) -> dict[str, str]:
-        """Bound every answer as well."""
-        return self.waits(seconds) | {"socketTimeout": str(round(1000 * seconds))}
+    def query_timeouts(self, seconds: float) -> dict[str, str]:
+        """Return the driver properties for a timeout of connecting and of every query."""
+        return self.connect_timeouts(seconds) | {"socketTimeout": str(round(1000 * seconds))}
 
     def estimate(self, database: Database, request: Request) -> TableEstimate:
-        """Ask the optimiser for rows, and the catalogue for their width and the key."""
+        """Return the optimiser's estimate of rows, with the row width and the key of the catalogue."""
         schema, _, table = request.table.replace("`", "").rpartition(".")
-        found = database.rows(_TABLE, table, schema) if request.is_table else []
+        tables = database.rows(_TABLE, table, schema) if request.is_table else []
         rows = _estimate(database, request.statement)
-        if not found:
-            return TableEstimate(rows, 100.0, in_one_piece, "one piece, as it is not a table")
-        of_schema, of_table, _, width = found[0]
-        keys = database.rows(_KEY, str(of_schema), str(of_table))
+        if not tables:
+            return TableEstimate(rows, 100.0, single_split, "a single split, as it is not a table")
+        schema_name, table_name, _, width = tables[0]
+        keys = database.rows(_KEY, str(schema_name), str(table_name))
         row_bytes = float(width or 100)
         if not keys:
-            return TableEstimate(rows, row_bytes, in_one_piece, "one piece, as it has no primary key")
+            return TableEstimate(rows, row_bytes, single_split, "a single split, as it has no primary key")
         ((name, data_type, charset, collation),) = keys
         if data_type not in _NUMBERS | _TEXTS:
-            return TableEstimate(rows, row_bytes, in_one_piece, f"one piece, as its key {name} is of type {data_type}")
+            return TableEstimate(
+                rows, row_bytes, single_split, f"a single split, as its key {name} is of type {data_type}"
+            )
         key = request.quote(str(name))
         order = f"CONVERT({{}} USING {charset}) COLLATE {collation}" if data_type in _TEXTS else None
-        cut = partial(_cut, request.table, key, order)
-        return TableEstimate(rows, row_bytes, cut, f"ranges of its key {name}")
+        split_conditions = partial(_split_conditions, request.table, key, order)
+        return TableEstimate(rows, row_bytes, split_conditions, f"ranges of its key {name}")
 
     def has_table(self, database: Database, table: str) -> bool:
-        """Look the name up in the catalogue."""
+        """Return whether the catalogue has the table."""
         schema, _, name = table.replace("`", "").rpartition(".")
         return bool(database.rows(_TABLE, name, schema))
 
-    def tables_like(self, database: Database, table: str) -> list[str]:
-        """Look names up in the catalogue."""
-        schema, name = split_name(table)
-        found = database.rows(_LIKE, name, name, schema.replace("`", ""))
-        return [f"{schema}.{one}" if schema else str(one) for (one,) in found]
+    def tables_with_prefix(self, database: Database, prefix: str) -> list[str]:
+        """Return the tables of the catalogue whose names begin with a prefix."""
+        schema, name = split_name(prefix)
+        tables = database.rows(_LIKE, name, name, schema.replace("`", ""))
+        return [f"{schema}.{table}" if schema else str(table) for (table,) in tables]
 
     def upsert_keys(self, database: Database, table: str) -> list[UniqueKey]:
-        """Return the unique indexes of a table: a row that is equal in any of them is replaced."""
+        """Return the unique indexes of a table; an upsert replaces a row that conflicts in any of them."""
         schema, _, name = table.replace("`", "").rpartition(".")
-        found: dict[str | None, list[tuple[str | None, ...]]] = {}
+        indexes: dict[str | None, list[tuple[str | None, ...]]] = {}
         for index, *column in database.rows(_UNIQUE, name, schema):
-            found.setdefault(index, []).append(tuple(column))
+            indexes.setdefault(index, []).append(tuple(column))
         return [
             UniqueKey(
                 frozenset(str(name) for name, _, _ in columns),
                 frozenset(str(name) for name, _, filled in columns if filled == "1" or not name),
                 is_whole=all(name and length is None for name, length, _ in columns),
             )
-            for columns in found.values()
+            for columns in indexes.values()
         ]
 
-    def replacing(self, key: Sequence[str], others: Sequence[str]) -> str:
-        """Return the end of an INSERT whose rows replace those with the same key."""
+    def on_conflict(self, key: Sequence[str], others: Sequence[str]) -> str:
+        """Return the clause of an INSERT that replaces rows with the same key."""
         changes = ", ".join(f"{name} = VALUES({name})" for name in others or key)
         return f"ON DUPLICATE KEY UPDATE {changes}"
 
     def free_connections(self, database: Database) -> int | None:
-        """Return what ``max_connections`` leaves."""
+        """Return the connections that ``max_connections`` leaves."""
         ((most,),) = database.rows("SELECT @@max_connections")
         used = database.rows("SHOW STATUS LIKE 'Threads_connected'")
         return max(1, int(most or 1) - int(used[0][1] or 0))
 
 
-def _cut(table: str, key: str, order: str | None, database: Database, count: int) -> list[str | None]:
-    """Return conditions on a key; `order` makes a text one that is compared as the key's are, None for numbers."""
+def _split_conditions(table: str, key: str, order: str | None, database: Database, count: int) -> list[str | None]:
+    """Return conditions on a key; `order` formats a literal with the key's collation, None for numeric keys."""
     ((low, high),) = database.rows(f"SELECT min({key}), max({key}) FROM {table}")
     if count == 1 or low is None or high is None or low == high:
         return [None]
@@ -151,18 +153,18 @@ def _cut(table: str, key: str, order: str | None, database: Database, count: int
         if order is None:
             return middle_number(first, last)
         text = middle_text(first, last)
-        if text is None or "\\" in text:  # what it means in a condition is up to the server's settings
+        if text is None or "\\" in text:  # its meaning in a literal depends on the server's settings
             return None
-        before, between, after = (order.format(_text(one)) for one in (first, text, last))
-        ((inside,),) = database.rows(f"SELECT {before} < {between} AND {between} < {after}")
-        return text if inside == "1" else None
+        low_text, between, high_text = (order.format(_text(value)) for value in (first, text, last))
+        ((is_between,),) = database.rows(f"SELECT {low_text} < {between} AND {between} < {high_text}")
+        return text if is_between == "1" else None
 
-    values = weigh(low, high, rows_between, middle, _PIECES_PER_SPLIT * count)
+    values = weigh(low, high, rows_between, middle, _RANGES_PER_SPLIT * count)
     return key_conditions(key, [show(value) for value in weighted_bounds(values, count)], nullable=False)
 
 
 def _text(value: str) -> str:
-    """Return a text as a literal, in which a backslash begins an escape."""
+    """Return a string as a literal of MySQL, with backslashes escaped."""
     return literal(value).replace("\\", "\\\\")
 
 
@@ -172,7 +174,7 @@ def _estimate(database: Database, statement: str) -> float:
 
 
 def _find(node: Any) -> list[Any]:
-    """Return the estimates of rows in an explained plan, the outermost first."""
+    """Return the row estimates of an explained plan, the outermost first."""
     if isinstance(node, dict):
         own = [node[key] for key in _ESTIMATES if key in node]
         return own + [value for child in node.values() for value in _find(child)]

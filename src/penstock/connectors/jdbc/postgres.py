@@ -1,4 +1,4 @@
-"""PostgreSQL: page ranges of the table itself where they can be had, else bounds of a column's histogram."""
+"""PostgreSQL: splits by page ranges of the table if possible, else by the histogram of a column."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from penstock.connectors.jdbc.dialect import (
     KeyKind,
     Request,
     TableEstimate,
-    in_one_piece,
     literal,
+    single_split,
     split_name,
 )
 from penstock.connectors.jdbc.splits import key_conditions, page_bounds, page_conditions, weighted_bounds
@@ -40,7 +40,7 @@ _LIKE = """
 SELECT tablename FROM pg_tables WHERE substr(tablename, 1, length(?)) = ?
   AND schemaname = coalesce(nullif(replace(?, '"', ''), ''), current_schema())
 """
-# The columns whose histogram could cut the table, primary keys first, then what is most unique.
+# The columns whose histogram could divide the table: primary keys first, then the most distinct ones.
 _KEYS = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), coll.collname
 FROM pg_stats s
@@ -82,103 +82,105 @@ _ORDERED = (
     "timestamptz",
     "uuid",
 )
-"""Types whose values are null or in one order; parts of a composite value may be null."""
+"""Types with a total order; composite values may have null fields."""
 _INDEX_SCANS = frozenset({"Index Scan", "Index Only Scan", "Bitmap Heap Scan"})
-_FEW = 2
-"""Up to so many splits, an index that finds the rows beats reading all pages side by side."""
+_FEW_SPLITS = 2
+"""The number of splits up to which an index scan is faster than a parallel scan of all pages."""
 _TID_RANGE_SCANS = 140_000
-"""The release from which a condition on ``ctid`` reads only the pages in question."""
+"""The server version from which a condition on ``ctid`` reads only the matching pages."""
 
 
 class PostgresDialect(JdbcDialect):
-    """PostgreSQL, and what speaks its protocol."""
+    """PostgreSQL, and databases that use its protocol."""
 
     name: ClassVar[str] = "PostgreSQL"
     prefixes: ClassVar[tuple[str, ...]] = ("jdbc:postgresql:",)
     isolation: ClassVar[str] = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
-    patience: ClassVar[str] = "SET LOCAL lock_timeout = '60s'"
+    lock_timeout: ClassVar[str] = "SET LOCAL lock_timeout = '60s'"
     comparable: ClassVar[Mapping[str, KeyKind]] = {
         **dict.fromkeys(("int2", "int4", "int8", "smallserial", "serial", "bigserial"), KeyKind.WHOLE),
         "numeric": KeyKind.DECIMAL,
         **dict.fromkeys(("text", "varchar", "bpchar"), KeyKind.TEXT),
     }
 
-    def waits(self, seconds: float) -> dict[str, str]:
-        """Bound the connection and the login; the driver wants whole seconds."""
+    def connect_timeouts(self, seconds: float) -> dict[str, str]:
+        """Return the driver properties for timeouts of connecting and login, in whole seconds."""
         return dict.fromkeys(("connectTimeout", "loginTimeout"), str(math.ceil(seconds)))
 
-    def asking_waits(self, seconds: float) -> dict[str, str]:
-        """Bound every answer as well."""
-        return self.waits(seconds) | {"socketTimeout": str(math.ceil(seconds))}
+    def query_timeouts(self, seconds: float) -> dict[str, str]:
+        """Return the driver properties for timeouts of connecting and of every query."""
+        return self.connect_timeouts(seconds) | {"socketTimeout": str(math.ceil(seconds))}
 
     def estimate(self, database: Database, request: Request) -> TableEstimate:
-        """Ask the planner for rows and widths, and the catalogue for the pages."""
-        plan = _explained(database, request.statement)
+        """Return the planner's estimate of rows and their width, with the pages of the catalogue."""
+        plan = _explain(database, request.statement)
         rows, width = float(plan["Plan Rows"]), float(plan["Plan Width"])
-        found = database.rows(_TABLE, request.table) if request.is_table else []
-        if not found:
-            return TableEstimate(rows, width, in_one_piece, "one piece, as it is not a table")
-        oid, kind, version, block, standby = (str(value) for value in found[0])
+        tables = database.rows(_TABLE, request.table) if request.is_table else []
+        if not tables:
+            return TableEstimate(rows, width, single_split, "a single split, as it is not a table")
+        oid, kind, version, block, standby = (str(value) for value in tables[0])
         if standby == "t":
-            return TableEstimate(rows, width, in_one_piece, "one piece, as a standby cannot share a snapshot")
+            return TableEstimate(rows, width, single_split, "a single split, as a standby cannot share a snapshot")
         parts = database.rows(_PARTS, oid, block) if kind in "rpm" else []
         has_pages = all(access == "heap" for part, _, access in parts if part in ("r", "m"))
         if parts and has_pages and int(version) >= _TID_RANGE_SCANS and "f" not in {part for part, _, _ in parts}:
             pages = [int(size or 0) for _, size, _ in parts]
-            how = "page ranges" if kind != "p" else "page ranges over its partitions"
+            split_by = "page ranges" if kind != "p" else "page ranges over its partitions"
             by_index = bool(request.conditions) and plan["Node Type"] in _INDEX_SCANS
 
-            def cut(_: Database, count: int) -> list[str | None]:
-                if by_index and count <= _FEW:
+            def split_conditions(_: Database, count: int) -> list[str | None]:
+                if by_index and count <= _FEW_SPLITS:
                     return [None]
                 return page_conditions(page_bounds(pages, count))
 
-            return TableEstimate(rows, width, cut, how)
+            return TableEstimate(rows, width, split_conditions, split_by)
         return self._by_column(database, request, oid, rows, width)
 
     def _by_column(self, database: Database, request: Request, oid: str, rows: float, width: float) -> TableEstimate:
-        """Cut a table that has no pages of its own by the histogram of a column."""
+        """Return an estimate for a table without pages of its own, which is divided by the histogram of a column."""
         for name, type_name, collation in database.rows(_KEYS.format(types=", ".join(map(literal, _ORDERED))), oid):
             collate = f'COLLATE "{collation}"' if collation else ""
             statement = _VALUES.format(type=type_name, which=_WHICH, collate=collate)
-            found = database.rows(statement, oid, str(name), oid, str(name))
-            if len(found) > 1:
-                values = [(str(value), float(share or 0)) for value, share in found]
+            histogram = database.rows(statement, oid, str(name), oid, str(name))
+            if len(histogram) > 1:
+                values = [(str(value), float(share or 0)) for value, share in histogram]
                 column = request.quote(str(name))
 
-                def cut(database: Database, count: int) -> list[str | None]:
+                def split_conditions(database: Database, count: int) -> list[str | None]:
                     bounds = [f"{literal(value)}::{type_name}" for value in weighted_bounds(values, count)]  # noqa: B023
-                    if not _ascending(database, bounds, collate):  # noqa: B023
+                    if not _is_ascending(database, bounds, collate):  # noqa: B023
                         return [None]
-                    # NOT NULL is no proof: a table below, or another server, need not keep it.
+                    # Nullable despite NOT NULL: child tables and foreign tables need not enforce it.
                     return key_conditions(column, bounds, nullable=True)  # noqa: B023
 
-                return TableEstimate(rows, width, cut, f"ranges of {name} by its histogram")
-        return TableEstimate(rows, width, in_one_piece, "one piece, as it has neither pages nor an analysed column")
+                return TableEstimate(rows, width, split_conditions, f"ranges of {name} by its histogram")
+        return TableEstimate(
+            rows, width, single_split, "a single split, as it has neither pages nor an analysed column"
+        )
 
     def export_snapshot(self, database: Database) -> str:
-        """Hold a snapshot open for as long as the connection is."""
+        """Open a snapshot that lasts as long as the connection; return the statement that imports it."""
         database.begin()
         database.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         ((name,),) = database.rows("SELECT pg_export_snapshot()")
         return f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '{name}'"
 
     def has_table(self, database: Database, table: str) -> bool:
-        """Look the name up on the search path."""
+        """Return whether the search path has the table."""
         return database.rows("SELECT to_regclass(?) IS NOT NULL", table) == [("t",)]
 
     def lock(self, database: Database, table: str) -> None:
-        """Lock it: a DELETE does not see the rows that others commit while it waits for those they delete."""
+        """Lock the table: a DELETE would miss rows that others commit while it waits for their row locks."""
         if database.rows(_LOCKABLE, table):
             database.run(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
 
-    def tables_like(self, database: Database, table: str) -> list[str]:
-        """Look names up in the catalogue."""
-        schema, name = split_name(table)
-        return [f"{schema}.{found}" if schema else str(found) for (found,) in database.rows(_LIKE, name, name, schema)]
+    def tables_with_prefix(self, database: Database, prefix: str) -> list[str]:
+        """Return the tables of the catalogue whose names begin with a prefix."""
+        schema, name = split_name(prefix)
+        return [f"{schema}.{table}" if schema else str(table) for (table,) in database.rows(_LIKE, name, name, schema)]
 
     def free_connections(self, database: Database) -> int | None:
-        """Return what ``max_connections`` leaves to ordinary users."""
+        """Return the connections that ``max_connections`` leaves to ordinary users."""
         ((free,),) = database.rows(
             "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
             " - (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')"
@@ -186,13 +188,13 @@ class PostgresDialect(JdbcDialect):
         return int(free or 1)
 
 
-def _ascending(database: Database, bounds: Sequence[str], collate: str) -> bool:
-    """Whether the database itself finds each bound less than the next: else splits would overlap."""
+def _is_ascending(database: Database, bounds: Sequence[str], collate: str) -> bool:
+    """Return whether the database compares each bound as less than the next; else splits would overlap."""
     pairs = [f"{low} {collate} < {high} {collate}" for low, high in pairwise(bounds)]
     return not pairs or database.rows("SELECT " + " AND ".join(pairs)) == [("t",)]
 
 
-def _explained(database: Database, statement: str) -> Mapping[str, Any]:
+def _explain(database: Database, statement: str) -> Mapping[str, Any]:
     text = "".join(str(line) for (line,) in database.rows(f"EXPLAIN (FORMAT JSON) {statement}"))
     plan: Mapping[str, Any] = json.loads(text)[0]["Plan"]
     return plan

@@ -1,4 +1,4 @@
-"""Tables of databases as sources: asked for their splits by the database's own statistics."""
+"""Source of database tables, split by the statistics of the database."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from penstock.arguments import check_settings, check_table, check_text
 from penstock.connectors.base import ParallelismInferenceContext, Source, checked_parallelism
-from penstock.connectors.jdbc.dialect import JdbcDialect, Request, TableEstimate, in_one_piece, share_of
+from penstock.connectors.jdbc.dialect import JdbcDialect, Request, TableEstimate, default_connections, single_split
 from penstock.connectors.jdbc.mysql import MySqlDialect
 from penstock.connectors.jdbc.postgres import PostgresDialect
 from penstock.connectors.jdbc.splits import count_splits
 from penstock.connectors.jdbc.sqlite import SqliteDialect
 from penstock.connectors.scan import Scan
-from penstock.connectors.splits import why_not_more, worth_opening
-from penstock.connectors.timeouts import answered, timeout
+from penstock.connectors.splits import choose_split_count, fewer_splits_reason
+from penstock.connectors.timeouts import call_within_timeout, timeout
 from penstock.errors import SourceError, SourceTimeoutError
-from penstock.masking import may_be_kept, repr_without_secrets
+from penstock.masking import can_be_stored, repr_without_secrets
 from penstock.spark.jvm import root_cause
 from penstock.units import show_bytes, show_count
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.sources")
 
-_NEARLY = 0.9
-"""The part of the timeout after which a connection that fails has failed for it."""
+_TIMEOUT_FRACTION = 0.9
+"""The fraction of the timeout after which a failed connection is reported as timed out."""
 _COARSE = 16
-"""How many times the volume per task a split may hold: a connection costs more to open than a file does."""
+"""The size of a large split, as a multiple of the volume per task: connections cost more to open than files."""
 DIALECTS: tuple[JdbcDialect, ...] = (PostgresDialect(), MySqlDialect(), SqliteDialect())
 _HIDDEN = "***"
 _USER_INFO = re.compile(r"(//[^:/@\s]*:)[^\s/?#]*@")
@@ -46,36 +46,36 @@ _PARAMETERS = (
     re.compile(r"(?<=[?&;])(?P<key>[\w.-]+)=(?P<value>[^&;\s]*)"),
     re.compile(r"(?<=[(,])(?P<key>[\w.-]+)=(?P<value>[^,)\s]*)(?=[^(\s]*\))"),
 )
-"""Of a URL: those behind a question mark, and those in the parentheses of MySQL's hosts."""
+"""Parameters of a URL: those after a question mark, and those in the parentheses of MySQL's hosts."""
 
 
 def dialect_of(url: str) -> JdbcDialect | None:
-    """Return what is known of a database by its URL."""
-    return next((one for one in DIALECTS if url.startswith(one.prefixes)), None)
+    """Return the dialect of a URL, None if the database is not supported."""
+    return next((dialect for dialect in DIALECTS if url.startswith(dialect.prefixes)), None)
 
 
-def located(url: str) -> str:
-    """Return a URL that means the same database in every working directory."""
+def with_absolute_path(url: str) -> str:
+    """Return a URL that is independent of the working directory."""
     dialect = dialect_of(url)
-    return url if dialect is None else dialect.located(url)
+    return url if dialect is None else dialect.with_absolute_path(url)
 
 
 def masked(url: str) -> str:
-    """Return a URL, or a text with URLs, without what may be a secret."""
+    """Mask possible secrets in a URL, or in a text with URLs."""
     text = _USER_INFO.sub(rf"\1{_HIDDEN}@", url)
     for parameters in _PARAMETERS:
-        text = parameters.sub(_shown, text)
+        text = parameters.sub(_mask_parameter, text)
     return text
 
 
 def is_masked(url: str) -> bool:
-    """Whether something of a URL is not there."""
+    """Return whether a part of a URL is masked."""
     return _HIDDEN in url
 
 
-def _shown(parameter: re.Match[str]) -> str:
+def _mask_parameter(parameter: re.Match[str]) -> str:
     key, value = parameter["key"], parameter["value"]
-    return f"{key}={value if may_be_kept(key, value) else _HIDDEN}"
+    return f"{key}={value if can_be_stored(key, value) else _HIDDEN}"
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,10 @@ class JdbcSource(Source):
     properties
         Options of Spark's reader: ``user``, ``password``, ``driver`` ...
     parallelism
-        The number of tasks, instead of what the statistics suggest.
+        The number of tasks; if None, inferred from the statistics.
     max_connections
-        The most tasks that read at a time, each by a connection of its own; for a snapshot that they share the driver
-        has one more. If None, half of the connections that the database has free.
+        The maximum number of tasks that read concurrently, each with its own connection; the driver needs another
+        for a shared snapshot. If None, half of the free connections of the database.
     """
 
     url: str
@@ -118,7 +118,7 @@ class JdbcSource(Source):
         for value in (self.parallelism, self.max_connections):
             if value is not None:
                 checked_parallelism(value, f"table {self.table}")
-        object.__setattr__(self, "url", located(self.url))
+        object.__setattr__(self, "url", with_absolute_path(self.url))
 
     @property
     def name(self) -> str:
@@ -126,15 +126,15 @@ class JdbcSource(Source):
         return self.table
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """Return the table's rows as a DataFrame; the database is asked for its schema."""
+        """Return the table's rows as a DataFrame; reads the schema from the database."""
         options = {**self.properties, "url": self.url, "dbtable": self.table}
         dialect = dialect_of(self.url)
-        known = {key.lower() for key in self.properties}
-        waits = dialect.waits(timeout()) if dialect else {}
+        user_keys = {key.lower() for key in self.properties}
+        timeouts = dialect.connect_timeouts(timeout()) if dialect else {}
         options |= {
             key: value
-            for key, value in waits.items()
-            if key.lower() not in known and f"{key.lower()}=" not in self.url.lower()
+            for key, value in timeouts.items()
+            if key.lower() not in user_keys and f"{key.lower()}=" not in self.url.lower()
         }
         if self.max_connections is not None:
             options["scan.max-connections"] = str(self.max_connections)
@@ -143,7 +143,7 @@ class JdbcSource(Source):
             return spark.read.format("jdbc").options(**options).load()
 
         try:
-            return answered(f"the database of {self.table}", "asking for its columns", load)
+            return call_within_timeout(f"the database of {self.table}", "asking for its columns", load)
         except SourceTimeoutError:
             raise
         except Exception as error:
@@ -155,20 +155,20 @@ class JdbcSource(Source):
 
 
 class JdbcScan(Scan):
-    """A relation of a plan while its job runs.
+    """The scan of a database relation.
 
     Parameters
     ----------
     relation
         The relation in Spark's plan.
     dialect
-        Its database.
+        The dialect of its database.
     request
-        Returns what the plan asks of it.
+        Returns the columns and conditions that the plan reads.
     cores
         How many tasks run at a time.
     max_connections
-        The most connections at a time that the user wants, or None.
+        The user's maximum of concurrent connections, or None.
     """
 
     def __init__(
@@ -192,36 +192,36 @@ class JdbcScan(Scan):
 
     @property
     def reason(self) -> str:
-        """What the number was inferred from, half a sentence."""
+        """The basis of the inferred parallelism, a clause."""
         return self._reason
 
     @property
     def uses_predicates(self) -> bool:
-        """True: conditions become a part of the statement."""
+        """True: predicates are pushed down into the query."""
         return True
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
-        """Return the number of splits of the volume per task, by the database's statistics."""
+        """Return the number of splits of the volume per task, by the statistics of the database."""
         with self._connect() as database:
             estimate = self._estimated(database)
             bound = context.parallelism_inference_upper_bound
             volume = context.data_volume_per_task
             fine = count_splits(estimate.rows, estimate.row_bytes, volume, bound)
             coarse = count_splits(estimate.rows, estimate.row_bytes, _COARSE * volume, bound)
-            wanted = worth_opening(fine, coarse, self._cores)
+            splits = choose_split_count(fine, coarse, self._cores)
             limit = self._limit(database)
-            self._conditions = estimate.cut(database, min(wanted, limit))
+            self._conditions = estimate.split_conditions(database, min(splits, limit))
         rows = f"{show_count(round(estimate.rows), 'row')} of {show_bytes(round(estimate.row_bytes))} each"
-        fewer = why_not_more(fine, coarse, self._cores)
-        capped = f", with at most {limit} connections" if limit < wanted else f", {fewer}" if fewer else ""
-        self._reason = f"{rows} by {self._dialect.name}'s statistics, read in {estimate.how}{capped}"
-        if len(self._conditions) > 1 and self._dialect.no_snapshot:
-            self._reason += f"; {self._dialect.no_snapshot}"
+        fewer = fewer_splits_reason(fine, coarse, self._cores)
+        capped = f", with at most {limit} connections" if limit < splits else f", {fewer}" if fewer else ""
+        self._reason = f"{rows} by {self._dialect.name}'s statistics, read in {estimate.split_by}{capped}"
+        if len(self._conditions) > 1 and self._dialect.no_snapshot_reason:
+            self._reason += f"; {self._dialect.no_snapshot_reason}"
         return len(self._conditions)
 
     @property
     def size_in_bytes(self) -> int | None:
-        """About what is read, by the database's statistics; None if they cannot be had."""
+        """The estimated size by the statistics of the database; None if it cannot be reached."""
         if self._estimate is None:
             try:
                 with self._connect() as database:
@@ -230,83 +230,89 @@ class JdbcScan(Scan):
                 log.warning("%s could not be reached", self._relation.table, exc_info=True)
         return round(self._estimate.rows * self._estimate.row_bytes) if self._estimate else None
 
-    def cut(self, parallelism: int) -> int:
-        """Cut the table into at most so many conditions; return how many there are."""
+    def divide(self, parallelism: int) -> int:
+        """Divide the table into at most `parallelism` splits; return the number of splits."""
         if self._conditions is None or len(self._conditions) != parallelism:
             with self._connect() as database:
-                self._conditions = self._estimated(database).cut(database, parallelism)
+                self._conditions = self._estimated(database).split_conditions(database, parallelism)
         return len(self._conditions)
 
     def rows_not_read_once(self) -> int:
-        """Count, in one statement, the rows of the table that do not meet exactly one of the splits' conditions."""
+        """Count the rows that meet the conditions of no split or of several splits, with a single query."""
         conditions = [condition for condition in self._conditions or () if condition]
-        if not conditions:  # one piece
+        if not conditions:  # a single split
             return 0
         met = " + ".join(f"CASE WHEN {condition} THEN 1 ELSE 0 END" for condition in conditions)
-        with self._connect(for_long=True) as database:
-            ((found,),) = database.rows(f"SELECT count(*) FROM {self._relation.table} WHERE {met} <> 1")
-        return int(found or 0)
+        with self._connect(limit_queries=False) as database:
+            ((count,),) = database.rows(f"SELECT count(*) FROM {self._relation.table} WHERE {met} <> 1")
+        return int(count or 0)
 
     def with_filters(self, plan: LogicalPlan) -> JdbcScan:
-        """Return a scan of the rows that are left by more filters."""
+        """Return a scan of the rows that remain after additional filters."""
         request = cache(lambda: self._relation.request(plan))
         return JdbcScan(self._relation, self._dialect, request, self._cores, self._max_connections)
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:
-        """Return the plan's leaf, read by a task per condition, all of one snapshot where the database can share it."""
+        """Return the leaf with a task per split; all read the same snapshot if the database supports that."""
         del session
         conditions = self._conditions or [None]
-        if len(conditions) > 1 and self._dialect.no_snapshot:
-            log.warning("%s, read in %d pieces: %s", self._relation.table, len(conditions), self._dialect.no_snapshot)
+        if len(conditions) > 1 and self._dialect.no_snapshot_reason:
+            log.warning(
+                "%s, read in %d splits: %s",
+                self._relation.table,
+                len(conditions),
+                self._dialect.no_snapshot_reason,
+            )
         elif len(conditions) > 1 and self._snapshot is None:
             self._snapshot = self._connect()
             self._begin = self._dialect.export_snapshot(self._snapshot)
-        waits = self._dialect.waits(timeout())
-        return self._relation.cut(conditions, self._begin, self._dialect.fetch_size, waits)
+        timeouts = self._dialect.connect_timeouts(timeout())
+        return self._relation.split(conditions, self._begin, self._dialect.fetch_size, timeouts)
 
-    def _connect(self, *, for_long: bool = False) -> JdbcConnection:
+    def _connect(self, *, limit_queries: bool = True) -> JdbcConnection:
         """Open a connection.
 
         Parameters
         ----------
-        for_long
-            Whether answers may take as long as they do, as what is asked for is not in the statistics.
+        limit_queries
+            Whether queries have a timeout; not for queries that read the table itself.
         """
-        seconds, begun = timeout(), time.monotonic()
-        waits = self._dialect.waits(seconds) if for_long else self._dialect.asking_waits(seconds)
+        seconds, start = timeout(), time.monotonic()
+        dialect = self._dialect
+        timeouts = dialect.query_timeouts(seconds) if limit_queries else dialect.connect_timeouts(seconds)
         try:
-            return self._relation.connect(waits)
+            return self._relation.connect(timeouts)
         except Exception as error:
-            if time.monotonic() - begun < _NEARLY * seconds:
+            if time.monotonic() - start < _TIMEOUT_FRACTION * seconds:
                 raise
-            why = next(iter(masked(root_cause(error)).splitlines()), "")
-            where = f"the database of {self._relation.table}"
-            raise SourceTimeoutError.of(where, "connecting to it", seconds, why) from error
+            cause = next(iter(masked(root_cause(error)).splitlines()), "")
+            database = f"the database of {self._relation.table}"
+            raise SourceTimeoutError.of(database, "connecting to it", seconds, cause) from error
 
     @property
     def is_open(self) -> bool:
-        """Whether its tasks read a snapshot, which lasts as long as its connection."""
+        """Whether the scan holds a snapshot open, which lasts as long as its connection."""
         return self._snapshot is not None
 
     def close(self) -> None:
-        """Let go of the snapshot; nothing can be read of it any more."""
+        """Close the snapshot; the scan cannot be read any more."""
         if self._snapshot is not None:
             self._snapshot.close()
             self._snapshot = None
 
     def _estimated(self, database: JdbcConnection) -> TableEstimate:
         if self._estimate is None:
-            wanted = self._request()
-            asked = Request(self._relation.table, wanted.columns, wanted.conditions, self._relation.quoted)
+            read = self._request()
+            request = Request(self._relation.table, read.columns, read.conditions, self._relation.quoted)
             try:
-                self._estimate = self._dialect.estimate(database, asked)
+                self._estimate = self._dialect.estimate(database, request)
             except Exception as error:
-                log.warning("%s could not be asked for statistics", asked.table, exc_info=True)
-                why = next(iter(masked(root_cause(error)).splitlines()), "")
-                self._estimate = TableEstimate(0, 0, in_one_piece, f"one piece, as it has no statistics: {why}")
+                log.warning("the statistics of %s could not be read", request.table, exc_info=True)
+                cause = next(iter(masked(root_cause(error)).splitlines()), "")
+                self._estimate = TableEstimate(0, 0, single_split, f"a single split, as it has no statistics: {cause}")
         return self._estimate
 
     def _limit(self, database: JdbcConnection) -> int:
-        """Return the most splits; where no more tasks run at a time than there are connections, any number will do."""
-        most = self._max_connections or share_of(self._dialect.free_connections(database))
-        return most if most is not None and most < self._cores else 1 << 30
+        """Return the maximum number of splits; unlimited if all concurrent tasks have a connection."""
+        connections = self._max_connections or default_connections(self._dialect.free_connections(database))
+        return connections if connections is not None and connections < self._cores else 1 << 30

@@ -1,6 +1,6 @@
-"""Splits a table of a database: conditions in SQL, of which each row meets exactly one. Pure arithmetic and text.
+"""Splits of a database table: SQL conditions, of which each row meets a single one. Pure arithmetic and text.
 
-The module of each database asks it for the figures: pages, or values of a column and how many rows they have.
+The dialects supply the figures: numbers of pages, or values of a column with their numbers of rows.
 """
 
 from __future__ import annotations
@@ -14,41 +14,41 @@ if TYPE_CHECKING:
 
 
 def count_splits(rows: float, row_bytes: float, volume: int, upper_bound: int) -> int:
-    """Return how many splits of a volume the rows make: at least 1, at most the upper bound."""
+    """Return the number of splits of a volume in bytes: at least 1, at most the upper bound."""
     return max(1, min(upper_bound, math.ceil(rows * row_bytes / volume)))
 
 
 def page_bounds(pages: Sequence[int], count: int) -> list[int]:
-    """Return where to cut the page numbers that several files share, so that each range holds about as many pages.
+    """Return the page numbers that divide several files into ranges with about the same number of pages.
 
     Parameters
     ----------
     pages
-        Pages of every file (a table and the partitions below it); a range takes its pages from all of them.
+        The number of pages of each file (a table and its partitions). A range has the same page numbers in all files.
     count
-        How many ranges.
+        The number of ranges.
 
     Returns
     -------
     list[int]
-        Ascending page numbers, at most `count` - 1 of them, none twice and none 0.
+        At most `count` - 1 distinct page numbers in ascending order, without 0.
     """
     ends = sorted(size for size in pages if size > 0)
     total = sum(ends)
     bounds: list[int] = []
     before, start = 0, 0  # pages in front of `start`, over all files
-    wanted = [total * i / count for i in range(1, count)]
-    for place, end in enumerate(ends):
-        files = len(ends) - place
-        here = (end - start) * files
-        while wanted and wanted[0] <= before + here:
-            bounds.append(start + round((wanted.pop(0) - before) / files))
-        before, start = before + here, end
+    targets = [total * i / count for i in range(1, count)]
+    for index, end in enumerate(ends):
+        files = len(ends) - index
+        pages_here = (end - start) * files
+        while targets and targets[0] <= before + pages_here:
+            bounds.append(start + round((targets.pop(0) - before) / files))
+        before, start = before + pages_here, end
     return [bound for bound in dict.fromkeys(bounds) if 0 < bound < start]
 
 
 def page_conditions(bounds: Sequence[int]) -> list[str | None]:
-    """Return PostgreSQL conditions on ``ctid`` that cut a table at pages; the last has no end, for pages to come."""
+    """Return PostgreSQL conditions on ``ctid`` that split a table at pages; the last is open, for pages added later."""
     if not bounds:
         return [None]
     edges = [f"'({page},0)'::tid" for page in bounds]
@@ -57,7 +57,7 @@ def page_conditions(bounds: Sequence[int]) -> list[str | None]:
 
 
 def key_conditions(column: str, bounds: Sequence[str], *, nullable: bool) -> list[str | None]:
-    """Return conditions that cut a table at values of a column.
+    """Return conditions that split a table at values of a column.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def key_conditions(column: str, bounds: Sequence[str], *, nullable: bool) -> lis
     bounds
         Literals in the database's SQL, strictly ascending in the order that its comparisons use.
     nullable
-        Whether the column may be null; such rows are the first split's.
+        Whether the column may be null; rows with null are in the first split.
     """
     if not bounds:
         return [None]
@@ -76,25 +76,25 @@ def key_conditions(column: str, bounds: Sequence[str], *, nullable: bool) -> lis
 
 
 def weighted_bounds(values: Sequence[tuple[str, float]], count: int) -> list[str]:
-    """Return the values at which to cut, so that each range holds about the same weight.
+    """Return the values that divide a table into ranges of about the same weight.
 
     Parameters
     ----------
     values
-        Ascending values, each with the weight of the rows from it up to the next one.
+        Ascending values, each with the weight of the rows from it to the next value.
     count
-        How many ranges.
+        The number of ranges.
 
     Returns
     -------
     list[str]
-        Ascending values, at most `count` - 1 of them, never the first.
+        At most `count` - 1 of the values in ascending order, never the first.
     """
     total = sum(weight for _, weight in values)
     bounds: list[str] = []
     filled, mark = 0.0, total / count
     for value, weight in values:
-        # A value is cut off in front where its middle lies behind the mark; a heavy one may pass several marks.
+        # A range ends before a value whose middle is beyond the mark; a heavy value may pass several marks.
         if filled > 0 and filled + weight / 2 >= mark and len(bounds) < count - 1:
             bounds.append(value)
             mark = total / count * (math.floor(filled / total * count + 0.5) + 1)

@@ -1,4 +1,4 @@
-"""Topics of brokers that speak Kafka's protocol."""
+"""Source and sink of topics of Kafka-compatible brokers."""
 
 from penstock.connectors.kafka.sink import KafkaSink
 from penstock.connectors.kafka.source import KafkaSource

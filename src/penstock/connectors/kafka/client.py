@@ -1,4 +1,4 @@
-"""Talking to brokers (``confluent-kafka``): which offsets there are, reading a range, and writing with receipts."""
+"""Client functions for brokers (``confluent-kafka``): offsets, reads of ranges, and acknowledged writes."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ if TYPE_CHECKING:
 
     from penstock.connectors.kafka.offsets import OffsetRange
 
-_PATIENCE = 20.0
-"""Seconds to wait for the receipts of what was written."""
-_UNANSWERED = frozenset({"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "REQUEST_TIMED_OUT"})
-_NEARLY = 0.9
+_ACKNOWLEDGEMENT_TIMEOUT = 20.0
+"""Seconds to wait for the acknowledgements of written records."""
+_UNREACHABLE = frozenset({"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "REQUEST_TIMED_OUT"})
+_TIMEOUT_FRACTION = 0.9
+"""The fraction of the timeout after which a failed request is reported as timed out."""
 _GROUP = "penstock"
 _BATCH = 5000
-_LOOK = 0.6
-"""Seconds to look for records behind the ends that a broker tells; half a second may pass before it answers."""
-_LOOK_AT_MOST = 5.0
-"""Seconds after which what is still coming is taken to be new."""
+_PROBE_SECONDS = 0.6
+"""Seconds to probe for records beyond the reported end; a broker may take half a second to respond."""
+_MAX_PROBE_SECONDS = 5.0
+"""Seconds after which further records are treated as new."""
 
 
 @contextmanager
 def consumer(servers: str, properties: Mapping[str, str]) -> Iterator[Consumer]:
-    """Connect for reading; nothing is committed to the group."""
+    """Open a consumer that commits no offsets."""
     from confluent_kafka import Consumer
 
-    made = Consumer(
+    client = Consumer(
         {
             "group.id": _GROUP,
             "enable.auto.commit": False,
@@ -44,26 +45,26 @@ def consumer(servers: str, properties: Mapping[str, str]) -> Iterator[Consumer]:
         }
     )
     try:
-        yield made
+        yield client
     finally:
-        made.close()
+        client.close()
 
 
 @contextmanager
-def _asking(servers: str, what: str) -> Iterator[None]:
-    """Turn the error of a question that no broker answered in the block into one that says so."""
+def _request(servers: str, description: str) -> Iterator[None]:
+    """Convert errors of the client in the block into a `SourceError`, or `SourceTimeoutError` if no broker responds."""
     from confluent_kafka import KafkaException
 
-    begun = time.monotonic()
+    start = time.monotonic()
     try:
         yield
     except KafkaException as error:
         problem = error.args[0]
-        if problem.name() in _UNANSWERED and time.monotonic() - begun >= _NEARLY * timeout():
-            raise SourceTimeoutError.of(f"the broker at {servers}", what, timeout(), str(problem)) from error
+        if problem.name() in _UNREACHABLE and time.monotonic() - start >= _TIMEOUT_FRACTION * timeout():
+            raise SourceTimeoutError.of(f"the broker at {servers}", description, timeout(), str(problem)) from error
         raise SourceError(
             f"no broker of {servers} answers",
-            cause=f"{what}: {problem}",
+            cause=f"{description}: {problem}",
             hint="check the servers, their security settings, and the network",
         ) from error
 
@@ -76,214 +77,221 @@ def partitions_of(client: Consumer, topics: Sequence[str], servers: str) -> list
     SourceError
         If a topic does not exist, or no broker answers.
     """
-    found = []
+    partitions = []
     for topic in topics:
-        with _asking(servers, f"asking for the partitions of {topic}"):
-            told = client.list_topics(topic, timeout=timeout()).topics[topic]
-        if told.error is not None or not told.partitions:
+        with _request(servers, f"asking for the partitions of {topic}"):
+            metadata = client.list_topics(topic, timeout=timeout()).topics[topic]
+        if metadata.error is not None or not metadata.partitions:
             raise SourceError(
-                f"there is no topic {topic!r} at {servers}", cause=str(told.error or "it has no partitions")
+                f"there is no topic {topic!r} at {servers}", cause=str(metadata.error or "it has no partitions")
             )
-        found += [(topic, number) for number in sorted(told.partitions)]
-    return found
+        partitions += [(topic, number) for number in sorted(metadata.partitions)]
+    return partitions
 
 
-def told_ends(
-    client: Consumer, places: Sequence[tuple[str, int]], servers: str
+def reported_ends(
+    client: Consumer, partitions: Sequence[tuple[str, int]], servers: str
 ) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return of each partition the first offset, and the one behind the last, as the broker tells them."""
+    """Return the low and high watermarks (first offset, and last offset + 1) that the broker reports, by partition."""
     from confluent_kafka import TopicPartition
 
-    with _asking(servers, "asking for the ends of partitions"):
-        return {place: client.get_watermark_offsets(TopicPartition(*place), timeout=timeout()) for place in places}
+    with _request(servers, "asking for the ends of partitions"):
+        return {
+            partition: client.get_watermark_offsets(TopicPartition(*partition), timeout=timeout())
+            for partition in partitions
+        }
 
 
-def ends_of(
-    client: Consumer, told: Mapping[tuple[str, int], tuple[int, int]]
+def probed_ends(
+    client: Consumer, reported: Mapping[tuple[str, int], tuple[int, int]]
 ) -> dict[tuple[str, int], tuple[int, int, bool]]:
-    """Return of each partition the first offset, the one behind the last, and whether the record before that was seen.
+    """Return the first offset, the end, and whether the record before the end was seen, by partition.
 
-    Brokers may tell an end that lies before the last records, so what comes behind it is looked for.
+    Brokers may report an end before the last records, so records beyond it are probed for.
 
     Parameters
     ----------
-    told
-        What the broker told, see `told_ends`.
+    reported
+        The watermarks that the broker reports, see `reported_ends`.
     """
     from confluent_kafka import TopicPartition
 
-    found = {place: (low, high, False) for place, (low, high) in told.items()}
-    filled = [TopicPartition(*place, high) for place, (low, high) in told.items() if high > low]
-    if not filled:
-        return found
-    client.assign(filled)
-    latest, quiet = time.monotonic() + _LOOK_AT_MOST, time.monotonic() + _LOOK
-    while time.monotonic() < min(quiet, latest):
+    ends = {partition: (low, high, False) for partition, (low, high) in reported.items()}
+    not_empty = [TopicPartition(*partition, high) for partition, (low, high) in reported.items() if high > low]
+    if not not_empty:
+        return ends
+    client.assign(not_empty)
+    deadline, quiet_deadline = time.monotonic() + _MAX_PROBE_SECONDS, time.monotonic() + _PROBE_SECONDS
+    while time.monotonic() < min(quiet_deadline, deadline):
         for message in client.consume(_BATCH, timeout=0.1):
             if message.error() is None:
-                place = str(message.topic()), int(message.partition() or 0)
-                low, end, _ = found[place]
-                found[place] = low, max(end, (message.offset() or 0) + 1), True
-                quiet = time.monotonic() + _LOOK
-    return found
+                partition = str(message.topic()), int(message.partition() or 0)
+                low, end, _ = ends[partition]
+                ends[partition] = low, max(end, (message.offset() or 0) + 1), True
+                quiet_deadline = time.monotonic() + _PROBE_SECONDS
+    return ends
 
 
-def found_behind(
+def probe_beyond(
     client: Consumer, ends: Mapping[tuple[str, int], int], doubtful: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], int]:
-    """Return the ends of the first records that are found behind some offsets; empty if none come for a while.
+    """Probe for records beyond some offsets, and return the new ends; empty if no records arrive for a while.
 
     Parameters
     ----------
     ends
         The offsets.
     doubtful
-        The partitions of which the broker tells less than that. They are waited for, whatever the others have.
+        The partitions for which the broker reports a lower end. The probe waits until all of these are confirmed.
 
     Raises
     ------
     SourceError
-        If a partition does not go as far as its offset: its topic was made again, or cut.
+        If a partition ends before its offset, because its topic was recreated or truncated.
     SourceTimeoutError
-        If the broker does not say how far a doubtful partition goes.
+        If the broker does not confirm the end of a doubtful partition.
     """
     from confluent_kafka import TopicPartition
 
-    found: dict[tuple[str, int], int] = {}
-    left, begun = set(doubtful), time.monotonic()
-    client.assign([TopicPartition(*place, end) for place, end in ends.items()])
-    while ends and (left or not found) and time.monotonic() - begun < (timeout() if left else _LOOK):
+    new_ends: dict[tuple[str, int], int] = {}
+    pending, start = set(doubtful), time.monotonic()
+    client.assign([TopicPartition(*partition, end) for partition, end in ends.items()])
+    while ends and (pending or not new_ends):
+        if time.monotonic() - start >= (timeout() if pending else _PROBE_SECONDS):
+            break
         for message in client.consume(_BATCH, timeout=0.1):
-            place, problem = (str(message.topic()), int(message.partition() or 0)), message.error()
-            if place not in ends:  # the client tells of itself
+            partition, problem = (str(message.topic()), int(message.partition() or 0)), message.error()
+            if partition not in ends:  # an event of the client itself
                 continue
             if problem is None:
-                found[place] = (message.offset() or 0) + 1
+                new_ends[partition] = (message.offset() or 0) + 1
             elif problem.name() == "_AUTO_OFFSET_RESET":
-                raise SourceError.gone(f"{place[0]}-{place[1]}", ends[place], str(problem))
+                raise SourceError.gone(f"{partition[0]}-{partition[1]}", ends[partition], str(problem))
             if problem is None or problem.name() == "_PARTITION_EOF":
-                left.discard(place)
-    for topic, partition in sorted(left):
-        what = f"the broker tells a lower end than {ends[topic, partition]}, and does not say what is there"
-        raise SourceTimeoutError.of(f"{topic}-{partition}", what, timeout())
-    return found
+                pending.discard(partition)
+    for topic, number in sorted(pending):
+        description = f"the broker reports a lower end than {ends[topic, number]}, and sends no records from there"
+        raise SourceTimeoutError.of(f"{topic}-{number}", description, timeout())
+    return new_ends
 
 
 def offsets_at(
-    client: Consumer, places: Sequence[tuple[str, int]], milliseconds: int, servers: str
+    client: Consumer, partitions: Sequence[tuple[str, int]], milliseconds: int, servers: str
 ) -> dict[tuple[str, int], int]:
-    """Return the first offsets at or after a time; -1 where there is none."""
+    """Return the first offsets at or after a time, by partition; -1 if there is none."""
     from confluent_kafka import TopicPartition
 
-    asked = [TopicPartition(topic, partition, milliseconds) for topic, partition in places]
-    with _asking(servers, "asking for the offsets of a time"):
-        told = client.offsets_for_times(asked, timeout=timeout())
-    return {(one.topic, one.partition): one.offset if one.offset >= 0 else -1 for one in told}
+    times = [TopicPartition(topic, partition, milliseconds) for topic, partition in partitions]
+    with _request(servers, "asking for the offsets of a time"):
+        offsets = client.offsets_for_times(times, timeout=timeout())
+    return {(entry.topic, entry.partition): entry.offset if entry.offset >= 0 else -1 for entry in offsets}
 
 
-def messages(client: Consumer, wanted: OffsetRange) -> Iterator[list[Message]]:
-    """Iterate over the records of a range, in batches.
+def messages(client: Consumer, offset_range: OffsetRange) -> Iterator[list[Message]]:
+    """Yield the records of a range in batches.
 
-    Reading stops by offset, as a range may have holes where records were compacted away.
+    The end is detected by offset, as compaction may have removed records of the range.
 
     Raises
     ------
     SourceError
-        If records are gone, the broker fails, or the end is not reached though there was a record.
+        If records are gone, the broker fails, or reading ends before a record that was seen.
     """
     from confluent_kafka import TopicPartition
 
-    place = f"{wanted.topic}-{wanted.partition}"
-    client.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
-    position, quiet = wanted.start, time.monotonic()
-    while position < wanted.end:
+    partition = f"{offset_range.topic}-{offset_range.partition}"
+    client.assign([TopicPartition(offset_range.topic, offset_range.partition, offset_range.start)])
+    position, last_record = offset_range.start, time.monotonic()
+    while position < offset_range.end:
         batch: list[Message] = []
-        # No more than are wanted: it would wait for a full batch.
-        for message in client.consume(min(_BATCH, wanted.end - position), timeout=1.0):
+        # Not more than the range has, as the client would wait for a full batch.
+        for message in client.consume(min(_BATCH, offset_range.end - position), timeout=1.0):
             problem = message.error()
             if problem is None:
-                quiet = time.monotonic()
+                last_record = time.monotonic()
                 position = (message.offset() or 0) + 1
-                if position <= wanted.end:
+                if position <= offset_range.end:
                     batch.append(message)
             elif problem.name() == "_PARTITION_EOF":
-                if not wanted.seen and (message.offset() or 0) >= wanted.end:
-                    position = wanted.end  # what is left of the range is a hole
+                if not offset_range.seen and (message.offset() or 0) >= offset_range.end:
+                    position = offset_range.end  # the rest of the range was compacted away
             else:
-                _check(problem, place, position)
+                _raise_if_permanent(problem, partition, position)
         if batch:
             yield batch
-        if time.monotonic() - quiet > timeout():
-            raise SourceTimeoutError.of(place, f"it sends no records from offset {position} of {wanted.end}", timeout())
+        if time.monotonic() - last_record > timeout():
+            raise SourceTimeoutError.of(
+                partition, f"it sends no records from offset {position} of {offset_range.end}", timeout()
+            )
 
 
-def _check(problem: KafkaError, place: str, position: int) -> None:
+def _raise_if_permanent(problem: KafkaError, partition: str, position: int) -> None:
     if problem.name() == "_AUTO_OFFSET_RESET":
-        raise SourceError.gone(place, position, str(problem))
-    if problem.fatal() or problem.name() not in _UNANSWERED:  # the client itself tries those again
-        raise SourceError(f"{place} cannot be read further at offset {position}", cause=str(problem))
+        raise SourceError.gone(partition, position, str(problem))
+    if problem.fatal() or problem.name() not in _UNREACHABLE:  # the client retries the others itself
+        raise SourceError(f"{partition} cannot be read further at offset {position}", cause=str(problem))
 
 
 def produce(servers: str, properties: Mapping[str, str], records: Iterator[Mapping[str, Any]]) -> int:
-    """Write records, and wait for the receipt of each; return how many there were.
+    """Write records, and wait until all are acknowledged; return their number.
 
     Raises
     ------
     SinkError
-        If one of them was not taken.
+        If a record was not accepted.
     """
     from confluent_kafka import Producer
 
-    made = Producer({"enable.idempotence": True, "linger.ms": 20, **properties, "bootstrap.servers": servers})
-    refused: list[str] = []
-    taken = 0
+    producer = Producer({"enable.idempotence": True, "linger.ms": 20, **properties, "bootstrap.servers": servers})
+    errors: list[str] = []
+    acknowledged = 0
 
-    def receipt(error: Any, _message: Any) -> None:
-        nonlocal taken
+    def on_delivery(error: Any, _message: Any) -> None:
+        nonlocal acknowledged
         if error is None:
-            taken += 1
+            acknowledged += 1
         else:
-            refused.append(str(error))
+            errors.append(str(error))
 
     sent = 0
     for record in records:
-        _offer(made, record, receipt)
+        _enqueue(producer, record, on_delivery)
         sent += 1
-        if refused:
+        if errors:
             break
         if not sent % _BATCH:
-            made.poll(0)
-    left = made.flush(_PATIENCE)
-    if refused or left or taken < sent:
+            producer.poll(0)
+    pending = producer.flush(_ACKNOWLEDGEMENT_TIMEOUT)
+    if errors or pending or acknowledged < sent:
         raise SinkError(
-            f"{sent - taken} of {sent} records were not accepted by {servers}",
-            cause=refused[0] if refused else f"no receipt within {_PATIENCE:.0f} seconds",
+            f"{sent - acknowledged} of {sent} records were not accepted by {servers}",
+            cause=errors[0] if errors else f"no acknowledgement within {_ACKNOWLEDGEMENT_TIMEOUT:.0f} seconds",
             hint="records before them are in the topic: a rerun writes them again",
         )
-    return taken
+    return acknowledged
 
 
-def put(made: Producer, record: Mapping[str, Any], refused: list[str]) -> None:
-    """Give a record to a producer; what becomes of those that are not taken is added to `refused`, later."""
+def put(producer: Producer, record: Mapping[str, Any], errors: list[str]) -> None:
+    """Queue a record in a producer; errors of delivery are appended to `errors` asynchronously."""
 
-    def receipt(error: Any, _message: Any) -> None:
+    def on_delivery(error: Any, _message: Any) -> None:
         if error is not None:
-            refused.append(str(error))
+            errors.append(str(error))
 
-    _offer(made, record, receipt)
+    _enqueue(producer, record, on_delivery)
 
 
-def _offer(made: Producer, record: Mapping[str, Any], receipt: Callable[[Any, Any], None]) -> None:
+def _enqueue(producer: Producer, record: Mapping[str, Any], on_delivery: Callable[[Any, Any], None]) -> None:
     while True:
         try:
-            made.produce(**record, on_delivery=receipt)
+            producer.produce(**record, on_delivery=on_delivery)
             break
         except BufferError:  # the queue is full
-            made.poll(0.1)
+            producer.poll(0.1)
 
 
 def record_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with Spark's columns of a topic as a producer takes it."""
+    """Return a row of Spark's Kafka columns as the arguments of ``Producer.produce``."""
     record = {name: _plain(value) for name, value in row.items() if value is not None and name != "headers"}
     record.setdefault("value", None)
     if row.get("headers"):
@@ -292,5 +300,5 @@ def record_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return what Spark gives as a ``bytearray`` as bytes."""
+    """Convert a ``bytearray`` of Spark to ``bytes``."""
     return bytes(value) if isinstance(value, bytearray) else value

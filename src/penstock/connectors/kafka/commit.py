@@ -1,4 +1,4 @@
-"""What a job has ready for a topic: staged records, which one or more transactions of producers write."""
+"""Commit records of topics: staged records that producers write in transactions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.commit import Prepared
 from penstock.commit.names import MARK, check_path
-from penstock.connectors.extras import address_of, given_for, needs, with_secrets
+from penstock.connectors.extras import client_key, needs, secrets_for, with_secrets
 from penstock.connectors.kafka import client
 from penstock.connectors.kafka.transactions import (
     WRITTEN,
     claimed_by_another,
-    end_with_receipt,
+    commit_with_receipt,
     group_of,
     id_of,
     producer_of,
@@ -35,29 +35,29 @@ if TYPE_CHECKING:
 
 
 _STAGED = re.compile(rf"\.penstock-topic-{MARK}")
-_REMEMBERED = 6 * 24 * 3600.0
-"""Seconds for which a receipt is certainly kept: brokers keep a group's offsets for seven days if nobody has changed
-that, and a day is left for clocks that differ."""
+_RECEIPT_SECONDS = 6 * 24 * 3600.0
+"""Seconds for which a receipt certainly exists: by default, brokers retain a group's offsets for seven days, and a day
+is reserved for clock differences."""
 
 
 @dataclass(frozen=True)
 class PreparedTopic(Prepared):
-    """Records that are in no topic yet, and the token whose receipt says that they are.
+    """Commit record of staged records, and of the token whose receipt proves that they are written.
 
     Parameters
     ----------
     servers
         The brokers.
     topic
-        The topic of records that name none.
+        The default topic of records.
     token
-        The name of what is written; the receipt is an offset of the consumer group of that name.
+        The idempotency token of the records; its receipt is an offset of a consumer group named after it.
     staging
-        Where the records lie.
+        The staging folder.
     properties
-        Further properties of the producer, but for secrets.
+        Further properties of the producer without secrets.
     prepared_at
-        When the records were ready, in seconds since the epoch; None in journals of older releases.
+        The time of `prepare` in seconds since the epoch; None in journals of older releases.
     """
 
     is_reversible: ClassVar[bool] = False
@@ -77,34 +77,34 @@ class PreparedTopic(Prepared):
 
     @property
     def address(self) -> str:
-        """The brokers, and the user."""
-        return address_of(self.servers, dict(self.properties).get("sasl.username"))
+        """The brokers and the user."""
+        return client_key(self.servers, dict(self.properties).get("sasl.username"))
 
     @property
     def folder(self) -> str:
-        """The staging folder, as a topic is none."""
+        """The staging folder, as a topic has no folder."""
         return self.staging
 
     def check_names(self) -> None:
-        """Refuse a folder that is not one of staged records."""
+        """Reject a folder that is not a staging folder of topics."""
         check_path(self.staging)
         if _STAGED.fullmatch(self.staging.rpartition("/")[2]) is None:
             raise ValueError(f"{self.staging!r} is not a folder of staged records")
 
     def ready(self, access: Access) -> None:
-        """Begin as the producer of the token: brokers without transactions refuse that."""
+        """Register the producer of the token, which fails if the brokers do not support transactions."""
         self._producer(access)
 
     def is_committed(self, access: Access) -> bool:
-        """Whether the receipt says that all is written; a transaction of a dead producer is ended first.
+        """Return whether the receipt proves that all records are written, after fencing a producer that died.
 
         Raises
         ------
         CommitError
-            If that cannot be told, as brokers may have forgotten the receipt since.
+            If that cannot be determined, because the receipt may have expired.
         """
         self._producer(access)
-        return self._receipt_for_certain(access) == WRITTEN
+        return self._unexpired_receipt(access) == WRITTEN
 
     def undo(self, access: Access) -> None:
         """Remove the staged records."""
@@ -117,35 +117,35 @@ class PreparedTopic(Prepared):
     def _receipt(self, access: Access) -> int:
         return receipt_of(self.servers, self._properties(access), group_of(self.token), self.topic)
 
-    def _receipt_for_certain(self, access: Access) -> int:
+    def _unexpired_receipt(self, access: Access) -> int:
         receipt = self._receipt(access)
-        if receipt < WRITTEN and self.prepared_at is not None and time.time() - self.prepared_at > _REMEMBERED:
-            raise CommitError.receipt_expired(self.target, self.staging, _REMEMBERED)
+        if receipt < WRITTEN and self.prepared_at is not None and time.time() - self.prepared_at > _RECEIPT_SECONDS:
+            raise CommitError.receipt_expired(self.target, self.staging, _RECEIPT_SECONDS)
         return receipt
 
     def _end(self, access: Access, producer: Producer, receipt: int) -> None:
-        """Commit the producer's transaction, and with it the receipt of the token."""
-        end_with_receipt(producer, self.servers, self._properties(access), group_of(self.token), self.topic, receipt)
+        """Commit the producer's transaction together with the receipt of the token."""
+        commit_with_receipt(producer, self.servers, self._properties(access), group_of(self.token), self.topic, receipt)
 
     def _producer(self, access: Access) -> Producer:
-        """Begin as the producer of the token, which fences those that began as it before."""
+        """Register the producer of the token, which fences earlier producers of the same name."""
         needs("confluent_kafka", "kafka", SinkError)
         return producer_of(self.servers, self._properties(access), id_of(self.topic, self.token), self.topic)
 
     def _properties(self, access: Access) -> dict[str, str]:
-        return with_secrets(self.properties, given_for(access, self.address, self.servers))
+        return with_secrets(self.properties, secrets_for(access, self.address, self.servers))
 
 
 @dataclass(frozen=True)
 class PreparedKafka(PreparedTopic):
-    """Records that one transaction writes, and the receipt with them."""
+    """Commit record of records that are written in a single transaction, together with the receipt."""
 
     kind: ClassVar[str] = "kafka"
 
     def commit(self, access: Access) -> None:
-        """Write all records, and the receipt, in one transaction.
+        """Write all records and the receipt in a single transaction.
 
-        The producer that writes is there before the receipt is looked for: whoever could still write it is fenced.
+        The producer is registered before the receipt is read, so that other producers that could write it are fenced.
         """
         producer = self._producer(access)
         receipt = self._receipt(access)
@@ -159,7 +159,7 @@ class PreparedKafka(PreparedTopic):
 
 
 def staged_records(access: Access, staging: str) -> Iterator[dict[str, Any]]:
-    """Iterate over staged records, as a producer takes them; they pass through the driver, a partition at a time."""
+    """Yield staged records for a producer; they are fetched to the driver partition by partition."""
     rows = access.bridge.spark.read.options(**EVERY_ROW).parquet(staging)
     for row in rows.toLocalIterator(prefetchPartitions=True):
         yield client.record_of(row.asDict(recursive=True))

@@ -1,4 +1,4 @@
-"""Ranges of offsets, and cutting them into splits. Pure arithmetic."""
+"""Ranges of offsets, and their division into splits. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """Records of one partition.
+    """A range of records of a partition.
 
     Parameters
     ----------
     topic, partition
-        Where they are.
+        The partition.
     start
         The first offset.
     end
-        The offset behind the last.
+        The last offset + 1.
     seen
-        Whether a record right before `end` was seen, so that reading must come that far.
+        Whether the record before `end` was seen, so that reading must reach it.
     """
 
     topic: str
@@ -41,62 +41,65 @@ class OffsetRange:
 
     @property
     def backlog(self) -> int:
-        """How many offsets there are; fewer records, where some were compacted away."""
+        """The number of offsets; compacted topics have fewer records."""
         return self.end - self.start
 
 
-def cut_by_backlog(ranges: Sequence[OffsetRange], count: int) -> list[OffsetRange]:
-    """Return ranges cut so that none holds more than its share of the whole backlog.
+def split_by_backlog(ranges: Sequence[OffsetRange], count: int) -> list[OffsetRange]:
+    """Split ranges so that none exceeds an equal share of the total backlog.
 
     Parameters
     ----------
     ranges
-        The ranges, one per partition; empty ones are left out.
+        The ranges, a single range per partition; empty ranges are left out.
     count
-        How many tasks there will be. More ranges come back where partitions are smaller than a share.
+        The number of tasks. The result has more ranges if some partitions are smaller than a share.
     """
-    total = sum(one.backlog for one in ranges)
+    total = sum(partition.backlog for partition in ranges)
     share = max(1, math.ceil(total / max(count, 1)))
-    found = []
-    for one in ranges:
-        pieces = math.ceil(one.backlog / share)
-        edges = [one.start + one.backlog * i // pieces for i in range(pieces)] + [one.end] if pieces else []
-        found += [
-            OffsetRange(one.topic, one.partition, low, high, seen=one.seen and high == one.end)
+    splits = []
+    for whole in ranges:
+        parts = math.ceil(whole.backlog / share)
+        edges = [whole.start + whole.backlog * i // parts for i in range(parts)] + [whole.end] if parts else []
+        splits += [
+            OffsetRange(whole.topic, whole.partition, low, high, seen=whole.seen and high == whole.end)
             for low, high in pairwise(edges)
         ]
-    return found
+    return splits
 
 
 def tasks_for(ranges: Sequence[OffsetRange], record_bytes: int, volume: int, upper_bound: int) -> int:
-    """Return how many tasks a backlog makes: at least 1, at most the upper bound."""
-    total = sum(one.backlog for one in ranges)
+    """Return the number of tasks for a backlog at a volume (bytes) per task: at least 1, at most the upper bound."""
+    total = sum(partition.backlog for partition in ranges)
     return max(1, min(upper_bound, math.ceil(total * record_bytes / volume)))
 
 
-def shared_out(ranges: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
-    """Return what each of at most so many tasks reads: about equal backlogs, hot partitions cut into several ranges."""
-    cut = cut_by_backlog(ranges, tasks)
-    groups = evenly([one.backlog for one in cut], tasks)
-    return [[cut[index] for index in group] for group in groups]
+def assign_ranges(ranges: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
+    """Distribute ranges over at most `tasks` tasks with about equal backlogs; splits hot partitions."""
+    splits = split_by_backlog(ranges, tasks)
+    groups = evenly([split.backlog for split in splits], tasks)
+    return [[splits[index] for index in group] for group in groups]
 
 
-def part_of(waiting: Mapping[tuple[str, int], int], most: int) -> dict[tuple[str, int], int]:
-    """Return how much of each partition's backlog to read, in all at most so many.
+def allocate_records(waiting: Mapping[tuple[str, int], int], most: int) -> dict[tuple[str, int], int]:
+    """Divide at most `most` records among the backlogs of partitions.
 
-    Each gets one record first, or it would wait for as long as another one is much larger. The rest is by share, and
-    what is left by rounding goes to the partitions that lost most by it.
+    Each partition gets a record first, so that it does not starve beside a much larger one. The rest is proportional
+    to the backlogs, rounded by the largest remainder method.
     """
     total = sum(waiting.values())
     if total <= most:
         return dict(waiting)
-    first = {place: min(count, 1) for place, count in waiting.items()}
+    first = {partition: min(count, 1) for partition, count in waiting.items()}
     if sum(first.values()) > most:
         first = dict.fromkeys(waiting, 0)
-    given = sum(first.values())
-    part = (most - given) / (total - given)
-    exact = {place: first[place] + (count - first[place]) * part for place, count in waiting.items()}
-    found = {place: int(share) for place, share in exact.items()}
-    for place in sorted(exact, key=lambda one: found[one] - exact[one])[: most - sum(found.values())]:
-        found[place] += 1
-    return found
+    reserved = sum(first.values())
+    fraction = (most - reserved) / (total - reserved)
+    exact = {
+        partition: first[partition] + (count - first[partition]) * fraction for partition, count in waiting.items()
+    }
+    records = {partition: int(share) for partition, share in exact.items()}
+    by_remainder = sorted(exact, key=lambda partition: records[partition] - exact[partition])
+    for partition in by_remainder[: most - sum(records.values())]:
+        records[partition] += 1
+    return records

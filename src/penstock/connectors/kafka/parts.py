@@ -1,7 +1,7 @@
-"""What a job has ready for a topic in several parts: each is written by a task of Spark, in a transaction of its own.
+"""Commit record of a topic in several parts, each of which a Spark task writes in a separate transaction.
 
-Once the first receipt is there, the records are claimed for this run: whoever comes next completes them. A part has a
-receipt of its own, written by its transaction, so a part that is written again is not there twice.
+The first receipt of the token claims the records for this run; a recovery completes them. Each part has its own
+receipt, which its transaction writes, so a repeated part is not written twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.connectors.kafka.commit import PreparedTopic
 from penstock.connectors.kafka.transactions import (
     WRITTEN,
     claimed_by_another,
-    end_with_receipt,
+    commit_with_receipt,
     producer_of,
     receipt_of,
     transaction,
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PartPlace:
-    """Where a part goes.
+class PartDestination:
+    """The destination of the parts of a run.
 
     Parameters
     ----------
     servers, topic
-        The brokers, and the topic of records that name none.
+        The brokers, and the default topic of records.
     properties
         Further properties of the producer.
     run
-        The run that writes.
+        The name of the run.
     """
 
     servers: str
@@ -57,18 +57,18 @@ class PartPlace:
     run: str
 
     def name(self, number: int) -> str:
-        """Return the name of a part's producer, and of the group that holds its receipt."""
-        return f"penstock {number}/{self.topic}:{self.run}"  # topics have neither blanks nor slashes
+        """Return the name of a part's producer, and of the consumer group with its receipt."""
+        return f"penstock {number}/{self.topic}:{self.run}"  # names of topics have no blanks or slashes
 
 
 @dataclass(frozen=True)
 class PreparedKafkaParts(PreparedTopic):
-    """Records in parts; the receipt of the token says first that this run writes them, and at last that it has.
+    """Commit record of records in parts; the token's receipt is first the claim of this run, and at last `WRITTEN`.
 
     Parameters
     ----------
     run
-        The name of this run.
+        The name of the run.
     parts
         The files of each part, relative to the staging folder.
     """
@@ -79,17 +79,17 @@ class PreparedKafkaParts(PreparedTopic):
     parts: tuple[tuple[str, ...], ...]
 
     def check_names(self) -> None:
-        """Refuse files outside the staging folder, too."""
+        """Also reject files outside the staging folder."""
         super().check_names()
         check_files(name for names in self.parts for name in names)
 
     @property
     def is_atomic(self) -> bool:
-        """False: readers may see some parts before others, and a journal tells which are left."""
+        """False: readers may see some parts before others; a journal is needed to complete them."""
         return False
 
     def commit(self, access: Access) -> None:
-        """Claim the token, write the parts that have no receipt, and say that all are written.
+        """Claim the token, write the parts without a receipt, and mark all records as written.
 
         Raises
         ------
@@ -103,72 +103,71 @@ class PreparedKafkaParts(PreparedTopic):
         if receipt > WRITTEN and receipt != self._claim:
             raise claimed_by_another(self.topic, self.token)
         if receipt < WRITTEN:
-            self._tell(access, producer, self._claim)
-        place = PartPlace(self.servers, self.topic, self._properties(access), self.run)
-        write_parts(access.bridge, place, self.staging, self.parts)
-        # By another producer: not every broker takes the offsets of the second transaction of one.
-        self._tell(access, self._producer(access), WRITTEN)
+            self._write_receipt(access, producer, self._claim)
+        destination = PartDestination(self.servers, self.topic, self._properties(access), self.run)
+        write_parts(access.bridge, destination, self.staging, self.parts)
+        # With a new producer: some brokers reject the offsets of a producer's second transaction.
+        self._write_receipt(access, self._producer(access), WRITTEN)
 
     def has_begun(self, access: Access) -> bool:
-        """Whether this run has claimed the token: some parts may be there."""
-        self._producer(access)  # a claim that is under way is fenced
-        return self._receipt_for_certain(access) in {self._claim, WRITTEN}
+        """Return whether this run has claimed the token, so that some parts may be written."""
+        self._producer(access)  # fences a concurrent claim
+        return self._unexpired_receipt(access) in {self._claim, WRITTEN}
 
     @property
     def _claim(self) -> int:
-        """The receipt that says that this run writes the records; no other run has it."""
+        """The receipt by which this run claims the records, unique to the run."""
         digest = hashlib.sha256(self.run.encode()).digest()
         return WRITTEN + 1 + int.from_bytes(digest[:7])
 
-    def _tell(self, access: Access, producer: Producer, receipt: int) -> None:
-        """Write the receipt of the token."""
+    def _write_receipt(self, access: Access, producer: Producer, receipt: int) -> None:
         with transaction(producer):
             self._end(access, producer, receipt)
 
 
-def dealt(files: Iterable[tuple[str, int]], parts: int) -> tuple[tuple[str, ...], ...]:
-    """Return files in at most so many parts of about equal bytes; the largest are dealt first."""
-    found: list[tuple[int, list[str]]] = [(0, []) for _ in range(parts)]
+def divide_files(files: Iterable[tuple[str, int]], parts: int) -> tuple[tuple[str, ...], ...]:
+    """Divide files (names and sizes) into at most `parts` parts of about equal size; the largest files first."""
+    groups: list[tuple[int, list[str]]] = [(0, []) for _ in range(parts)]
     for name, size in sorted(files, key=lambda file: (-file[1], file[0])):
-        place = min(range(parts), key=lambda one: found[one][0])
-        found[place] = found[place][0] + max(size, 1), [*found[place][1], name]
-    return tuple(tuple(names) for _, names in found if names)
+        index = min(range(parts), key=lambda part: groups[part][0])
+        groups[index] = groups[index][0] + max(size, 1), [*groups[index][1], name]
+    return tuple(tuple(names) for _, names in groups if names)
 
 
-def write_part(place: PartPlace, number: int, records: Iterable[Mapping[str, Any]]) -> int:
-    """Write a part in a transaction, unless it has its receipt; return how many records were written.
+def write_part(destination: PartDestination, number: int, records: Iterable[Mapping[str, Any]]) -> int:
+    """Write a part in a transaction unless its receipt exists; return the number of written records.
 
     Raises
     ------
     SinkError
         If a record is not accepted.
     """
-    name = place.name(number)
-    producer = producer_of(place.servers, place.properties, name, place.topic)
-    if receipt_of(place.servers, place.properties, name, place.topic) == WRITTEN:
+    name = destination.name(number)
+    producer = producer_of(destination.servers, destination.properties, name, destination.topic)
+    if receipt_of(destination.servers, destination.properties, name, destination.topic) == WRITTEN:
         return 0
     with transaction(producer):
-        written = write_records(producer, records, place.servers, place.topic)
-        end_with_receipt(producer, place.servers, place.properties, name, place.topic, WRITTEN)
+        written = write_records(producer, records, destination.servers, destination.topic)
+        commit_with_receipt(producer, destination.servers, destination.properties, name, destination.topic, WRITTEN)
     return written
 
 
-def write_parts(bridge: Bridge, place: PartPlace, staging: str, parts: tuple[tuple[str, ...], ...]) -> None:
-    """Write all parts, each by a task of Spark."""
+def write_parts(bridge: Bridge, destination: PartDestination, staging: str, parts: tuple[tuple[str, ...], ...]) -> None:
+    """Write all parts, each with a Spark task."""
     spark = bridge.spark
 
     def write(number: int) -> None:
         rows = spark.read.options(**EVERY_ROW).parquet(*(f"{staging}/{name}" for name in parts[number]))
-        rows.coalesce(1).mapInArrow(partial(_write, place, number), "records bigint").collect()
+        rows.coalesce(1).mapInArrow(partial(_write, destination, number), "records bigint").collect()
 
-    # A job for each part: of one job, Spark would not say which of its tasks has which part.
+    # A separate job per part: in a common job, tasks would not know the number of their part.
     with ThreadPoolExecutor(min(len(parts), cluster_cores(bridge)), "penstock-parts") as threads:
-        for done in [threads.submit(write, number) for number in range(len(parts))]:
-            done.result()
+        for future in [threads.submit(write, number) for number in range(len(parts))]:
+            future.result()
 
 
-def _write(place: PartPlace, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _write(destination: PartDestination, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     records = (client.record_of(row) for batch in batches for row in batch.to_pylist())
-    yield pa.RecordBatch.from_pydict({"records": [write_part(place, number, records)]})
+    yield pa.RecordBatch.from_pydict({"records": [write_part(destination, number, records)]})

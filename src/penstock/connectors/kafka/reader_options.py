@@ -1,4 +1,4 @@
-"""The options of the format ``penstock_kafka``, as typed values."""
+"""The options of the format ``penstock_kafka``."""
 
 from __future__ import annotations
 
@@ -31,63 +31,63 @@ MOST_OFFSETS = Option(
     doc="The most records of a batch of a stream, whatever the pace allows.",
 )
 _TYPED = {option.key.lower(): option for option in (BATCH_INTERVAL, MOST_OFFSETS, SCAN_PARALLELISM, SCAN_INFER_MAX)}
-_NEEDED = ("kafka.bootstrap.servers", "subscribe")
-_KNOWN = (*_NEEDED, "startingoffsets", *_TYPED)
+_REQUIRED = ("kafka.bootstrap.servers", "subscribe")
+_SUPPORTED = (*_REQUIRED, "startingoffsets", *_TYPED)
 _KAFKA = "kafka."
 
 
 def source_of(options: Mapping[str, str]) -> KafkaSource:
-    """Return the topics that options name.
+    """Return the source that options describe.
 
     Raises
     ------
     SourceError
-        If one is not known, or the brokers or topics are missing.
+        If an option is unknown, or the brokers or topics are missing.
     """
-    given = _given(options)
+    options = _validate(options)
     properties = {
         key.removeprefix(_KAFKA): value
-        for key, value in given.items()
+        for key, value in options.items()
         if key.startswith(_KAFKA) and key != "kafka.bootstrap.servers"
     }
-    topics = [topic.strip() for topic in given["subscribe"].split(",")]
-    start = given.get("startingoffsets", "latest")
-    return KafkaSource(given["kafka.bootstrap.servers"], topics, start=start, properties=properties)
+    topics = [topic.strip() for topic in options["subscribe"].split(",")]
+    start = options.get("startingoffsets", "latest")
+    return KafkaSource(options["kafka.bootstrap.servers"], topics, start=start, properties=properties)
 
 
 def bounds_of(options: Mapping[str, str]) -> BatchBounds:
-    """Return what options say of batches and tasks.
+    """Return the bounds that options set on batches and tasks.
 
     Raises
     ------
     ConfigError
-        If a value is not one of its option.
+        If a value is invalid for its option.
     """
-    given = _given(options)
-    found = {
-        key: option.parse(given[key], f"the options of {FORMAT}") for key, option in _TYPED.items() if key in given
+    options = _validate(options)
+    values = {
+        key: option.parse(options[key], f"the options of {FORMAT}") for key, option in _TYPED.items() if key in options
     }
 
     def number(option: Option) -> int | None:
-        value = found.get(option.key.lower())
+        value = values.get(option.key.lower())
         return None if value is None else int(str(value))
 
-    interval = found.get(BATCH_INTERVAL.key)
+    interval = values.get(BATCH_INTERVAL.key)
     volume = int(str(DATA_VOLUME_PER_TASK.default))
     return BatchBounds(
         interval=None if interval is None else float(str(interval)),
         most_records=number(MOST_OFFSETS),
         parallelism=number(SCAN_PARALLELISM),
         most_tasks=number(SCAN_INFER_MAX),
-        cores=os.cpu_count() or 1,  # of this machine: neither driver nor options tell a Python data source of others
+        cores=os.cpu_count() or 1,  # of the driver: a Python data source cannot query the cluster
         records_per_task=max(1, volume // KafkaSource.record_bytes),
     )
 
 
-def _given(options: Mapping[str, str]) -> dict[str, str]:
-    given = {key.lower(): value for key, value in options.items()}
-    unknown = [key for key in given if key not in _KNOWN and not key.startswith(_KAFKA)]
-    if unknown or not set(_NEEDED) <= given.keys():
-        found = f"unknown option {unknown[0]!r}" if unknown else f"no {' or no '.join(_NEEDED)}"
-        raise SourceError(f"{FORMAT}: {found}", hint=f"known are {', '.join(_KNOWN)} and kafka.*")
-    return given
+def _validate(options: Mapping[str, str]) -> dict[str, str]:
+    lowercase = {key.lower(): value for key, value in options.items()}
+    unknown = [key for key in lowercase if key not in _SUPPORTED and not key.startswith(_KAFKA)]
+    if unknown or not set(_REQUIRED) <= lowercase.keys():
+        problem = f"unknown option {unknown[0]!r}" if unknown else f"no {' or no '.join(_REQUIRED)}"
+        raise SourceError(f"{FORMAT}: {problem}", hint=f"supported are {', '.join(_SUPPORTED)} and kafka.*")
+    return lowercase

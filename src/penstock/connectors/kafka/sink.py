@@ -1,4 +1,4 @@
-"""Topics as sinks: every record's receipt is awaited, or all records are in one transaction."""
+"""Sink of topics, with at-least-once or exactly-once delivery."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from penstock.commit.journal import journals_at, read_own_journal, warehouse_of
 from penstock.commit.owner import Owner
 from penstock.commit.recovery import recover_own
 from penstock.connectors.base import NothingToWrite, Sink, SinkJob, checked_parallelism
-from penstock.connectors.extras import address_of, needs, without_secrets
+from penstock.connectors.extras import client_key, needs, without_secrets
 from penstock.connectors.kafka import client
 from penstock.connectors.kafka.commit import PreparedKafka, PreparedTopic
-from penstock.connectors.kafka.parts import PreparedKafkaParts, dealt
+from penstock.connectors.kafka.parts import PreparedKafkaParts, divide_files
 from penstock.connectors.kafka.transactions import has_token
 from penstock.errors import SinkError
 from penstock.spark.filesystem import Folder
@@ -40,37 +40,36 @@ COLUMNS = ("key", "value", "topic", "partition", "headers")
 
 @dataclass(frozen=True)
 class KafkaSink(Sink):
-    """A topic of brokers that speak Kafka's protocol.
+    """A topic of Kafka-compatible brokers.
 
-    At least once, records are in the topic as tasks write them, and a task that runs twice writes twice. Exactly once,
-    they are staged in Spark's warehouse, and written by transactions when the job commits: once, for readers of
-    committed records, whatever dies.
+    With at-least-once delivery, tasks write records directly, and a repeated task writes its records again. With
+    exactly-once delivery, records are staged in Spark's warehouse and written in transactions when the job commits;
+    readers of committed records see each once, even after crashes.
 
     The rows have a column ``value`` (binary or string), and may have ``key``, ``topic``, ``partition`` and ``headers``,
-    as Spark's own Kafka sink takes them.
+    as in Spark's own Kafka sink.
 
     Parameters
     ----------
     servers
         The brokers, as ``host:port`` separated by commas.
     topic
-        The topic of rows that name none.
+        The default topic; a column ``topic`` overrides it.
     properties
         Further properties of librdkafka's producer.
     parallelism
-        The number of tasks that write; if None, the tasks that make the rows.
+        The number of writing tasks; if None, the tasks that compute the rows write them.
     token
-        A name that you give to these rows, such as the day of a daily load. If the topic has it, the job writes nothing
-        here. So a job whose driver died can run again, and the topic has the rows once. Brokers know it as long as they
-        keep the offsets of a consumer group without members: seven days, if nobody has changed that.
+        An idempotency token for these rows, such as the day of a daily load. If the topic has it already, the job
+        writes nothing. So a job whose driver died can be repeated, and the topic has the rows once. Brokers store the
+        token as long as offsets of a consumer group without members: seven days by default.
     delivery
-        ``"at-least-once"`` or ``"exactly-once"``. If None, exactly once if there is a `token`. Without a token, a job
-        that runs again writes its records again.
+        ``"at-least-once"`` or ``"exactly-once"``. If None, exactly once if there is a `token`. Without a token, a
+        repeated job writes its records again.
     transactions
-        Into how many transactions the records are divided where they are written exactly once. With 1, the driver
-        writes all of them, and readers see all at once. With more, tasks of Spark write as many parts side by side, and
-        readers may see some parts a little before others. There are no more parts than files that the tasks have
-        staged.
+        The number of transactions for exactly-once delivery. With 1, the driver writes all records, and readers see
+        them all at once. With more, Spark tasks write that many parts concurrently, and readers may see some parts
+        before others. There are at most as many parts as staged files.
     """
 
     servers: str
@@ -90,7 +89,7 @@ class KafkaSink(Sink):
         if self.token is not None and self.topic is None:
             raise SinkError("a token without a topic", hint="give KafkaSink a topic; rows may still name another one")
         if self.delivery not in {None, *DELIVERIES}:
-            raise SinkError(f"delivery {self.delivery!r} is not known", hint=f"give {' or '.join(DELIVERIES)}")
+            raise SinkError(f"delivery {self.delivery!r} is not valid", hint=f"give {' or '.join(DELIVERIES)}")
         if self.delivery == AT_LEAST_ONCE and self.token is not None:
             raise SinkError("a token, and delivery at least once", hint="leave one of them out")
         if self.delivery == EXACTLY_ONCE and self.topic is None:
@@ -105,7 +104,7 @@ class KafkaSink(Sink):
 
     @property
     def is_exact(self) -> bool:
-        """Whether records are written exactly once."""
+        """Whether delivery is exactly once."""
         return self.delivery == EXACTLY_ONCE or self.token is not None
 
     @property
@@ -116,10 +115,10 @@ class KafkaSink(Sink):
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
         """The properties of the producer."""
-        return {address_of(self.servers, self.properties.get("sasl.username")): dict(self.properties)}
+        return {client_key(self.servers, self.properties.get("sasl.username")): dict(self.properties)}
 
     def recover(self, access: Access) -> None:
-        """Complete or take back what a dead process has left half-way."""
+        """Complete or roll back the interrupted commit of a dead process."""
         warehouse = Folder(access.bridge, warehouse_of(access.bridge))
         for path in journals_at(access, warehouse):
             journal = read_own_journal(access, path)
@@ -130,10 +129,10 @@ class KafkaSink(Sink):
         return isinstance(part, PreparedTopic) and (part.servers, part.topic) == (self.servers, self.topic)
 
     def open(self, spark: SparkSession) -> SinkJob:
-        """Look whether a broker answers, and whether it has the topic, and the job's token."""
+        """Check that a broker responds and has the topic, and whether the topic has the job's token already."""
         needs("confluent_kafka", "kafka", SinkError)
-        with client.consumer(self.servers, self.properties) as asked:
-            client.partitions_of(asked, [self.topic] if self.topic else [], self.servers)
+        with client.consumer(self.servers, self.properties) as consumer:
+            client.partitions_of(consumer, [self.topic] if self.topic else [], self.servers)
         if not self.is_exact or self.topic is None:
             return _KafkaSinkJob(self)
         if self.token is None:
@@ -145,7 +144,7 @@ class KafkaSink(Sink):
 
 
 def _check(sink: KafkaSink, columns: Sequence[str]) -> None:
-    """Refuse rows that are no records."""
+    """Reject rows without the columns of records."""
     unknown = [name for name in columns if name not in COLUMNS]
     if "value" not in columns or unknown:
         raise SinkError(
@@ -157,13 +156,13 @@ def _check(sink: KafkaSink, columns: Sequence[str]) -> None:
 
 
 class _KafkaSinkJob(SinkJob):
-    """Writes records as they come."""
+    """Write records at least once, directly from the tasks."""
 
     def __init__(self, sink: KafkaSink) -> None:
         self._sink = sink
 
     def check(self, schema: StructType) -> None:
-        """Refuse rows that are no records."""
+        """Reject rows without the columns of records."""
         _check(self._sink, schema.fieldNames())
 
     def write(self, df: DataFrame) -> None:
@@ -171,11 +170,11 @@ class _KafkaSinkJob(SinkJob):
         df.mapInArrow(write, "records bigint").collect()
 
     def abort(self) -> None:
-        """Do nothing: what is in a topic cannot be taken back."""
+        """Do nothing: written records cannot be removed from a topic."""
 
 
 class _TransactionalSinkJob(SinkJob):
-    """Stages records, which are written when the job commits."""
+    """Stage records, which the commit writes exactly once."""
 
     calls_python = False
 
@@ -187,7 +186,7 @@ class _TransactionalSinkJob(SinkJob):
         self._staging = Folder(bridge, warehouse_of(bridge)).child(name)
 
     def check(self, schema: StructType) -> None:
-        """Refuse rows that are no records."""
+        """Reject rows without the columns of records."""
         _check(self._sink, schema.fieldNames())
 
     def write(self, df: DataFrame) -> None:
@@ -203,14 +202,18 @@ class _TransactionalSinkJob(SinkJob):
         return self._sink.secrets
 
     def prepare(self) -> Prepared:
-        """Tell where the records are."""
+        """Return the record of the staged records."""
         self._staging.sync()
-        told = self._sink.servers, self._topic, self._token, str(self._staging)
-        kept = without_secrets(self._sink.properties)
-        parts = dealt(self._staging.files_below(), self._sink.transactions) if self._sink.transactions > 1 else ()
+        common = self._sink.servers, self._topic, self._token, str(self._staging)
+        properties = without_secrets(self._sink.properties)
+        parts = (
+            divide_files(self._staging.files_below(), self._sink.transactions) if self._sink.transactions > 1 else ()
+        )
         if len(parts) > 1:
-            return PreparedKafkaParts(*told, self._staging.name, parts, properties=kept, prepared_at=time.time())
-        return PreparedKafka(*told, properties=kept, prepared_at=time.time())
+            return PreparedKafkaParts(
+                *common, self._staging.name, parts, properties=properties, prepared_at=time.time()
+            )
+        return PreparedKafka(*common, properties=properties, prepared_at=time.time())
 
     def abort(self) -> None:
         self._staging.delete()
@@ -227,7 +230,7 @@ def _writer(
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        taken = client.produce(servers, properties, records(batches))
-        yield pa.RecordBatch.from_pydict({"records": [taken]})
+        acknowledged = client.produce(servers, properties, records(batches))
+        yield pa.RecordBatch.from_pydict({"records": [acknowledged]})
 
     return write

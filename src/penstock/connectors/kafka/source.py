@@ -1,4 +1,4 @@
-"""Topics as sources: as many tasks as the backlog makes, a hot partition cut into several."""
+"""Source of topics; the number of tasks follows the backlog, and hot partitions are split."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.arguments import check_members, check_settings, check_text
 from penstock.connectors.base import ParallelismInferenceContext, ScanContext, checked_parallelism
 from penstock.connectors.extras import needs
 from penstock.connectors.kafka import client
-from penstock.connectors.kafka.offsets import OffsetRange, cut_by_backlog, tasks_for
+from penstock.connectors.kafka.offsets import OffsetRange, split_by_backlog, tasks_for
 from penstock.connectors.split_source import SplitSource, arrow_schema
 from penstock.errors import SourceError
 from penstock.units import show_bytes
@@ -26,54 +26,54 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
     from pyspark.sql.types import StructType
 
-Place = str | dt.datetime | Mapping[tuple[str, int], int]
-"""``earliest``, ``latest``, a time, or an offset for every partition, by (topic, partition)."""
+Position = str | dt.datetime | Mapping[tuple[str, int], int]
+"""``earliest``, ``latest``, a time, or offsets by (topic, partition)."""
 _RECORD_BYTES = 1024
-_FRESH = 30.0
-"""Seconds for which offsets that were found to infer the parallelism are those that the splits are made of."""
+_MAX_AGE = 30.0
+"""Seconds for which the offsets of the parallelism inference are reused for the splits."""
 
 
 @dataclass(frozen=True)
 class KafkaSource(SplitSource):
-    """Topics of brokers that speak Kafka's protocol. Its columns are those of Spark's own Kafka source.
+    """Topics of Kafka-compatible brokers. The columns are those of Spark's own Kafka source.
 
     Parameters
     ----------
     servers
         The brokers, as ``host:port`` separated by commas.
     topics
-        A topic, or several.
+        The name of a topic, or several names.
     start, end
-        ``earliest``, ``latest``, a time, or an offset for each (topic, partition). `end` is fixed when the job runs.
+        ``earliest``, ``latest``, a time, or an offset for each (topic, partition). `end` is resolved when the job runs.
     properties
         Further properties of librdkafka's consumer.
     record_bytes
-        About how large a record is: brokers tell only how many there are.
+        The estimated size of a record in bytes, as brokers report only numbers of records.
     parallelism
-        The number of tasks, instead of what the backlog suggests.
+        The number of tasks; if None, inferred from the backlog.
     """
 
     servers: str
     topics: str | Sequence[str]
-    start: Place = "earliest"
-    end: Place = "latest"
+    start: Position = "earliest"
+    end: Position = "latest"
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     record_bytes: int = _RECORD_BYTES
     parallelism: int | None = None
-    _asked: deque[tuple[float, list[OffsetRange]]] = field(
+    _inferred: deque[tuple[float, list[OffsetRange]]] = field(
         default_factory=lambda: deque(maxlen=1), init=False, repr=False, compare=False
     )
-    """What was found when the parallelism was inferred: the splits are made of the same offsets."""
+    """The time and the ranges of the last parallelism inference, which the splits reuse."""
 
     def __post_init__(self) -> None:
         check_text(self.servers, "KafkaSource", "servers, which are a text such as host:9092")
         if not isinstance(self.topics, str):
             check_members(self.topics, str, "KafkaSource", "names of topics")
         check_settings(self.properties, f"the properties of topic {self.name}")
-        for place in (self.start, self.end):
-            if isinstance(place, str) and place not in {"earliest", "latest"}:
+        for position in (self.start, self.end):
+            if isinstance(position, str) and position not in {"earliest", "latest"}:
                 raise SourceError(
-                    f"{place!r} is not a position in a topic", hint="give earliest, latest, a time, or offsets"
+                    f"{position!r} is not a position in a topic", hint="give earliest, latest, a time, or offsets"
                 )
         for value in (self.parallelism, self.record_bytes):
             if value is not None:
@@ -90,106 +90,107 @@ class KafkaSource(SplitSource):
         return _schema()
 
     def ranges(self) -> list[OffsetRange]:
-        """Return the offsets to read of each partition, as they are now.
+        """Return the range of offsets to read of each partition, by the current state of the topics.
 
         Raises
         ------
         SourceError
-            If a topic does not exist, no broker answers, or an offset lies outside of what there is.
+            If a topic does not exist, no broker responds, or an offset is out of range.
         """
-        with self._asked_for() as (asked, told):
-            ends = client.ends_of(asked, told)
-            first = self._offsets(asked, self.start, ends)
-            last = self._offsets(asked, self.end, ends)
-        found = []
-        for place, (_, end, seen) in ends.items():
-            last_offset = max(first[place], last[place])
-            found.append(OffsetRange(*place, first[place], last_offset, seen=seen and last_offset == end))
-        return found
+        with self._connect() as (consumer, reported):
+            ends = client.probed_ends(consumer, reported)
+            first = self._offsets(consumer, self.start, ends)
+            last = self._offsets(consumer, self.end, ends)
+        ranges = []
+        for partition, (_, end, seen) in ends.items():
+            last_offset = max(first[partition], last[partition])
+            ranges.append(OffsetRange(*partition, first[partition], last_offset, seen=seen and last_offset == end))
+        return ranges
 
     def ends_after(self, reached: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-        """Return offsets behind records of each partition, as far as is known at once.
+        """Return the current end of each partition, or an earlier offset if that is available faster.
 
-        What the broker tells, if it tells of more than was reached: what lies behind comes with the next call. Records
-        behind the ends are looked for, which takes a while, only if it tells of nothing more, and in partitions of
-        which it tells less than was reached.
+        If the broker reports records beyond the reached offsets, its reported ends are returned; any records beyond
+        them follow with the next call. Probing for records beyond the ends takes time, so it is done only if the broker
+        reports no new records, and for partitions with a reported end below the reached offset.
 
         Parameters
         ----------
         reached
-            What was read of each partition.
+            The offsets up to which each partition was read.
 
         Raises
         ------
         SourceError
-            If a partition does not go as far as was reached.
+            If a partition ends before the reached offset.
         """
-        with self._asked_for() as (asked, told):
-            ends = {place: max(high, reached.get(place, 0)) for place, (_, high) in told.items()}
-            doubtful = {place: end for place, end in ends.items() if told[place][1] < end}
-            is_more = any(ends[place] > reached.get(place, 0) for place in ends)
-            looked_at = doubtful if is_more else {place: end for place, end in ends.items() if end}
-            return ends | client.found_behind(asked, looked_at, doubtful)
+        with self._connect() as (consumer, reported):
+            ends = {partition: max(high, reached.get(partition, 0)) for partition, (_, high) in reported.items()}
+            doubtful = {partition: end for partition, end in ends.items() if reported[partition][1] < end}
+            has_more = any(ends[partition] > reached.get(partition, 0) for partition in ends)
+            probed = doubtful if has_more else {partition: end for partition, end in ends.items() if end}
+            return ends | client.probe_beyond(consumer, probed, doubtful)
 
     @contextmanager
-    def _asked_for(self) -> Iterator[tuple[Consumer, dict[tuple[str, int], tuple[int, int]]]]:
-        """Connect, and ask for the ends of all partitions."""
+    def _connect(self) -> Iterator[tuple[Consumer, dict[tuple[str, int], tuple[int, int]]]]:
+        """Open a consumer, and yield it with the watermarks that the broker reports."""
         needs("confluent_kafka", "kafka", SourceError)
         topics = [self.topics] if isinstance(self.topics, str) else list(self.topics)
-        with client.consumer(self.servers, self.properties) as asked:
-            places = client.partitions_of(asked, topics, self.servers)
-            yield asked, client.told_ends(asked, places, self.servers)
+        with client.consumer(self.servers, self.properties) as consumer:
+            partitions = client.partitions_of(consumer, topics, self.servers)
+            yield consumer, client.reported_ends(consumer, partitions, self.servers)
 
     def _offsets(
-        self, asked: Consumer, wanted: Place, ends: Mapping[tuple[str, int], tuple[int, int, bool]]
+        self, consumer: Consumer, position: Position, ends: Mapping[tuple[str, int], tuple[int, int, bool]]
     ) -> dict[tuple[str, int], int]:
-        if isinstance(wanted, str):
-            return {place: low if wanted == "earliest" else high for place, (low, high, _) in ends.items()}
-        if isinstance(wanted, dt.datetime):
-            found = client.offsets_at(asked, list(ends), int(wanted.timestamp() * 1000), self.servers)
-            return {place: found[place] if found[place] >= 0 else ends[place][1] for place in ends}
-        for place, offset in wanted.items():
-            low, high, _ = ends.get(place, (0, -1, False))
+        """Resolve a position to an offset for each partition."""
+        if isinstance(position, str):
+            return {partition: low if position == "earliest" else high for partition, (low, high, _) in ends.items()}
+        if isinstance(position, dt.datetime):
+            offsets = client.offsets_at(consumer, list(ends), int(position.timestamp() * 1000), self.servers)
+            return {partition: offset if offset >= 0 else ends[partition][1] for partition, offset in offsets.items()}
+        for partition, offset in position.items():
+            low, high, _ = ends.get(partition, (0, -1, False))
             if not low <= offset <= high:
                 raise SourceError(
-                    f"offset {offset} of {place[0]}-{place[1]} does not exist",
-                    cause=f"there are offsets {low} to {high}" if place in ends else "there is no such partition",
+                    f"offset {offset} of {partition[0]}-{partition[1]} does not exist",
+                    cause=f"there are offsets {low} to {high}" if partition in ends else "there is no such partition",
                 )
-        return {place: wanted.get(place, low) for place, (low, _, _) in ends.items()}
+        return {partition: position.get(partition, low) for partition, (low, _, _) in ends.items()}
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
-        """Return the tasks of the volume per task that the backlog makes."""
+        """Return the number of tasks of the volume per task for the backlog."""
         bound = context.parallelism_inference_upper_bound
         ranges = self.ranges()
-        self._asked.append((time.monotonic(), ranges))
+        self._inferred.append((time.monotonic(), ranges))
         return tasks_for(ranges, self.record_bytes, context.data_volume_per_task, bound)
 
     @property
     def reason(self) -> str:
-        """What the number was inferred from."""
+        """The basis of the inferred parallelism, a clause."""
         return f"from the topic's backlog, at {show_bytes(self.record_bytes)} per record"
 
     def enumerate_splits(self, context: ScanContext) -> Sequence[OffsetRange]:
-        """Return ranges of offsets, none of them larger than a task's share of the backlog."""
-        asked, ranges = self._asked.pop() if self._asked else (-_FRESH, [])
-        if time.monotonic() - asked > _FRESH:
+        """Return ranges of offsets, none of which exceeds a task's share of the backlog."""
+        inferred_at, ranges = self._inferred.pop() if self._inferred else (-_MAX_AGE, [])
+        if time.monotonic() - inferred_at > _MAX_AGE:
             ranges = self.ranges()
-        wanted = tasks_for(ranges, self.record_bytes, context.data_volume_per_task, context.parallelism)
-        return cut_by_backlog(ranges, max(wanted, min(context.parallelism, len(ranges))))
+        tasks = tasks_for(ranges, self.record_bytes, context.data_volume_per_task, context.parallelism)
+        return split_by_backlog(ranges, max(tasks, min(context.parallelism, len(ranges))))
 
     def split_size(self, split: Any) -> int:
-        """Return how many offsets a split has."""
+        """Return the number of offsets of a split."""
         return int(split.backlog)
 
     def read_split(self, split: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Read a range of offsets to its end."""
-        with client.consumer(self.servers, self.properties) as connected:
-            for batch in client.messages(connected, split):
+        """Yield the records of a range of offsets."""
+        with client.consumer(self.servers, self.properties) as consumer:
+            for batch in client.messages(consumer, split):
                 yield record_batch(batch, columns)
 
 
 def _schema() -> StructType:
-    """Return the columns of Spark's own Kafka source; written out, as tasks have no session to parse them with."""
+    """Return the columns of Spark's own Kafka source; not from DDL, as tasks have no session that could parse it."""
     from pyspark.sql import types as T
 
     header = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
@@ -208,17 +209,17 @@ def _schema() -> StructType:
 
 
 def record_batch(batch: Sequence[Message], columns: Sequence[str]) -> pa.RecordBatch:
-    """Return records as Arrow, with some columns of the source."""
+    """Return records as an Arrow batch with the requested columns."""
     import pyarrow as pa
 
-    wanted = arrow_schema(_schema(), columns)
-    arrays = [pa.array([_VALUES[field.name](one) for one in batch], field.type) for field in wanted]
-    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+    schema = arrow_schema(_schema(), columns)
+    arrays = [pa.array([_VALUES[field.name](message) for message in batch], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _headers(message: Any) -> list[dict[str, Any]] | None:
-    found = message.headers()
-    return None if not found else [{"key": key, "value": value} for key, value in found]
+    headers = message.headers()
+    return None if not headers else [{"key": key, "value": value} for key, value in headers]
 
 
 _VALUES: dict[str, Any] = {

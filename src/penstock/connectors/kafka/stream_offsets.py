@@ -1,8 +1,8 @@
-"""Offsets of a stream as Spark's checkpoint keeps them, with the decision that each batch was made by.
+"""Offsets of a stream in Spark's checkpoint, each with the decision about its batch.
 
-An offset is ``{"topic-partition": offset, ..., "penstock": {...}}``. So a decision is written together with its batch,
-a restarted query makes the same splits, and it still knows the pace. Names of partitions have a dash, so none of them
-can be taken for the decision.
+An offset is ``{"topic-partition": offset, ..., "penstock": {...}}``. So each decision is stored with its batch, and a
+restarted query has the same splits and the measured pace. Keys of partitions contain a dash, so they do not collide
+with that of the decision.
 """
 
 from __future__ import annotations
@@ -11,75 +11,77 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.micro_batches import BatchDecision
-from penstock.connectors.pace import RanBatch
+from penstock.connectors.pace import MeasuredBatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KEY = "penstock"
-Place = tuple[str, int]
-"""A topic and a partition of it."""
+PartitionId = tuple[str, int]
+"""A topic and the number of a partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """The decision of a batch, and what was measured until then.
+    """The decision about a batch, and the measurements until then.
 
     Parameters
     ----------
     decision
-        What it reads.
+        The decision.
     before
-        What the batch before it took, None if that is not known, as after a restart.
+        The measurement of the previous batch, None if there is none, as after a restart.
     ran
-        Measured batches, the latest last.
+        The retained measurements, the latest last.
     reader
-        The name by which the driver tells its reader what it took, see `told_times`; None if that does not matter.
+        The name under which the driver reports the batch duration, see `batch_duration_file`; None if it is not needed.
     """
 
     decision: BatchDecision
-    before: RanBatch | None = None
-    ran: tuple[RanBatch, ...] = ()
+    before: MeasuredBatch | None = None
+    ran: tuple[MeasuredBatch, ...] = ()
     reader: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the JSON object."""
         return {
             "lag": self.decision.lag,
             "records": self.decision.records,
             "tasks": self.decision.tasks,
             "reason": self.decision.reason,
-            "before": None if self.before is None else _measured(self.before),
-            "ran": [_measured(one) for one in self.ran],
+            "before": None if self.before is None else _batch_as_json(self.before),
+            "ran": [_batch_as_json(batch) for batch in self.ran],
             "reader": self.reader,
         }
 
 
-def _measured(one: RanBatch) -> dict[str, Any]:
-    return {"records": one.records, "seconds": round(one.seconds, 3), "waited": one.waited}
+def _batch_as_json(batch: MeasuredBatch) -> dict[str, Any]:
+    return {"records": batch.records, "seconds": round(batch.seconds, 3), "waited": batch.waited}
 
 
 def planned_of(offset: Mapping[str, Any]) -> PlannedBatch | None:
-    """Return the decision in an offset, None if there is none: it is of an older release, or of another source."""
-    told = offset.get(KEY)
-    if not isinstance(told, dict) or "lag" not in told:  # Spark's own source has a topic of this name
+    """Return the decision in an offset, None if there is none: in offsets of older releases and of other sources."""
+    planned = offset.get(KEY)
+    if not isinstance(planned, dict) or "lag" not in planned:  # Spark's own source may have a topic of this name
         return None
-    decision = BatchDecision(int(told["lag"]), int(told["records"]), int(told["tasks"]), str(told["reason"]))
-    before, ran = told["before"], tuple(RanBatch(**one) for one in told["ran"])
-    return PlannedBatch(decision, before and RanBatch(**before), ran, told.get("reader"))
+    decision = BatchDecision(
+        int(planned["lag"]), int(planned["records"]), int(planned["tasks"]), str(planned["reason"])
+    )
+    before, ran = planned["before"], tuple(MeasuredBatch(**batch) for batch in planned["ran"])
+    return PlannedBatch(decision, before and MeasuredBatch(**before), ran, planned.get("reader"))
 
 
-def places_of(offset: Mapping[str, Any]) -> dict[Place, int]:
+def partition_offsets(offset: Mapping[str, Any]) -> dict[PartitionId, int]:
     """Return the offset of each partition."""
-    return {_place(name): int(value) for name, value in offset.items() if name != KEY}
+    return {_parse_partition(name): int(value) for name, value in offset.items() if name != KEY}
 
 
-def offset_of(reached: Mapping[Place, int], planned: PlannedBatch | None = None) -> dict[str, Any]:
-    """Return an offset as Spark keeps it."""
-    found: dict[str, Any] = {f"{topic}-{partition}": reached[topic, partition] for topic, partition in sorted(reached)}
-    return found if planned is None else found | {KEY: planned.as_json()}
+def offset_of(reached: Mapping[PartitionId, int], planned: PlannedBatch | None = None) -> dict[str, Any]:
+    """Return an offset in the form that Spark stores."""
+    offset: dict[str, Any] = {f"{topic}-{partition}": reached[topic, partition] for topic, partition in sorted(reached)}
+    return offset if planned is None else offset | {KEY: planned.as_json()}
 
 
-def _place(name: str) -> Place:
+def _parse_partition(name: str) -> PartitionId:
     topic, _, partition = name.rpartition("-")
     return topic, int(partition)

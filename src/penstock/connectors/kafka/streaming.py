@@ -1,4 +1,4 @@
-"""Topics as a format of Spark (``penstock_kafka``), for Structured Streaming and for plain reads."""
+"""Spark data source ``penstock_kafka``, for Structured Streaming and for batch reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from penstock.connectors.kafka.offsets import shared_out
+from penstock.connectors.kafka.offsets import assign_ranges
 from penstock.connectors.kafka.reader_options import FORMAT, bounds_of, source_of
 from penstock.connectors.kafka.stream_reader import KafkaStreamReader
 from penstock.connectors.kafka.task_ranges import TaskRanges, read_task
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class KafkaFormat(DataSource):
-    """The format; its options are named as those of Spark's own Kafka source.
+    """The data source, with the option names of Spark's own Kafka source.
 
-    ``kafka.bootstrap.servers``, ``subscribe``, ``startingOffsets`` (earliest or latest), and any ``kafka.`` property of
-    librdkafka. Tasks follow the backlog, and hot partitions are cut into several. ``scan.parallelism`` sets the number
-    of tasks, and ``scan.infer-parallelism.max`` bounds it. In a stream, ``scan.batch-interval`` lets the size of
-    batches follow the measured pace, and ``maxOffsetsPerTrigger`` bounds it (both from Spark 4.2 on). Register the
-    format with ``spark.dataSource.register(KafkaFormat)``.
+    The options are ``kafka.bootstrap.servers``, ``subscribe``, ``startingOffsets`` (earliest or latest), and any
+    ``kafka.`` property of librdkafka. The number of tasks follows the backlog, and hot partitions are split.
+    ``scan.parallelism`` sets the number of tasks, and ``scan.infer-parallelism.max`` limits it. In a stream,
+    ``scan.batch-interval`` sizes batches by the measured pace, and ``maxOffsetsPerTrigger`` limits them (both from
+    Spark 4.2 on). Register the data source with ``spark.dataSource.register(KafkaFormat)``.
     """
 
     @classmethod
@@ -42,14 +42,14 @@ class KafkaFormat(DataSource):
         return source_of(self.options).schema
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        """Return what reads a topic as it is now."""
+        """Return the reader of a batch query."""
         return _BatchReader(source_of(self.options), bounds_of(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002
-        """Return what reads a topic as it grows."""
+        """Return the reader of a streaming query."""
         bounds = bounds_of(self.options)
-        given = {"maxOffsetsPerTrigger": bounds.most_records, "scan.batch-interval": bounds.interval}
-        ignored = [key for key, value in given.items() if value is not None]
+        limits = {"maxOffsetsPerTrigger": bounds.most_records, "scan.batch-interval": bounds.interval}
+        ignored = [key for key, value in limits.items() if value is not None]
         if ignored and not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):
             raise SourceError(
                 f"{FORMAT}: {ignored[0]} would be ignored",
@@ -66,8 +66,8 @@ class _BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         ranges = self._source.ranges()
-        tasks, _ = decide_tasks(sum(one.backlog for one in ranges), len(ranges), self._bounds)
-        return [TaskRanges(one) for one in shared_out(ranges, tasks)] or [TaskRanges([])]
+        tasks, _ = decide_tasks(sum(r.backlog for r in ranges), len(ranges), self._bounds)
+        return [TaskRanges(task_ranges) for task_ranges in assign_ranges(ranges, tasks)] or [TaskRanges([])]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_task(self._source, partition)

@@ -1,4 +1,4 @@
-"""What one task of the format ``penstock_kafka`` reads."""
+"""Input partitions of the data source ``penstock_kafka``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TaskRanges(InputPartition):
-    """The ranges that one task reads."""
+    """The ranges that a task reads."""
 
     def __init__(self, ranges: Sequence[OffsetRange]) -> None:
         super().__init__(None)
@@ -22,10 +22,10 @@ class TaskRanges(InputPartition):
 
 
 def read_task(source: KafkaSource, partition: InputPartition) -> Iterator[Any]:
-    """Iterate over the rows of a task, range after range, each in order.
+    """Yield the rows of a task, range after range, each in order.
 
-    Every range has a connection of its own: one that is given to another range waits for what it asked for before.
+    Each range has its own connection: a reassigned consumer first waits for outstanding responses of the old range.
     """
     assert isinstance(partition, TaskRanges)
-    for one in partition.ranges:
-        yield from source.read_split(one, source.schema.fieldNames())
+    for offset_range in partition.ranges:
+        yield from source.read_split(offset_range, source.schema.fieldNames())

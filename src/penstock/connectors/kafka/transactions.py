@@ -1,4 +1,4 @@
-"""Transactions of producers, and their receipts: offsets of a consumer group, committed with the records."""
+"""Transactions of producers, with receipts: offsets of a consumer group that are committed with the records."""
 
 from __future__ import annotations
 
@@ -14,104 +14,104 @@ if TYPE_CHECKING:
     from confluent_kafka import Producer
 
 WRITTEN = 1
-"""The receipt of records that are all there. A larger one is the claim of a run that writes them by parts."""
-_PATIENCE = 30.0
-"""Seconds to wait for the coordinator of transactions."""
-_LONGEST = 900_000
-"""Milliseconds that a transaction may take; as many as brokers allow where nobody has changed that."""
+"""The receipt of completely written records. A larger receipt is the claim of a run that writes them in parts."""
+_TIMEOUT = 30.0
+"""Seconds to wait for the transaction coordinator."""
+_TRANSACTION_MILLISECONDS = 900_000
+"""The maximum duration of a transaction; the default limit of brokers."""
 
 
 def id_of(topic: str, token: str) -> str:
-    """Return the name of the producer that writes a token's receipt; a later one of that name fences it."""
-    return f"penstock-{topic}:{token}"  # topics have no colon
+    """Return the transactional id of the producer that writes a token's receipt."""
+    return f"penstock-{topic}:{token}"  # names of topics have no colon
 
 
 def producer_of(servers: str, properties: Mapping[str, str], name: str, topic: str) -> Producer:
-    """Begin as the producer of a name: earlier ones of that name can do nothing any more.
+    """Register a producer with a transactional id, which fences earlier producers with the same id.
 
     Raises
     ------
     SinkError
-        If the brokers accept no transactions.
+        If the brokers do not support transactions.
     """
     from confluent_kafka import KafkaException, Producer
 
-    made = Producer(
+    producer = Producer(
         {
-            "transaction.timeout.ms": _LONGEST,
+            "transaction.timeout.ms": _TRANSACTION_MILLISECONDS,
             **properties,
             "bootstrap.servers": servers,
             "transactional.id": name,
         }
     )
     try:
-        made.init_transactions(_PATIENCE)
+        producer.init_transactions(_TIMEOUT)
     except KafkaException as error:
         raise SinkError(
             f"{servers} accepts no transactions for topic {topic}",
             cause=str(error.args[0]),
             hint="write at least once, without a token, or allow transactions",
         ) from error
-    return made
+    return producer
 
 
 @contextmanager
 def transaction(producer: Producer) -> Iterator[None]:
-    """Let the block write in a transaction, which its last step ends; one that fails is aborted.
+    """Begin a transaction for the block, whose last statement has to commit it; abort it if the block fails.
 
-    Readers of committed records wait behind a transaction that is open, until the brokers end it.
+    An open transaction blocks readers of committed records until it ends or times out.
     """
     producer.begin_transaction()
     try:
         yield
     except BaseException:
-        with suppress(Exception):  # the brokers are away, or have committed it: the error above is the one to show
-            producer.abort_transaction(_PATIENCE)
+        with suppress(Exception):  # brokers are unreachable or have committed: the first error is raised
+            producer.abort_transaction(_TIMEOUT)
         raise
 
 
 def write_records(producer: Producer, records: Iterable[Mapping[str, Any]], servers: str, topic: str) -> int:
-    """Write records in the transaction that is open; return how many.
+    """Write records in the open transaction; return their number.
 
     Raises
     ------
     SinkError
-        If one was not accepted.
+        If a record was not accepted.
     """
-    refused: list[str] = []
+    errors: list[str] = []
     written = 0
     for record in records:
-        client.put(producer, {"topic": topic, **record}, refused)
+        client.put(producer, {"topic": topic, **record}, errors)
         written += 1
-    producer.flush(_PATIENCE)
-    if refused:
-        raise SinkError(f"records were not accepted by {servers}", cause=refused[0])
+    producer.flush(_TIMEOUT)
+    if errors:
+        raise SinkError(f"records were not accepted by {servers}", cause=errors[0])
     return written
 
 
 def receipt_of(servers: str, properties: Mapping[str, str], group: str, topic: str) -> int:
-    """Return the receipt that a consumer group holds, as far as the brokers still know; less than 0 for none."""
+    """Return the receipt of a consumer group; negative if there is none or it has expired."""
     from confluent_kafka import TopicPartition
 
-    with client.consumer(servers, {**properties, "group.id": group}) as asked:
-        (found,) = asked.committed([TopicPartition(topic, 0)], _PATIENCE)
-    return int(found.offset)
+    with client.consumer(servers, {**properties, "group.id": group}) as consumer:
+        (committed,) = consumer.committed([TopicPartition(topic, 0)], _TIMEOUT)
+    return int(committed.offset)
 
 
-def end_with_receipt(
+def commit_with_receipt(
     producer: Producer, servers: str, properties: Mapping[str, str], group: str, topic: str, receipt: int
 ) -> None:
-    """Commit a producer's transaction, and with it a receipt: an offset of a consumer group."""
+    """Commit a producer's transaction together with a receipt."""
     from confluent_kafka import TopicPartition
 
-    with client.consumer(servers, {**properties, "group.id": group}) as asked:
+    with client.consumer(servers, {**properties, "group.id": group}) as consumer:
         offsets = [TopicPartition(topic, 0, receipt)]
-        producer.send_offsets_to_transaction(offsets, asked.consumer_group_metadata(), _PATIENCE)
-    producer.commit_transaction(_PATIENCE)
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), _TIMEOUT)
+    producer.commit_transaction(_TIMEOUT)
 
 
 def claimed_by_another(topic: str, token: str) -> SinkError:
-    """Return the error of a run that comes while another one writes the same token by parts."""
+    """Return the error of a run while another run is writing the same token in parts."""
     return SinkError(
         f"another run is writing {token} to topic {topic}, and has not ended",
         cause="some of its records are there for good",
@@ -121,10 +121,10 @@ def claimed_by_another(topic: str, token: str) -> SinkError:
 
 
 def group_of(token: str) -> str:
-    """Return the consumer group that holds a token's receipts."""
+    """Return the consumer group of a token's receipts."""
     return f"penstock-{token}"
 
 
 def has_token(servers: str, properties: Mapping[str, str], topic: str, token: str) -> bool:
-    """Whether the records of a token are in a topic, as far as its brokers still know."""
+    """Return whether a topic has the records of a token, unless its receipt has expired."""
     return receipt_of(servers, properties, group_of(token), topic) == WRITTEN

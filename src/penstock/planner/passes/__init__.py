@@ -1,4 +1,4 @@
-"""What the planner does to a translated job, in order; see `PASSES`."""
+"""The passes of the planner over a translated job, see `PASSES`."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ PASSES: tuple[Pass, ...] = (
     materialise_shared_results,
     add_source_sizes,
 )
-"""In the order in which they run. Sizes come last: what is asked of sources depends on filters and grouping sets."""
+"""The passes in run order. Sizes come last, because the row counts they need depend on filters and grouping sets."""

@@ -1,4 +1,4 @@
-"""Marks projections that do nothing but drop columns: joins before and behind them can change places."""
+"""Marks projections that only drop columns, so that the joins before and after them can be reordered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def mark_dropped_columns(draft: Draft) -> Draft:
-    """Mark them."""
+    """Mark the projections that only drop columns."""
     changed: dict[int, Operator] = {}
     for node_id, plan in draft.node_plans.items():
         node = draft.nodes[node_id]

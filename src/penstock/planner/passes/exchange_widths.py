@@ -1,4 +1,4 @@
-"""The last step: a draft becomes the job plan, with the widths of exchanges that are fixed or belong together."""
+"""Converts a draft to the job plan, with the widths of exchanges that users set or that must be equal."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from penstock.decisions import Choice, NameRef, NodeRef
 from penstock.graph import StreamGraph
+from penstock.graph.column_names import column_names
 from penstock.graph.context import forward_group
-from penstock.graph.naming import column_names
 from penstock.graph.partitioner import PulledRebalancePartitioner
 from penstock.planner.plan import JobPlan
 
@@ -23,8 +23,8 @@ def job_plan(draft: Draft, name: str) -> JobPlan:
     widths = {
         group: parallelism
         for edge_id, group in draft.groups.items()
-        if not isinstance(graph.edge(edge_id).partitioner, PulledRebalancePartitioner)  # it has more pieces than tasks
-        and (parallelism := _given(graph, graph.edge(edge_id).target_id)) is not None
+        if not isinstance(graph.edge(edge_id).partitioner, PulledRebalancePartitioner)  # it has more chunks than tasks
+        and (parallelism := _user_parallelism(graph, graph.edge(edge_id).target_id)) is not None
     }
     return JobPlan(
         graph=graph,
@@ -42,7 +42,7 @@ def job_plan(draft: Draft, name: str) -> JobPlan:
 
 
 def _choices(notes: Sequence[Note], graph: StreamGraph) -> tuple[Choice, ...]:
-    """Return what the planner decided; nodes have their final names only now."""
+    """Return the decisions of the planner, with the final names of nodes."""
     columns = column_names(graph) if notes else {}
     return tuple(_choice(note, graph, columns) for note in notes)
 
@@ -50,24 +50,23 @@ def _choices(notes: Sequence[Note], graph: StreamGraph) -> tuple[Choice, ...]:
 def _choice(note: Note, graph: StreamGraph, columns: Mapping[str, str]) -> Choice:
     about = note.about
     subject = NameRef(about) if isinstance(about, str) else NodeRef(about, graph.node(about).name)
-    told = None if note.told is None else note.told(graph, columns)
-    return Choice(note.kind, subject, note.chosen, note.reason, note.figures, told)
+    explanation = None if note.explanation is None else note.explanation(graph, columns)
+    return Choice(note.kind, subject, note.chosen, note.reason, note.figures, explanation)
 
 
-def _given(graph: StreamGraph, node_id: int) -> int | None:
-    """Return the parallelism that is given to the vertex a node will be part of."""
-    given = (graph.node(one).parallelism for one in forward_group(graph, node_id))
-    return next((number for number in given if number is not None), None)
+def _user_parallelism(graph: StreamGraph, node_id: int) -> int | None:
+    settings = (graph.node(member).parallelism for member in forward_group(graph, node_id))
+    return next((parallelism for parallelism in settings if parallelism is not None), None)
 
 
 def _width_groups(draft: Draft, widths: Mapping[int, int]) -> dict[int, int]:
-    """Return, for exchange groups that a node writes for together, one that stands for all of them."""
+    """Return the representative of the exchange groups that a node writes together, by group."""
     family = {group: group for group in draft.groups.values()}
     first: dict[int, int] = {}
     for edge in draft.edges:
         group = draft.groups.get(edge.id)
         if group is None or group in widths or not draft.edge_plans[edge.id].signature:
             continue
-        kept, gone = sorted((family[first.setdefault(edge.source_id, group)], family[group]))
-        family |= {one: kept for one, now in family.items() if now == gone}
+        target, source = sorted((family[first.setdefault(edge.source_id, group)], family[group]))
+        family |= {member: target for member, representative in family.items() if representative == source}
     return family

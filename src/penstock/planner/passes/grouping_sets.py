@@ -1,4 +1,4 @@
-"""Tells aggregates what multiplies their rows, and where the columns of ROLLUP, CUBE and GROUPING SETS come from."""
+"""Adds to aggregates over ROLLUP, CUBE and GROUPING SETS the node that copies rows, and the origins of columns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.graph import AggregateOperator, GroupingSets, JoinInput, Side
-from penstock.spark.grouping_sets import can_aggregate_first, columns_of_sets
+from penstock.spark.grouping_sets import can_pre_aggregate, grouping_set_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
 
 
 def add_grouping_sets(draft: Draft) -> Draft:
-    """Tell aggregates that can be made before their rows are multiplied."""
+    """Add the grouping sets to aggregates that can run before their rows are copied."""
     changed: dict[int, Operator] = {}
     for node_id, plan in draft.node_plans.items():
         operator = draft.nodes[node_id].operator
         if isinstance(operator, AggregateOperator) and plan.top is not None:
-            found = grouping_sets(plan.top, draft.node_of)
-            if found is not None:
-                changed[node_id] = replace(operator, grouping_sets=found)
+            sets = grouping_sets(plan.top, draft.node_of)
+            if sets is not None:
+                changed[node_id] = replace(operator, grouping_sets=sets)
     return draft.with_operators(changed)
 
 
 def grouping_sets(aggregate: LogicalNode, node_of: Mapping[LogicalNode, int]) -> GroupingSets | None:
-    """Return what multiplies the rows before an aggregate, None if nothing does or it cannot be made before that."""
+    """Return the grouping sets that copy rows before an aggregate, or None if it cannot run before the copy."""
     (expand,) = aggregate.children
-    if expand.name != "Expand" or expand not in node_of or not can_aggregate_first(aggregate):
+    if expand.name != "Expand" or expand not in node_of or not can_pre_aggregate(aggregate):
         return None
-    sets = columns_of_sets(aggregate)
+    sets = grouping_set_columns(aggregate)
     if sets is None:
         return None
-    number, columns = sets
-    origins = (_origin(expand.children[0], one, node_of) for one in sorted(columns))
-    return GroupingSets(node_of[expand], number, tuple(origins))
+    copies, columns = sets
+    origins = (_origin(expand.children[0], column, node_of) for column in sorted(columns))
+    return GroupingSets(node_of[expand], copies, tuple(origins))
 
 
 def _origin(node: LogicalNode, column: str, node_of: Mapping[LogicalNode, int]) -> tuple[JoinInput, ...]:
-    """Return the join inputs that a column comes through, from the last join to the first."""
-    found = []
+    """Return the join inputs that a column passes through, from the last join to the first."""
+    origins = []
     while node.children:
         if node.name == "Join":
             inputs = zip(Side, node.children, strict=True)
@@ -51,11 +51,11 @@ def _origin(node: LogicalNode, column: str, node_of: Mapping[LogicalNode, int]) 
             if below is None:
                 break
             if node in node_of:
-                found.append(JoinInput(node_of[node], below[0]))
+                origins.append(JoinInput(node_of[node], below[0]))
             node = below[1]
         elif node.name in {"Project", "Aggregate"}:
             moved = node.below([column])
-            if moved is None:  # it is computed
+            if moved is None:  # the column is computed
                 break
             (column,) = moved
             (node,) = node.children
@@ -63,4 +63,4 @@ def _origin(node: LogicalNode, column: str, node_of: Mapping[LogicalNode, int]) 
             (node,) = node.children
         else:
             break
-    return tuple(found)
+    return tuple(origins)

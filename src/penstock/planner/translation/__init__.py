@@ -1,4 +1,4 @@
-"""From operators of Spark's optimised logical plan to nodes and edges: a module for each family of operators."""
+"""Translates operators of Spark's optimised logical plan to nodes and edges, with a module per operator family."""
 
 from penstock.planner.translation import joins, keyed, limits, narrow, repartitions
 from penstock.planner.translation.translator import Translator

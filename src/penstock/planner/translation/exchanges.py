@@ -1,11 +1,11 @@
-"""Adaptive exchanges: a rebalance or rescale and the function behind it are one stage."""
+"""Translates adaptive exchanges: a rebalance or rescale and its consumer function run in the same stage."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED, ADAPTIVE_PARTITIONER_MAX_TRAVERSE
-from penstock.decisions import Told
+from penstock.decisions import Explanation
 from penstock.graph import Operator, OperatorKind
 from penstock.graph.partitioner import (
     AdaptiveRebalancePartitioner,
@@ -17,11 +17,11 @@ from penstock.planner.draft import Note, TranslatedNode
 from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.translation.families import NARROW
 from penstock.planner.translation.repartitions import redistribute
-from penstock.rebalance.adapted import CONSUMERS, distribution_at, exchange_before, stage_at
+from penstock.rebalance.adaptive_exchanges import CONSUMERS, distribution_at, exchange_before, stage_at
 from penstock.rebalance.consumer import PulledConsumer
 from penstock.rebalance.reports import drop_with, new_reports
 from penstock.spark.barrier import is_boundary, task_slots
-from penstock.spark.jobs import most_cores
+from penstock.spark.jobs import max_cores
 from penstock.spark.pulled import columns_of
 
 if TYPE_CHECKING:
@@ -45,52 +45,52 @@ _SLOW = frozenset(
         "ScriptTransformation",
     }
 )
-"""Operators that call a function of the user's."""
+"""Operators that call user-defined functions."""
 
 
 def add_adaptive_edge(
     translator: Translator, inner: TranslatedNode, node_id: int, below: LogicalNode, stage: Stage
 ) -> None:
-    """Deal rows out within the stage: as many tasks run as there are slots, for they must run together."""
+    """Add an exchange within a stage. Its tasks must run together, so it has at most as many as there are slots."""
     hint = stage.hint
     assert hint.exchange is not None
     _, traverse = hint.exchange.resolved(translator.config, hint.parallelism)
     kind = AdaptiveRescalePartitioner if hint.exchange.pointwise else AdaptiveRebalancePartitioner
     builder = translator.builder
     builder.exchanges[node_id] = stage
-    builder.give(node_id, max_parallelism=task_slots(translator.bridge), location=hint.location)
-    if hint.parallelism is not None and builder.can_be_given(inner.node_id, hint.parallelism):
-        builder.give(inner.node_id, parallelism=hint.parallelism)
+    builder.update_node(node_id, max_parallelism=task_slots(translator.bridge), location=hint.location)
+    if hint.parallelism is not None and builder.accepts_parallelism(inner.node_id, hint.parallelism):
+        builder.update_node(inner.node_id, parallelism=hint.parallelism)
     builder.edge(inner.node_id, node_id, kind(traverse), translator.edge_plan(below))
     consumers = traverse if hint.parallelism is None else min(traverse, hint.parallelism)
-    compared = f"each batch goes to the least loaded of {consumers} consumers"
+    reason = f"each batch goes to the least loaded of {consumers} consumers"
     name = builder.nodes[node_id].name
-    told = Told(f"{name}: {compared}", ADAPTIVE_PARTITIONER_MAX_TRAVERSE.key)
-    builder.notes.append(Note(name, "adaptive", compared, told=lambda *_: told))
+    explanation = Explanation(f"{name}: {reason}", ADAPTIVE_PARTITIONER_MAX_TRAVERSE.key)
+    builder.notes.append(Note(name, "adaptive", reason, explanation=lambda *_: explanation))
 
 
 def pulled_at(translator: Translator, node: LogicalNode) -> tuple[LogicalNode, PlanHint, Exchange] | None:
-    """Return the exchange before a function, and what was said of it, if the function's tasks take its rows in pieces.
+    """Return the exchange before a function and its hint if the tasks of the function pull its rows in chunks.
 
-    It is adaptive, and still as the user wrote it: no barrier stage could take its place.
+    That is an adaptive exchange that a barrier stage could not replace.
     """
     if node.name not in CONSUMERS:
         return None
-    found = exchange_before(node, translator.config)
-    if found is None:
+    adaptive = exchange_before(node, translator.config)
+    if adaptive is None:
         return None
-    carrier, hint, exchange = found
+    carrier, hint, exchange = adaptive
     is_adaptive, _ = exchange.resolved(translator.config, hint.parallelism)
     if not is_adaptive or exchange.function is None:
         return None
     names = [column.name for column in carrier.children[0].output.columns()]
-    return found if len(set(names)) == len(names) else None  # Spark refuses to send columns of equal names
+    return adaptive if len(set(names)) == len(names) else None  # Spark cannot send columns with equal names
 
 
 def add_pulled(
     translator: Translator, node: LogicalNode, carrier: LogicalNode, hint: PlanHint, exchange: Exchange
 ) -> TranslatedNode:
-    """Write rows in pieces, and let the tasks of a function take them."""
+    """Add an exchange that writes rows in chunks, which the tasks of a function pull."""
     (rows,) = carrier.children
     builder, bridge = translator.builder, translator.bridge
     inner = translator.translate(rows)
@@ -101,24 +101,24 @@ def add_pulled(
     reports = new_reports(bridge.spark)
     consumer = PulledConsumer(node, exchange, columns_of(rows.output), reports)
     plan = translator.edge_plan(rows, WriteKind.ROWS, consumer=consumer)
-    builder.edge(inner.node_id, node_id, PulledRebalancePartitioner(most_cores(bridge)), plan)
+    builder.edge(inner.node_id, node_id, PulledRebalancePartitioner(max_cores(bridge)), plan)
     builder.exchanges[node_id] = stage = Stage(hint, lambda: list(reports.value))
     drop_with(stage, reports)
-    who = "each consumer" if hint.parallelism is None else f"each of {hint.parallelism} consumers"
-    why = f"{who} takes the next piece whenever it is free, at most an even share until all have begun"
-    told = Told(f"{name}: {why}", ADAPTIVE_PARTITIONER_ENABLED.key)
-    builder.notes.append(Note(name, "adaptive", why, told=lambda *_: told))
+    consumers = "each consumer" if hint.parallelism is None else f"each of {hint.parallelism} consumers"
+    reason = f"{consumers} takes the next chunk when it is idle, at most an even share until all have started"
+    explanation = Explanation(f"{name}: {reason}", ADAPTIVE_PARTITIONER_ENABLED.key)
+    builder.notes.append(Note(name, "adaptive", reason, explanation=lambda *_: explanation))
     return TranslatedNode(node_id)
 
 
 def is_worth_pulling(translator: Translator, run: Sequence[LogicalNode]) -> bool:
-    """Whether options let the tasks of a run of operators take rows in pieces, and one of them may be slow."""
-    is_wanted = translator.config.flag(ADAPTIVE_PARTITIONER_ENABLED) and stage_at(run[-1]) is None
-    return is_wanted and any(part.name in _SLOW for part in run)
+    """Whether options allow the tasks of a run of operators to pull rows in chunks, and an operator may be slow."""
+    is_allowed = translator.config.flag(ADAPTIVE_PARTITIONER_ENABLED) and stage_at(run[-1]) is None
+    return is_allowed and any(part.name in _SLOW for part in run)
 
 
 def pulled(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Write the rows of a ``repartition(n)`` in pieces, which the tasks above take whenever they are free."""
+    """Add a ``repartition(n)`` that writes rows in chunks, which idle tasks above it pull."""
     assert node.repartition is not None
     (child,) = node.children
     number = node.repartition.partitions
@@ -129,23 +129,23 @@ def pulled(translator: Translator, node: LogicalNode) -> TranslatedNode:
         Operator(OperatorKind.REPARTITION), "Repartition", NodePlan(None), parallelism=number
     )
     plan = translator.edge_plan(child, WriteKind.ROWS)
-    partitioner = PulledRebalancePartitioner(most_cores(translator.bridge))
+    partitioner = PulledRebalancePartitioner(max_cores(translator.bridge))
     translator.builder.edge(inner.node_id, node_id, partitioner, plan)
     return TranslatedNode(node_id)
 
 
-def without_bound(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Leave out what brings rows to as many tasks as there are slots, where so many tasks can make them at once."""
+def without_slot_repartition(translator: Translator, node: LogicalNode) -> TranslatedNode:
+    """Omit the repartition to the number of slots if the operators below can run with that number of tasks."""
     inner = translator.translate(node.children[0])
     number = None if node.repartition is None else node.repartition.partitions
-    if number is not None and translator.builder.can_be_given(inner.node_id, number):
+    if number is not None and translator.builder.accepts_parallelism(inner.node_id, number):
         return inner
     return redistribute(translator, node, inner, number)
 
 
-def read_in_place(translator: Translator, child: LogicalNode) -> None:
-    """Leave out the boundary behind an adaptive exchange, as what reads the rows can do without it."""
+def omit_boundary(translator: Translator, child: LogicalNode) -> None:
+    """Omit the boundary after an adaptive exchange, because the reader of the rows does not need it."""
     while child.name in NARROW and stage_at(child) is None and not translator.is_shared(child):
         child = child.children[0]
     if child.name == "RepartitionByExpression" and is_boundary(child):
-        translator.read_in_place.add(child)
+        translator.omitted_boundaries.add(child)

@@ -1,4 +1,4 @@
-"""Families of Catalyst's operators, by their class names."""
+"""Families of Catalyst operators, by class name."""
 
 from penstock.graph import OperatorKind
 
@@ -25,10 +25,10 @@ NARROW = frozenset(
         "BatchEvalPythonUDTF",
     }
 )
-"""What computes rows of single rows, or of a task's rows as they come."""
+"""Operators that process single rows, or the rows of a task in their order."""
 
 CHEAP = frozenset({"Project", "Filter"})
-"""What costs next to nothing for each row."""
+"""Operators with negligible cost per row."""
 
 KEYED = {
     "Aggregate": OperatorKind.AGGREGATE,
@@ -37,4 +37,4 @@ KEYED = {
     "FlatMapGroupsInPandas": OperatorKind.GROUPED_MAP,
     "FlatMapGroupsInArrow": OperatorKind.GROUPED_MAP,
 }
-"""What needs rows with equal keys in one task."""
+"""Operators that need rows with equal keys in the same task."""

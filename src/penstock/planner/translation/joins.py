@@ -1,15 +1,15 @@
-"""Joins: of equal keys both sides are hashed, or one is broadcast; any other join is left to Spark in one piece."""
+"""Translates joins: equi-joins hash partition both sides or broadcast a side; Spark runs other joins unchanged."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind, Told
+from penstock.decisions import DecisionKind, Explanation
 from penstock.estimates import Estimate, Unit
 from penstock.graph import JoinOperator, JoinSide, JoinType, OperatorKind, Side
+from penstock.graph.labels import join_name, side_name, tables_of
 from penstock.graph.partitioner import BROADCAST, ForwardForConsecutiveHashPartitioner, HashPartitioner
-from penstock.graph.wording import called, join_name, tables_of
-from penstock.planner.distribution import NOT_KNOWN, Distribution, static_build_side
+from penstock.planner.distribution import UNKNOWN_DISTRIBUTION, Distribution, static_build_side
 from penstock.planner.draft import Note, TranslatedNode
 from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.sharing import is_expensive
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 @translates("Join")
 def translate_join(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Add a join, broadcast or shuffled as Spark would plan it."""
+    """Add a broadcast or shuffled join, as Spark would plan it."""
     facts = join_facts(node)
     if facts is None or not facts.is_hashable:
-        return translator.one_piece(node, OperatorKind.JOIN)
+        return translator.opaque_node(node, OperatorKind.JOIN)
     left, right = node.children
     operator = JoinOperator(
         facts.type,
@@ -49,37 +49,37 @@ def translate_join(translator: Translator, node: LogicalNode) -> TranslatedNode:
     node_id = translator.builder.node(operator, "Join", plan, description=node.description)
     translator.builder.joins[node_id] = node, facts
     if build is not None:
-        _note_broadcast(translator, node_id, build, size[build], is_hinted=hint[build] == "broadcast")
+        _record_broadcast(translator, node_id, build, size[build], is_hinted=hint[build] == "broadcast")
         return _broadcast(translator, node, node_id, facts, build)
     return _shuffled(translator, node, node_id, facts)
 
 
 def _side(facts: JoinFacts, side: Side, hint: str | None, child: LogicalNode) -> JoinSide:
-    return JoinSide(hint, frozenset(child.ids), may_shrink=catalyst.reduces(child), keys=facts.names(side))
+    return JoinSide(hint, frozenset(child.ids), may_shrink=catalyst.reduces_rows(child), keys=facts.names(side))
 
 
-def _note_broadcast(translator: Translator, node_id: int, build: Side, size: int, *, is_hinted: bool) -> None:
+def _record_broadcast(translator: Translator, node_id: int, build: Side, size: int, *, is_hinted: bool) -> None:
     limit, option = translator.broadcast_threshold, translator.broadcast_option
 
-    def told(graph: StreamGraph, _: Mapping[str, str]) -> Told:
+    def explanation(graph: StreamGraph, _: Mapping[str, str]) -> Explanation:
         join = graph.node(node_id).operator
         assert isinstance(join, JoinOperator)
-        what, estimate = called(join, build), None
-        why = "a join hint asks for it"
+        table, estimate = side_name(join, build), None
+        cause = "a join hint asks for it"
         if not is_hinted:
-            why = f"Spark's statistics say {show_bytes(size)} for {what} (limit {show_bytes(limit)})"
+            cause = f"Spark's statistics say {show_bytes(size)} for {table} (limit {show_bytes(limit)})"
         if size < LARGE:
-            estimate = Estimate(f"bytes of {what} in memory", Unit.BYTES, size, limit=None if is_hinted else limit)
-        place = join_name(join, build.other)
-        sentence = f"{place}: {what} is broadcast from the start, as {why}"
-        return Told(sentence, None if is_hinted else option, estimate, tables=tables_of(join), place=place)
+            estimate = Estimate(f"bytes of {table} in memory", Unit.BYTES, size, limit=None if is_hinted else limit)
+        location = join_name(join, build.other)
+        sentence = f"{location}: {table} is broadcast from the start, as {cause}"
+        return Explanation(sentence, None if is_hinted else option, estimate, tables=tables_of(join), location=location)
 
     if is_hinted:
         reason, figures = "a join hint asks for it", {} if size >= LARGE else {"bytes": size}
     else:
         figures = {"bytes": size, "limit": limit}
         reason = f"Spark's statistics say {show_bytes(size)} for this side; the limit is {show_bytes(limit)} ({option})"
-    translator.builder.notes.append(Note(node_id, build, reason, DecisionKind.BROADCAST, figures, told))
+    translator.builder.notes.append(Note(node_id, build, reason, DecisionKind.BROADCAST, figures, explanation))
 
 
 def _broadcast(
@@ -97,12 +97,12 @@ def _broadcast(
     if facts.type is not JoinType.INNER or not inner.distribution.hashed_by:
         return TranslatedNode(node_id, inner.distribution)
     keys = [(left.key, right.key) for left, right in zip(facts.left, facts.right, strict=True)]
-    equal = {there: here for here, there in keys} if build is Side.LEFT else dict(keys)
-    return TranslatedNode(node_id, inner.distribution.equated(equal))
+    equal = {right: left for left, right in keys} if build is Side.LEFT else dict(keys)
+    return TranslatedNode(node_id, inner.distribution.with_equal_keys(equal))
 
 
 def _shuffled(translator: Translator, node: LogicalNode, node_id: int, facts: JoinFacts) -> TranslatedNode:
-    """Exchange both sides by the keys, in one order; a side that lies hashed by them is chained."""
+    """Exchange both sides by the keys in the same order; chain a side that is already hash partitioned by them."""
     builder = translator.builder
     children = dict(zip(Side, node.children, strict=True))
     keys = {side: facts.expressions(side) for side in Side}
@@ -111,17 +111,17 @@ def _shuffled(translator: Translator, node: LogicalNode, node_id: int, facts: Jo
     order: list[int] | None = None
     group: int | None = None
     for side in Side:
-        if not _may_be_hashed(children[side]) or _is_written(translator, children[side], texts[side]):
+        if not _may_be_hash_partitioned(children[side]) or _is_already_written(translator, children[side], texts[side]):
             continue
         inner = translated[side] = translator.translate(children[side])
-        found = inner.distribution.order_like(texts[side])
-        if found is None or (order is not None and found != order) or catalyst.filters_groups(children[side]):
+        hash_order = inner.distribution.hash_order(texts[side])
+        if hash_order is None or (order is not None and hash_order != order) or catalyst.filters_groups(children[side]):
             continue
         own = inner.distribution.group
-        assert own is not None  # a group has hashed them
+        assert own is not None  # hash partitioned rows belong to a group
         if group is not None and own != group:
             builder.merge_groups(group, own)
-        order, group = found, own if group is None else group
+        order, group = hash_order, own if group is None else group
         plan = translator.edge_plan(children.pop(side), WriteKind.SIDE, keys=tuple(keys[side][i] for i in order))
         chained = ForwardForConsecutiveHashPartitioner(HashPartitioner(tuple(texts[side][i] for i in order)))
         builder.edge(inner.node_id, node_id, chained, plan, number=side.input_number, group=group)
@@ -138,44 +138,36 @@ def _shuffled(translator: Translator, node: LogicalNode, node_id: int, facts: Jo
             number=side.input_number,
             group=group,
         )
-    kept = tuple(tuple(texts[side]) for side in Side if facts.type.keeps_keys(side))
-    return TranslatedNode(node_id, Distribution(kept, group) if kept else NOT_KNOWN)
+    hashed_by = tuple(tuple(texts[side]) for side in Side if facts.type.keeps_keys(side))
+    return TranslatedNode(node_id, Distribution(hashed_by, group) if hashed_by else UNKNOWN_DISTRIBUTION)
 
 
-def _may_be_hashed(node: LogicalNode) -> bool:
-    """Whether a join input could lie hashed already; a light input cannot, and may be written once for several."""
+def _may_be_hash_partitioned(node: LogicalNode) -> bool:
+    """Whether a join input may already be hash partitioned. A cheap input is not, and several readers may share it."""
     return is_expensive(node) or any(part.name.startswith("Repartition") for part in node.walk())
 
 
 def _producer(
     translator: Translator, child: LogicalNode, signature: str, translated: TranslatedNode | None = None
 ) -> int:
-    """Return the node that writes a join input; equal ones that are written alike are one node.
-
-    Parameters
-    ----------
-    child, signature
-        The input, and how it is written.
-    translated
-        The input's node, if there is one already.
-    """
+    """Return the node that writes a join input; equal inputs with the same layout (`signature`) share a node."""
     number = translator.parts.class_of(child)
-    if number is None or not signature or translator.is_worth_keeping(child):
+    if number is None or not signature or translator.is_worth_sharing(child):
         return (translated or translator.translate(child)).node_id
     key = (number, signature)
     if translated is not None or key not in translator.written:
         translator.written[key] = (translated or translator.translate(child)).node_id
-    translator.note_leaves(number, child)
+    translator.record_leaves(number, child)
     return translator.written[key]
 
 
-def _is_written(translator: Translator, child: LogicalNode, keys: list[str]) -> bool:
-    """Whether an equal join input is written by the same keys already."""
+def _is_already_written(translator: Translator, child: LogicalNode, keys: list[str]) -> bool:
+    """Whether an equal join input is already written by the same keys."""
     number = translator.parts.class_of(child)
     return number is not None and (number, key_positions(child, keys)) in translator.written
 
 
 def key_positions(child: LogicalNode, keys: list[str]) -> str:
-    """Return the keys as positions in the input's columns, empty if they are not plain columns."""
+    """Return the keys as column positions of the input, or an empty string if they are not plain columns."""
     positions = [child.keys.index(key) if key in child.keys else None for key in keys]
     return "" if None in positions else f"hash{positions}"

@@ -1,4 +1,4 @@
-"""Operators that need rows with equal keys in one task, or all rows in order."""
+"""Translates operators that need rows with equal keys in the same task, or all rows in order."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from penstock.graph.partitioner import (
     HashPartitioner,
     RangePartitioner,
 )
-from penstock.planner.conditions import why_otherwise_again
+from penstock.planner.conditions import unrepeatable_reason
 from penstock.planner.distribution import Distribution
 from penstock.planner.draft import TranslatedNode
 from penstock.planner.plan import NodePlan
-from penstock.planner.translation.exchanges import read_in_place
+from penstock.planner.translation.exchanges import omit_boundary
 from penstock.planner.translation.families import KEYED
 from penstock.planner.translation.rules import translates
 from penstock.spark import catalyst
 from penstock.spark.partial_states import keeps_distinct_values
-from penstock.spark.window_pieces import why_together
+from penstock.spark.window_chunks import undividable_reason
 
 if TYPE_CHECKING:
     from penstock.planner.translation.translator import Translator
@@ -29,40 +29,40 @@ if TYPE_CHECKING:
 
 @translates(*KEYED)
 def translate_keyed(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Exchange rows by keys, unless they lie together already."""
+    """Exchange rows by keys, unless rows with equal keys are already in the same task."""
     child = node.children[0]
-    read_in_place(translator, child)
+    omit_boundary(translator, child)
     inner = translator.translate(child)
     keys = catalyst.grouping_keys(node)
     texts = [key.key for key in keys]
     name = node.name if keys or node.name != "Aggregate" else "Global aggregate"
     node_id = translator.builder.node(_operator(node), name, NodePlan(node), description=node.description)
-    if keys and inner.distribution.together(texts):
+    if keys and inner.distribution.colocates(texts):
         chained = ForwardForConsecutiveHashPartitioner(HashPartitioner(tuple(texts)))
         translator.operator_edge(inner, node_id, node, chained)
-        return TranslatedNode(node_id, inner.distribution.after(node.renames, node.keys))
-    there = node.keys_in_output(keys)
+        return TranslatedNode(node_id, inner.distribution.after_projection(node.renames, node.keys))
+    output_keys = node.keys_in_output(keys)
     partitioner = HashPartitioner(tuple(texts)) if keys else GLOBAL
     edge = translator.operator_edge(inner, node_id, node, partitioner)
-    if not there:
+    if not output_keys:
         return TranslatedNode(node_id)
-    hashed_by = (tuple(key.key for key in there),)
+    hashed_by = (tuple(key.key for key in output_keys),)
     return TranslatedNode(node_id, Distribution(hashed_by, translator.builder.groups[edge]))
 
 
 def _operator(node: LogicalNode) -> Operator:
     match node.name:
         case "Aggregate":
-            return AggregateOperator(catalyst.why_not_mergeable(node), keeps_values=keeps_distinct_values(node))
+            return AggregateOperator(catalyst.unmergeable_reason(node), keeps_values=keeps_distinct_values(node))
         case "Window":
-            return WindowOperator(why_together(node) or why_otherwise_again(node.children[0]))
+            return WindowOperator(undividable_reason(node) or unrepeatable_reason(node.children[0]))
         case _:
             return Operator(KEYED[node.name])
 
 
 @translates("Sort")
 def translate_sort(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Exchange rows by ranges; a sort within tasks needs no exchange."""
+    """Exchange rows by ranges, unless the sort is within tasks."""
     inner = translator.translate(node.children[0])
     assert node.sort is not None
     if not node.sort.is_global:

@@ -1,4 +1,4 @@
-"""Leaves become sources."""
+"""Translates leaves to sources."""
 
 from __future__ import annotations
 
@@ -14,28 +14,20 @@ if TYPE_CHECKING:
 
 
 def translate_leaf(translator: Translator, node: LogicalNode, filtered: LogicalNode | None = None) -> TranslatedNode:
-    """Add the source of a leaf.
-
-    Parameters
-    ----------
-    node
-        The leaf.
-    filtered
-        The leaf with the filters right above it, if there are such.
-    """
-    stands_for = translator.placeholders(node)
-    if stands_for is not None:
-        return stands_for[0]
+    """Add the source of a leaf; `filtered` is the leaf with the filters directly above it, if there are any."""
+    shared_part = translator.placeholders(node)
+    if shared_part is not None:
+        return shared_part[0]
     hint = translator.source_hints.get(node)
     source = translator.sources.make(node, filtered or node, hint, translator.row_limits.get(node))
-    given = source.options.parallelism
+    parallelism = source.options.parallelism
     node_id = translator.builder.node(
         ScanOperator(),
         f"Source: {source.coordinator.name}",
         NodePlan(node),
         description=node.description,
-        parallelism=given if given is not None and source.scan.takes_any_number else None,
+        parallelism=parallelism if parallelism is not None and source.scan.allows_any_parallelism else None,
         location=hint.location if hint else None,
     )
     translator.builder.sources[node_id] = source
-    return translator.noted(node, TranslatedNode(node_id))
+    return translator.record_node(node, TranslatedNode(node_id))

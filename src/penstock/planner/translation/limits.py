@@ -1,4 +1,4 @@
-"""Limits: Spark runs them together with the sort and the projection below."""
+"""Translates limits, which Spark runs together with the sort and the projection below."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 @translates(*LIMITS)
 def translate_limit(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Take a limit and what Spark plans with it (offset, sort) as one piece."""
+    """Add a limit and the operators that Spark plans with it (offset, sort) as a single node."""
     limit, inner = node, node.children[0]
     while inner.name in LIMITS:
         limit, inner = inner, inner.children[0]
-    _note_row_limit(translator, limit, inner)
+    _record_row_limit(translator, limit, inner)
     if inner.name == "Sort":
         inner = inner.children[0]
     elif inner.name == "Project" and inner.children[0].name == "Sort":
         inner = inner.children[0].children[0]
-    return translator.one_piece(node, OperatorKind.OPAQUE, (inner,))
+    return translator.opaque_node(node, OperatorKind.OPAQUE, (inner,))
 
 
-def _note_row_limit(translator: Translator, node: LogicalNode, inner: LogicalNode) -> None:
-    """Note how many rows are wanted of a scan; a filter between them could need any number."""
+def _record_row_limit(translator: Translator, node: LogicalNode, inner: LogicalNode) -> None:
+    """Record the number of rows that the query needs from a scan; a filter in between could need any number."""
     while inner.name == "Project":
         inner = inner.children[0]
     limit = catalyst.row_limit(node)

@@ -1,11 +1,11 @@
-"""Operators that compute rows of single rows: a run of them becomes one Calc."""
+"""Translates narrow operators: a run of them becomes a Calc."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from penstock.graph import CalcOperator, OperatorKind
-from penstock.planner.distribution import NOT_KNOWN, Distribution
+from penstock.planner.distribution import UNKNOWN_DISTRIBUTION, Distribution
 from penstock.planner.draft import TranslatedNode
 from penstock.planner.plan import NodePlan
 from penstock.planner.translation import exchanges
@@ -13,7 +13,7 @@ from penstock.planner.translation.families import CHEAP, NARROW
 from penstock.planner.translation.leaves import translate_leaf
 from penstock.planner.translation.repartitions import rows_before
 from penstock.planner.translation.rules import translates
-from penstock.rebalance.adapted import stage_at
+from penstock.rebalance.adaptive_exchanges import stage_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from penstock.planner.translation.translator import Translator
     from penstock.spark.plans import LogicalNode
 
-_LOSES_LAYOUT = frozenset(
+_LOSES_PARTITIONING = frozenset(
     {"Expand", "ArrowEvalPython", "BatchEvalPython", "ArrowEvalPythonUDTF", "BatchEvalPythonUDTF"}
 )
-"""Spark's plans of these do not say how their rows lie, whatever lies below (``Expand`` may set a key to null)."""
+"""Operators whose physical plans do not report the partitioning of their input (``Expand`` may set a key to null)."""
 
 
 @translates(*NARROW)
 def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Take a run of narrow operators as one; it ends at a leaf, an exchange, or what others read too."""
-    if _only_drops_the_column_of_a_boundary(translator, node):
+    """Add a run of narrow operators as a node. The run ends at a leaf, an exchange, or a part with other readers."""
+    if _only_removes_boundary_column(translator, node):
         return translator.translate(node.children[0])
     run = [node]
     while (
@@ -40,9 +40,9 @@ def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
         and exchanges.pulled_at(translator, run[-1]) is None
     ):
         run.append(run[-1].children[0])
-    found = exchanges.pulled_at(translator, run[-1])
-    if found is not None:
-        return _after_pulled(translator, run, exchanges.add_pulled(translator, run[-1], *found))
+    pulled = exchanges.pulled_at(translator, run[-1])
+    if pulled is not None:
+        return _after_pulled(translator, run, exchanges.add_pulled(translator, run[-1], *pulled))
     stage = stage_at(run[-1])
     below = run[-1].children[0]
     if not below.children:
@@ -51,7 +51,7 @@ def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
     elif below.name == "Repartition" and exchanges.is_worth_pulling(translator, run):
         inner = exchanges.pulled(translator, below)
     elif stage is not None and below.name == "Repartition" and not translator.is_shared(below):
-        inner = exchanges.without_bound(translator, below)
+        inner = exchanges.without_slot_repartition(translator, below)
     else:
         inner = translator.translate(below)
     node_id = translator.builder.node(
@@ -67,15 +67,15 @@ def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
     return TranslatedNode(node_id, _after(inner.distribution, run))
 
 
-def _only_drops_the_column_of_a_boundary(translator: Translator, node: LogicalNode) -> bool:
-    """Whether an operator changes nothing, as the boundary below it is left out."""
+def _only_removes_boundary_column(translator: Translator, node: LogicalNode) -> bool:
+    """Whether an operator has no effect because the boundary below it is omitted."""
     (below,) = node.children
-    is_left_out = node.name == "Project" and below in translator.read_in_place
-    return is_left_out and node.ids == rows_before(translator, below).ids
+    is_omitted = node.name == "Project" and below in translator.omitted_boundaries
+    return is_omitted and node.ids == rows_before(translator, below).ids
 
 
 def _after_pulled(translator: Translator, run: Sequence[LogicalNode], inner: TranslatedNode) -> TranslatedNode:
-    """Take what is above a function, whose rows another node gives, as one."""
+    """Add the operators above a function with pulled input as a node."""
     *above, function = run
     if not above:
         return inner
@@ -90,15 +90,15 @@ def _after_pulled(translator: Translator, run: Sequence[LogicalNode], inner: Tra
 
 
 def _after(distribution: Distribution, run: Sequence[LogicalNode]) -> Distribution:
-    """Return how rows lie after a run of operators, given from the highest to the lowest."""
+    """Return the distribution after a run of operators, which is ordered from the top down."""
     for part in reversed(run):
-        if distribution is NOT_KNOWN or part.name in _LOSES_LAYOUT:
-            return NOT_KNOWN
-        distribution = distribution.after(part.renames, part.keys)
+        if distribution is UNKNOWN_DISTRIBUTION or part.name in _LOSES_PARTITIONING:
+            return UNKNOWN_DISTRIBUTION
+        distribution = distribution.after_projection(part.renames, part.keys)
     return distribution
 
 
 @translates("Union")
 def translate_union(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Take a union and its inputs as one piece."""
-    return translator.one_piece(node, OperatorKind.UNION)
+    """Add a union and its inputs as a single node."""
+    return translator.opaque_node(node, OperatorKind.UNION)

@@ -1,4 +1,4 @@
-"""What users say about how rows are spread: repartitions, hints, and the hints of Penstock's own functions."""
+"""Translates repartitions, rebalance hints, and the hints of Penstock functions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from penstock.graph.partitioner import (
     RangePartitioner,
 )
 from penstock.plan_hints import PlanHint, least, lookup
-from penstock.planner.distribution import NOT_KNOWN, Distribution
+from penstock.planner.distribution import UNKNOWN_DISTRIBUTION, Distribution
 from penstock.planner.draft import Note, TranslatedNode
 from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.translation.families import NARROW
 from penstock.planner.translation.rules import translates
-from penstock.rebalance.adapted import distribution_at
+from penstock.rebalance.adaptive_exchanges import distribution_at
 from penstock.spark.catalyst import partition_keys
 from penstock.spark.dataframes import hint_number
-from penstock.spark.jobs import cluster_cores, most_cores
+from penstock.spark.jobs import cluster_cores, max_cores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,27 +37,27 @@ _REPARTITION = Operator(OperatorKind.REPARTITION)
 
 @translates("Repartition")
 def translate_repartition(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Deal rows out to as many tasks as the user asked for."""
+    """Exchange rows round-robin to the number of tasks that the user requests."""
     assert node.repartition is not None
     if not node.repartition.shuffles:
-        return translator.one_piece(node, OperatorKind.OPAQUE)  # coalesce(n): Spark merges tasks in place
+        return translator.opaque_node(node, OperatorKind.OPAQUE)  # coalesce(n), for which Spark merges tasks
     inner = translator.translate(node.children[0])
-    if distribution_at(node) is not None:  # it is there for plain Spark
+    if distribution_at(node) is not None:  # only plain Spark needs this repartition
         return inner
     return redistribute(translator, node, inner, node.repartition.partitions)
 
 
 @translates("RepartitionByExpression")
 def translate_repartition_by(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Exchange rows by keys or ranges that the user gave."""
-    if node in translator.read_in_place:
+    """Exchange rows by the keys or ranges that the user requests."""
+    if node in translator.omitted_boundaries:
         return translator.translate(rows_before(translator, node))
     inner = translator.translate(node.children[0])
     assert node.repartition is not None
-    keys, wanted = partition_keys(node), node.repartition.partitions
+    keys, parallelism = partition_keys(node), node.repartition.partitions
     if not any(key.kind == "SortOrder" for key in keys):
-        return redistribute(translator, node, inner, wanted, keys)
-    node_id = translator.builder.node(_REPARTITION, "Repartition by range", NodePlan(node), parallelism=wanted)
+        return redistribute(translator, node, inner, parallelism, keys)
+    node_id = translator.builder.node(_REPARTITION, "Repartition by range", NodePlan(node), parallelism=parallelism)
     texts = tuple(key.text for key in keys)
     translator.operator_edge(inner, node_id, node, RangePartitioner(texts))
     return TranslatedNode(node_id)
@@ -65,26 +65,26 @@ def translate_repartition_by(translator: Translator, node: LogicalNode) -> Trans
 
 @translates("RebalancePartitions")
 def translate_rebalance(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Do what a hint says, or follow the hint ``REBALANCE``."""
+    """Apply a hint of a Penstock function, or the hint ``REBALANCE``."""
     number = hint_number(node)
     if number is None:
         inner = translator.translate(node.children[0])
         return redistribute(translator, node, inner, None, partition_keys(node))
-    return _translate_hint(translator, node, lookup(number))
+    return _apply_hint(translator, node, lookup(number))
 
 
 def redistribute(
     translator: Translator,
     node: LogicalNode,
     inner: TranslatedNode,
-    wanted: int | None,
+    parallelism: int | None,
     keys: Sequence[Expression] = (),
 ) -> TranslatedNode:
-    """Exchange rows by keys, or deal them out where there are none, to as many tasks as are wanted."""
+    """Exchange rows by keys, or round-robin without keys, to a number of tasks; None lets Penstock decide it."""
     (child,) = node.children
     builder = translator.builder
     node_id = builder.node(
-        _REPARTITION, "Repartition", NodePlan(None), description=node.description, parallelism=wanted
+        _REPARTITION, "Repartition", NodePlan(None), description=node.description, parallelism=parallelism
     )
     if not keys:
         builder.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(child, WriteKind.ROWS))
@@ -92,12 +92,12 @@ def redistribute(
     texts = tuple(key.key for key in keys)
     plan = translator.edge_plan(child, WriteKind.SIDE, keys=tuple(keys))
     edge = builder.edge(inner.node_id, node_id, HashPartitioner(texts), plan)
-    known = Distribution((texts,), builder.groups[edge]) if wanted is None else NOT_KNOWN
-    return TranslatedNode(node_id, known)
+    distribution = Distribution((texts,), builder.groups[edge]) if parallelism is None else UNKNOWN_DISTRIBUTION
+    return TranslatedNode(node_id, distribution)
 
 
-def _translate_hint(translator: Translator, node: LogicalNode, hint: PlanHint) -> TranslatedNode:
-    """Drop a hint, and give what it says to the operator below."""
+def _apply_hint(translator: Translator, node: LogicalNode, hint: PlanHint) -> TranslatedNode:
+    """Remove a hint, and apply its settings to the operator below."""
     child = leaf = node.children[0]
     builder = translator.builder
     changes: dict[str, Any] = {"location": hint.location}
@@ -107,58 +107,63 @@ def _translate_hint(translator: Translator, node: LogicalNode, hint: PlanHint) -
         while leaf.name in NARROW or _source_of(leaf) is hint.source:
             leaf = leaf.children[0]
         if not leaf.children:
-            translator.source_hints.setdefault(leaf, hint)  # one above it holds
+            translator.source_hints.setdefault(leaf, hint)  # the topmost hint applies
             inner = translator.translate(child)
-            builder.give(inner.node_id, max_parallelism=hint.max_parallelism, **changes)
+            builder.update_node(inner.node_id, max_parallelism=hint.max_parallelism, **changes)
             return inner
-        why = "its DataFrame is more than a scan, so it has no tasks of its own"
-        builder.notes.append(Note(hint.source.name, "not inferred", why))
+        reason = "its DataFrame is more than a scan, so it has no tasks of its own"
+        builder.notes.append(Note(hint.source.name, "not inferred", reason))
     inner = translator.translate(child)
     if hint.exchange is not None:
-        return _deal_out(translator, inner, child, hint)
-    number, most = hint.parallelism, hint.max_parallelism
-    can_be_given = number is None or builder.can_be_given(inner.node_id, number)
-    if can_be_given and (most is None or builder.can_be_bounded(inner.node_id, most)):
-        known = builder.nodes[inner.node_id]
-        said = {"parallelism": number or known.parallelism, "max_parallelism": least(most, known.max_parallelism)}
-        builder.give(inner.node_id, **said, **changes)
+        return _exchange_evenly(translator, inner, child, hint)
+    number, maximum = hint.parallelism, hint.max_parallelism
+    accepts_number = number is None or builder.accepts_parallelism(inner.node_id, number)
+    if accepts_number and (maximum is None or builder.accepts_max_parallelism(inner.node_id, maximum)):
+        existing = builder.nodes[inner.node_id]
+        changes["parallelism"] = number or existing.parallelism
+        changes["max_parallelism"] = least(maximum, existing.max_parallelism)
+        builder.update_node(inner.node_id, **changes)
         return inner
-    wanted = str(number) if number is not None else f"at most {most}"
-    name = hint.name or f"with_parallelism({wanted})"
+    requested = str(number) if number is not None else f"at most {maximum}"
+    name = hint.name or f"with_parallelism({requested})"
     node_id = builder.node(_REPARTITION, name, NodePlan(None), parallelism=number, location=hint.location)
-    builder.give(node_id, max_parallelism=most)
+    builder.update_node(node_id, max_parallelism=maximum)
     builder.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(child, WriteKind.ROWS))
-    why = (
+    reason = (
         f"the tasks of {builder.nodes[inner.node_id].name} cannot be set, so its rows go through an additional exchange"
     )
-    builder.notes.append(Note(name, wanted, why))
+    builder.notes.append(Note(name, requested, reason))
     return TranslatedNode(node_id)
 
 
 def _source_of(node: LogicalNode) -> Source | None:
-    """Return the source that a hint is about, None of other operators."""
+    """Return the source that a hint applies to, or None for other operators."""
     number = hint_number(node) if node.name == "RebalancePartitions" else None
     return None if number is None else lookup(number).source
 
 
-def _deal_out(translator: Translator, inner: TranslatedNode, child: LogicalNode, hint: PlanHint) -> TranslatedNode:
-    """Deal rows out evenly; those that a function consumes go to as many tasks as can run, however few they are."""
+def _exchange_evenly(
+    translator: Translator, inner: TranslatedNode, child: LogicalNode, hint: PlanHint
+) -> TranslatedNode:
+    """Exchange rows evenly. Rows that a function consumes go to as many tasks as can run, even if they are few."""
     assert hint.exchange is not None
-    wanted = hint.parallelism
-    if wanted is None:
-        wanted = cluster_cores(translator.bridge) if hint.exchange.function is not None else None
+    parallelism = hint.parallelism
+    if parallelism is None and hint.exchange.function is not None:
+        parallelism = cluster_cores(translator.bridge)
     partitioner: Partitioner
     name, partitioner = ("Rescale", RESCALE) if hint.exchange.pointwise else ("Rebalance", REBALANCE)
-    if hint.exchange.resolved(translator.config, wanted)[0]:  # no barrier stage could take its place
-        partitioner, wanted = PulledRebalancePartitioner(most_cores(translator.bridge)), hint.parallelism
-    node_id = translator.builder.node(_REPARTITION, name, NodePlan(None), parallelism=wanted, location=hint.location)
+    if hint.exchange.resolved(translator.config, parallelism)[0]:  # a barrier stage could not replace it
+        partitioner, parallelism = PulledRebalancePartitioner(max_cores(translator.bridge)), hint.parallelism
+    node_id = translator.builder.node(
+        _REPARTITION, name, NodePlan(None), parallelism=parallelism, location=hint.location
+    )
     plan = translator.edge_plan(child, WriteKind.ROWS)
     translator.builder.edge(inner.node_id, node_id, partitioner, plan)
     return TranslatedNode(node_id)
 
 
 def rows_before(translator: Translator, boundary: LogicalNode) -> LogicalNode:
-    """Return what is below a boundary that is left out, without the column by which it would exchange the rows."""
+    """Return the operator below an omitted boundary, without the column that the boundary would partition by."""
     (numbered,) = boundary.children
     if numbered.name != "Project" or translator.is_shared(numbered):
         return numbered

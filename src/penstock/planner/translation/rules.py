@@ -1,4 +1,4 @@
-"""Which function translates which operator of Catalyst."""
+"""Registry of the functions that translate Catalyst operators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RULES: dict[str, Rule] = {}
 
 
 def translates(*names: str) -> Callable[[Rule], Rule]:
-    """Register a function for the operators with some class names, such as ``Join``."""
+    """Register a function for operators by class name, such as ``Join``."""
 
     def register(rule: Rule) -> Rule:
         for name in names:
@@ -28,5 +28,5 @@ def translates(*names: str) -> Callable[[Rule], Rule]:
 
 
 def rule_of(name: str) -> Rule | None:
-    """Return what translates an operator, or None if nobody knows it."""
+    """Return the function that translates an operator, or None if there is none."""
     return _RULES.get(name)

@@ -1,1 +1,1 @@
-"""Decides a vertex before it runs: a module for what it reads from sources, from exchanges, and for what it writes."""
+"""Decisions before a vertex runs: how it reads its sources and its exchanged inputs, and what it writes."""

@@ -1,4 +1,4 @@
-"""Which steps run Python functions, and how many tasks these are worth by what was measured in the job so far."""
+"""Finds steps with Python functions, and how many tasks these need according to measurements of the same job."""
 
 from __future__ import annotations
 
@@ -16,73 +16,67 @@ if TYPE_CHECKING:
     from penstock.execution.context import GraphOwner
     from penstock.planner.plan import JobPlan
 
-_COLLAPSED = frozenset({OperatorKind.AGGREGATE, OperatorKind.WINDOW, OperatorKind.SORT})
+_COLLAPSIBLE = frozenset({OperatorKind.AGGREGATE, OperatorKind.WINDOW, OperatorKind.SORT})
 
 
 class PythonSteps:
-    """Knows the Python functions of one job.
+    """The Python functions of a job.
 
     Parameters
     ----------
-    plan, owner
-        The job's plan, and who has its graph.
-    cores
-        How many tasks run at a time.
-    made
-        Returns the vertices made so far, as they are now.
+    vertices
+        Returns the current snapshots of the vertices created so far.
     """
 
     def __init__(
-        self, plan: JobPlan, owner: GraphOwner, cores: int, made: Callable[[], Iterable[VertexSnapshot]]
+        self, plan: JobPlan, owner: GraphOwner, cores: int, vertices: Callable[[], Iterable[VertexSnapshot]]
     ) -> None:
         self._plan = plan
         self._owner = owner
         self._cores = cores
-        self._made = made
+        self._vertices = vertices
         self._functions: dict[int, frozenset[str]] = {}
 
     def need(self, node_ids: Iterable[int], bytes_in: int | None) -> CpuNeed | None:
-        """Return how many tasks the Python functions of nodes of one vertex are worth; None if they have none.
+        """Return how many tasks the Python functions in nodes of a vertex need; None if there are none.
 
         Parameters
         ----------
-        node_ids
-            The nodes.
         bytes_in
-            What they read, None if that is not known: then there is nothing to decide from.
+            The size of what they read; if None, nothing can be decided.
         """
         nodes = frozenset(node_ids)
-        functions = self._of(nodes)
-        if not functions or bytes_in is None or self._relies_on_one_task(nodes):
+        functions = self._functions_in(nodes)
+        if not functions or bytes_in is None or self._requires_single_task(nodes):
             return None
         runs = [
-            PythonRun(one.bytes_in, one.seconds, one.tasks)
-            for one in self._made()
-            if one.state is ExecutionState.FINISHED
-            and one.bytes_in is not None
-            and one.tasks is not None
-            and self._of(one.vertex.node_ids) == functions
+            PythonRun(snapshot.bytes_in, snapshot.seconds, snapshot.tasks)
+            for snapshot in self._vertices()
+            if snapshot.state is ExecutionState.FINISHED
+            and snapshot.bytes_in is not None
+            and snapshot.tasks is not None
+            and self._functions_in(snapshot.vertex.node_ids) == functions
         ]
         return tasks_for_python(bytes_in, seconds_per_mib(runs, self._cores), self._cores)
 
-    def _relies_on_one_task(self, nodes: frozenset[int]) -> bool:
-        """Whether a strategy took an exchange away within a vertex, as one task reads all of it."""
+    def _requires_single_task(self, nodes: frozenset[int]) -> bool:
+        """Whether a strategy removed an exchange within a vertex because a single task reads all rows."""
         graph = self._owner.graph
         return any(
             edge.id in self._plan.groups and edge.partitioner == FORWARD and edge.source_id in nodes
             for node_id in nodes
-            if graph.node(node_id).kind in _COLLAPSED
+            if graph.node(node_id).kind in _COLLAPSIBLE
             for edge in graph.in_edges(node_id)
         )
 
-    def _of(self, node_ids: Iterable[int]) -> frozenset[str]:
-        """Return the names of the Python functions in nodes; none of consumers of an adaptive exchange."""
-        found: frozenset[str] = frozenset()
+    def _functions_in(self, node_ids: Iterable[int]) -> frozenset[str]:
+        """Return the names of the Python functions in nodes, except consumers of an adaptive exchange."""
+        functions: frozenset[str] = frozenset()
         for node_id in node_ids:
             if node_id not in self._functions:
                 self._functions[node_id] = self._in_node(node_id)
-            found |= self._functions[node_id]
-        return found
+            functions |= self._functions[node_id]
+        return functions
 
     def _in_node(self, node_id: int) -> frozenset[str]:
         if node_id in self._plan.exchanges:

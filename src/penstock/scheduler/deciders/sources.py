@@ -1,4 +1,4 @@
-"""Decides with how many tasks a source is read, and how it is cut for them."""
+"""Decides how many tasks read a source, and how it is split for them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from penstock.config.options import MAX_PARALLELISM
 from penstock.connectors.base import ParallelismInferenceContext
 from penstock.connectors.coordinator import NO_ANSWER
 from penstock.connectors.scan import Splitting
-from penstock.connectors.scan_parallelism import SourceBounds, choose_scan_parallelism, is_asked
-from penstock.threads import doing
+from penstock.connectors.scan_parallelism import SourceBounds, choose_scan_parallelism, infers_parallelism
+from penstock.threads import track_work
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -25,16 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DecidedSource:
-    """What was decided for a source.
+    """The decision for a source.
 
     Parameters
     ----------
-    name
-        Its name.
-    split
-        How it is cut.
     bytes_in
-        What it holds, None if it does not tell.
+        Its size in bytes, None if it does not report it.
     """
 
     name: str
@@ -43,84 +39,66 @@ class DecidedSource:
 
     @property
     def parallelism(self) -> int | None:
-        """Its number of tasks, None where Spark has the say."""
+        """The number of tasks, None if Spark sets it."""
         return self.split.parallelism
 
     @property
     def reason(self) -> str:
-        """Why that many."""
+        """The reason for this number."""
         return self.split.reason
 
 
 class SourceDecider:
-    """Decides the sources of one job.
-
-    Parameters
-    ----------
-    plan, settings
-        The job's plan, and what its options say.
-    python
-        Knows the Python functions.
-    """
+    """Decides the sources of a job."""
 
     def __init__(self, plan: JobPlan, settings: ParallelismSettings, python: PythonSteps) -> None:
         self._plan = plan
         self._settings = settings
         self._python = python
 
-    def ask(
-        self, vertex: JobVertex, node_id: int, given: int | None, askers: Executor, keys: KeyFilter | None
+    def infer_parallelism(
+        self, vertex: JobVertex, node_id: int, requested: int | None, executor: Executor, keys: KeyFilter | None
     ) -> Future[int]:
-        """Ask a source of a vertex for its parallelism, unless that is not left to it.
+        """Let a source of a vertex infer its parallelism, unless options or a request determine it.
 
         Parameters
         ----------
-        vertex, node_id
-            The vertex, and the source in it.
-        given
-            The number of tasks that was asked for of all that the vertex reads, or None.
-        askers
-            Where it is asked.
+        requested
+            The number of tasks that was requested for all inputs of the vertex, or None.
         keys
-            The keys by which its rows are filtered, if they are.
+            The keys by which the source is filtered, or None.
         """
-        source = self._with_given(node_id, given)
-        if not is_asked(source.options, source.static):
-            answer: Future[int] = Future()
-            answer.set_result(NO_ANSWER)
-            return answer
-        bound = self._bounds(vertex).asked(source.options)
+        source = self._with_requested(node_id, requested)
+        if not infers_parallelism(source.options, source.static):
+            inferred: Future[int] = Future()
+            inferred.set_result(NO_ANSWER)
+            return inferred
+        bound = self._bounds(vertex).inference_bound(source.options)
         context = ParallelismInferenceContext(bound, self._settings.bounds.volume_per_task, keys)
-        return source.coordinator.infer_parallelism(context, askers)
+        return source.coordinator.infer_parallelism(context, executor)
 
-    def decide(self, vertex: JobVertex, node_id: int, given: int | None, inferred: int) -> DecidedSource:
-        """Decide a source, and tell its coordinator.
-
-        Parameters
-        ----------
-        inferred
-            What the source answered.
-        """
-        source = self._with_given(node_id, given)
-        number, why = self._chosen(source, vertex, inferred)
+    def decide(self, vertex: JobVertex, node_id: int, requested: int | None, inferred: int) -> DecidedSource:
+        """Decide a source, and pass its number of tasks to its coordinator."""
+        source = self._with_requested(node_id, requested)
+        number, reason = self._choose(source, vertex, inferred)
         if number is None:
-            split = Splitting(None, f"{why}: {source.scan.reason}" if source.scan.reason else why)
+            split = Splitting(None, f"{reason}: {source.scan.reason}" if source.scan.reason else reason)
         else:
             name = source.coordinator.name
-            with doing(f"asking {name} for its splits", name):
-                split = source.scan.split(number, why)
+            with track_work(f"asking {name} for its splits", name):
+                split = source.scan.split(number, reason)
         if split.parallelism is not None:
             source.coordinator.initialize(split.parallelism)
         return DecidedSource(source.coordinator.name, split, source.scan.size_in_bytes)
 
-    def _with_given(self, node_id: int, given: int | None) -> SourcePlan:
-        """Return a source with what was said of the vertex it is in."""
+    def _with_requested(self, node_id: int, requested: int | None) -> SourcePlan:
+        """Return a source with the requested number of tasks in its options."""
         source = self._plan.sources[node_id]
         options = source.options
         if self._settings.fixed is not None:  # nothing is decided from data
             options = replace(options, infer=False)
-        if given is not None and options.parallelism is None:
-            options = replace(options, parallelism=given)
+        if requested is not None and options.parallelism is None:
+            options = replace(options, parallelism=requested)
         return replace(source, options=options)
 
     def _bounds(self, vertex: JobVertex) -> SourceBounds:
@@ -128,31 +106,31 @@ class SourceDecider:
         return SourceBounds(
             settings.bounds.maximum,
             settings.source_default,
-            settings.own_maximum if step is None else step,
+            settings.user_maximum if step is None else step,
             settings.default,
             job_from=settings.bounds.maximum_from,
             vertex_from=MAX_PARALLELISM.key if step is None else "the most tasks of this step",
             step=step,
         )
 
-    def _chosen(self, source: SourcePlan, vertex: JobVertex, inferred: int) -> tuple[int | None, str]:
-        """Return the number of tasks a source should have, and the reason."""
+    def _choose(self, source: SourcePlan, vertex: JobVertex, inferred: int) -> tuple[int | None, str]:
+        """Return the number of tasks for a source (None if Spark sets it), and the reason."""
         coordinator = source.coordinator
-        asked = is_asked(source.options, source.static)
+        infers = infers_parallelism(source.options, source.static)
         if source.scan.is_cut_by_spark:
             number = source.static if source.options.parallelism is None else source.options.parallelism
-            unheeded = "" if number is None else f", so the parallelism of {number} does not apply"
-            return None, f"Spark splits this source itself{unheeded}"
-        if asked and inferred == NO_ANSWER and coordinator.source is None:
+            ignored = "" if number is None else f", so the parallelism of {number} does not apply"
+            return None, f"Spark splits this source itself{ignored}"
+        if infers and inferred == NO_ANSWER and coordinator.source is None:
             return None, "Spark splits this source itself"
         bounds = self._bounds(vertex)
-        number, why = choose_scan_parallelism(source.options, source.static, inferred, bounds)
-        if asked and inferred > 0 and source.scan.takes_any_number:
+        number, reason = choose_scan_parallelism(source.options, source.static, inferred, bounds)
+        if infers and inferred > 0 and source.scan.allows_any_parallelism:
             python = self._python.need(vertex.node_ids, source.scan.size_in_bytes)
             if python is not None:
-                more, bound = bounds.inferred(max(inferred, python.tasks), source.options)
-                if more > number:
-                    return more, f"{python.reason}, but {bound}" if bound else python.reason
-        if asked and inferred == NO_ANSWER and coordinator.problem:
-            why += f": {coordinator.problem}"
-        return number, why
+                raised, bound = bounds.inferred(max(inferred, python.tasks), source.options)
+                if raised > number:
+                    return raised, f"{python.reason}, but {bound}" if bound else python.reason
+        if infers and inferred == NO_ANSWER and coordinator.problem:
+            reason += f": {coordinator.problem}"
+        return number, reason

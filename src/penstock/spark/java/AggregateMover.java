@@ -18,87 +18,87 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Statistics;
 
-/** Finds the joins below which an aggregate can sum up its rows first; see `early_sums`. */
+/** Pushes a partial aggregate below joins (eager aggregation); see `early_sums`. */
 public final class AggregateMover {
     private static final double UNKNOWN = Long.MAX_VALUE / 2;
     private static final List<String> FIELDS = Arrays.asList("groupingExpressions aggregateExpressions child".split(" "));
 
     /**
-     * Returns for each table that can be joined after the sums what is known, the table, the largest of the other tables
-     * and the new plan; null if there is no such table.
+     * Returns, for each table that can be joined after the partial aggregate: facts, the table, the largest of the other
+     * tables, and the new plan. Returns null if there is no such table.
      */
     public Answer find(Aggregate aggregate) throws Exception {
         List<Expression> groups = new ArrayList<>();
         List<Expression> results = new ArrayList<>();
-        for (Object one : Catalyst.each(aggregate.groupingExpressions())) {
-            groups.add((Expression) one);
+        for (Object group : Catalyst.each(aggregate.groupingExpressions())) {
+            groups.add((Expression) group);
         }
-        for (Object one : Catalyst.each(aggregate.aggregateExpressions())) {
-            results.add((Expression) one);
+        for (Object result : Catalyst.each(aggregate.aggregateExpressions())) {
+            results.add((Expression) result);
         }
-        LogicalPlan below = withoutProjections(aggregate.child(), groups, results);
+        LogicalPlan below = inlineProjections(aggregate.child(), groups, results);
         JoinTree tree = below == null || groups.isEmpty() ? null : JoinTree.of(below);
         if (tree == null || !areSized(tree)) {
             return null;
         }
-        List<Object> facts = new ArrayList<>();
+        List<Object> candidates = new ArrayList<>();
         List<Object> handles = new ArrayList<>();
         for (Object eachRelation : tree.relations) {
             LogicalPlan relation = (LogicalPlan) eachRelation;
-            LogicalPlan table = JoinTree.whole(relation);
+            LogicalPlan table = JoinTree.unfilteredTable(relation);
             List<Attribute> keys = table == null ? null : tree.keys(relation);
             LogicalPlan others = keys == null || keys.isEmpty() ? null : tree.without(relation);
             EarlySums sums = others == null ? null : EarlySums.of(groups, results, keys, tree, relation, others);
             if (sums == null) {
                 continue;
             }
-            Map<String, Object> known = new HashMap<>();
-            known.put("rows", rows(table));
-            known.put("bytes", bytes(table));
-            known.put("keys", sums.names());
-            known.put("bounds", sums.bounds);
-            List<Object> read = new ArrayList<>();
+            Map<String, Object> facts = new HashMap<>();
+            facts.put("rows", rows(table));
+            facts.put("bytes", bytes(table));
+            facts.put("keys", sums.names());
+            facts.put("bounds", sums.bounds);
+            List<Object> inputs = new ArrayList<>();
             LogicalPlan largest = null;
             for (Object eachOther : tree.relations) {
                 LogicalPlan other = (LogicalPlan) eachOther;
                 if (other != relation) {
-                    List<Expression> wanted = new ArrayList<>();
-                    LogicalPlan one = JoinTree.table(other, wanted);
-                    largest = largest == null || rows(one) > rows(largest) ? one : largest;
-                    Map<String, Object> other1 = new HashMap<>();
-                    other1.put("rows", rows(one));
-                    other1.put("conditions", kinds(wanted));
-                    read.add(other1);
+                    List<Expression> conditions = new ArrayList<>();
+                    LogicalPlan otherTable = JoinTree.table(other, conditions);
+                    largest = largest == null || rows(otherTable) > rows(largest) ? otherTable : largest;
+                    Map<String, Object> otherFacts = new HashMap<>();
+                    otherFacts.put("rows", rows(otherTable));
+                    otherFacts.put("conditions", kinds(conditions));
+                    inputs.add(otherFacts);
                 }
             }
-            known.put("read", read);
-            facts.add(known);
+            facts.put("read", inputs);
+            candidates.add(facts);
             handles.add(table);
             handles.add(largest);
-            LogicalPlan first = copied(aggregate, sums.groups(), sums.results(), others);
-            handles.add(copied(aggregate, groups, sums.merged(results), tree.joined(first, relation)));
+            LogicalPlan partial = copied(aggregate, sums.groups(), sums.results(), others);
+            handles.add(copied(aggregate, groups, sums.merged(results), tree.joined(partial, relation)));
         }
-        return facts.isEmpty() ? null : Answer.of(facts, handles);
+        return candidates.isEmpty() ? null : Answer.of(candidates, handles);
     }
 
-    /** Returns the kinds of some conditions, and the columns that each is about. */
-    private static List<Object> kinds(List<Expression> expressions) {
-        List<Object> found = new ArrayList<>();
-        for (Object eachOne : expressions) {
-            Expression one = (Expression) eachOne;
+    /** Returns the kind of each condition, and the columns that it refers to. */
+    private static List<Object> kinds(List<Expression> conditions) {
+        List<Object> kinds = new ArrayList<>();
+        for (Object element : conditions) {
+            Expression condition = (Expression) element;
             List<Object> columns = new ArrayList<>();
-            for (Object column : Catalyst.each(one.references().toSeq())) {
+            for (Object column : Catalyst.each(condition.references().toSeq())) {
                 columns.add(Catalyst.id((Attribute) column));
             }
-            Map<String, Object> condition = new HashMap<>();
-            condition.put("kind", Catalyst.name(one));
-            condition.put("columns", columns);
-            found.add(condition);
+            Map<String, Object> facts = new HashMap<>();
+            facts.put("kind", Catalyst.name(condition));
+            facts.put("columns", columns);
+            kinds.add(facts);
         }
-        return found;
+        return kinds;
     }
 
-    /** Whether Spark knows how large some tables are: to it, one of unknown size is as large as can be. */
+    /** Whether Spark has a size estimate for each table: it assumes the largest size for a table without estimate. */
     private static boolean areSized(JoinTree tree) {
         for (Object relation : tree.relations) {
             LogicalPlan table = JoinTree.table((LogicalPlan) relation, new ArrayList<>());
@@ -109,10 +109,10 @@ public final class AggregateMover {
         return true;
     }
 
-    /** Returns about how many rows a table has: as Spark's statistics say, else of the size of its files. */
+    /** Returns the estimated rows of a table: from Spark's statistics, or else from the size of its files. */
     private static double rows(LogicalPlan table) {
-        Statistics known = table.stats();
-        return known.rowCount().isDefined() ? Double.parseDouble(String.valueOf(known.rowCount().get()))
+        Statistics statistics = table.stats();
+        return statistics.rowCount().isDefined() ? Double.parseDouble(String.valueOf(statistics.rowCount().get()))
                 : bytes(table) / Math.max(table.schema().defaultSize(), 1);
     }
 
@@ -128,43 +128,43 @@ public final class AggregateMover {
         return (LogicalPlan) new ScalaValues().copied(old, PythonUtils.toSeq(FIELDS), PythonUtils.toSeq(values));
     }
 
-    /** Puts projections into the expressions above them; returns what is below, null if that would change values. */
-    private static LogicalPlan withoutProjections(LogicalPlan top, List<Expression> groups, List<Expression> results) {
+    /** Inlines projections into the expressions above them; returns the plan below, null if that would change values. */
+    private static LogicalPlan inlineProjections(LogicalPlan top, List<Expression> groups, List<Expression> results) {
         LogicalPlan plan = top;
         while (plan instanceof Project) {
-            Map<ExprId, Expression> made = new HashMap<>();
-            for (Object one : Catalyst.each(((Project) plan).projectList())) {
-                if (one instanceof Alias && ((Alias) one).child().deterministic()) {
-                    made.put(((Alias) one).exprId(), ((Alias) one).child());
-                } else if (!(one instanceof AttributeReference)) {
+            Map<ExprId, Expression> aliases = new HashMap<>();
+            for (Object column : Catalyst.each(((Project) plan).projectList())) {
+                if (column instanceof Alias && ((Alias) column).child().deterministic()) {
+                    aliases.put(((Alias) column).exprId(), ((Alias) column).child());
+                } else if (!(column instanceof AttributeReference)) {
                     return null;
                 }
             }
             for (int i = 0; i < groups.size(); i++) {
                 Object group = groups.get(i);
-                groups.set(i, replaced((Expression) group, made));
+                groups.set(i, inline((Expression) group, aliases));
             }
             for (int i = 0; i < results.size(); i++) {
                 Object result = results.get(i);
                 NamedExpression old = (NamedExpression) result;
-                Expression now = replaced((Expression) result, made);
-                boolean isSame = now instanceof NamedExpression && ((NamedExpression) now).exprId().equals(old.exprId());
-                results.set(i, isSame ? now : EarlySums.alias(now, old));
+                Expression inlined = inline((Expression) result, aliases);
+                boolean isSame = inlined instanceof NamedExpression && ((NamedExpression) inlined).exprId().equals(old.exprId());
+                results.set(i, isSame ? inlined : EarlySums.alias(inlined, old));
             }
             plan = ((Project) plan).child();
         }
         return plan;
     }
 
-    private static Expression replaced(Expression one, Map<ExprId, Expression> made) {
-        if (one instanceof AttributeReference) {
-            Object found = made.get(((AttributeReference) one).exprId());
-            return found == null ? one : (Expression) found;
+    private static Expression inline(Expression expression, Map<ExprId, Expression> aliases) {
+        if (expression instanceof AttributeReference) {
+            Object aliased = aliases.get(((AttributeReference) expression).exprId());
+            return aliased == null ? expression : (Expression) aliased;
         }
         List<Expression> children = new ArrayList<>();
-        for (Object child : Catalyst.each(one.children())) {
-            children.add(replaced((Expression) child, made));
+        for (Object child : Catalyst.each(expression.children())) {
+            children.add(inline((Expression) child, aliases));
         }
-        return EarlySums.withChildren(one, children);
+        return EarlySums.withChildren(expression, children);
     }
 }

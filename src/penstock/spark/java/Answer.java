@@ -8,64 +8,65 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 
 /**
- * What a question was answered: facts, as a text in pieces, and the objects that the facts are about.
+ * The answer to a call from Python: facts as text in chunks, and the objects that the facts describe.
  *
- * An answer of a short text alone is that text, which saves the calls for its pieces. Python reads both with `answers`.
+ * An answer of only a short text is returned as a string, which saves the calls for its chunks. Python reads both forms
+ * with `answers`.
  */
 public final class Answer {
-    /** Python would wait 40 ms for the rest of a longer text: it comes only when its first part was acknowledged. */
-    private static final int PIECE = 4000;
+    /** Characters per chunk. Longer texts wait 40 ms in Python: their rest is sent only after an acknowledgement. */
+    private static final int CHUNK_CHARACTERS = 4000;
 
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    private final List<Object> pieces;
+    private final List<Object> chunks;
     private final List<?> handles;
 
     private Answer(String text, List<?> handles) {
-        this.pieces = cut(text);
+        this.chunks = split(text);
         this.handles = handles;
     }
 
-    /** Returns an answer of facts alone. */
+    /** Returns an answer of facts without objects. */
     static Object of(Object facts) throws JsonProcessingException {
         return ofText(JSON.writeValueAsString(facts));
     }
 
-    /** Returns an answer that is a text, which need not be JSON. */
+    /** Returns an answer that is a text, not necessarily JSON. */
     static Object ofText(String text) {
-        return text.length() <= PIECE ? text : new Answer(text, Collections.emptyList());
+        return text.length() <= CHUNK_CHARACTERS ? text : new Answer(text, Collections.emptyList());
     }
 
-    /** Returns an answer of facts, and of the objects that they are about. */
+    /** Returns an answer of facts and the objects that they describe. */
     static Answer of(Object facts, List<?> handles) throws JsonProcessingException {
         return new Answer(JSON.writeValueAsString(facts), handles);
     }
 
-    /** Returns how many pieces the text is in. */
-    public int pieces() {
-        return pieces.size();
+    /** Returns the number of chunks of the text. */
+    public int chunks() {
+        return chunks.size();
     }
 
-    /** Returns a piece of the text. */
-    public Object piece(int place) {
-        return pieces.get(place);
+    /** Returns a chunk of the text. */
+    public Object chunk(int index) {
+        return chunks.get(index);
     }
 
-    /** Returns one of the objects. */
-    public Object handle(int place) {
-        return handles.get(place);
+    /** Returns an object by its index. */
+    public Object handle(int index) {
+        return handles.get(index);
     }
 
-    private static List<Object> cut(String text) {
-        List<Object> found = new ArrayList<>();
+    private static List<Object> split(String text) {
+        List<Object> chunks = new ArrayList<>();
         for (int from = 0; from < text.length();) {
-            int to = Math.min(from + PIECE, text.length());
-            if (Character.isHighSurrogate(text.charAt(to - 1))) { // never cut one character in two
+            int to = Math.min(from + CHUNK_CHARACTERS, text.length());
+            if (Character.isHighSurrogate(text.charAt(to - 1))) { // never split a surrogate pair
                 to--;
             }
-            found.add(text.substring(from, to));
+            chunks.add(text.substring(from, to));
             from = to;
         }
-        return found;
+        return chunks;
     }
 }

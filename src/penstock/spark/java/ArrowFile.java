@@ -6,12 +6,12 @@ import java.nio.file.Paths;
 import org.apache.spark.sql.execution.arrow.ArrowConverters$;
 import org.apache.spark.sql.types.StructType;
 
-/** Writes rows in the driver to a file, as a stream of Arrow's with one batch. */
+/** Writes rows in the driver to a file, as an Arrow stream with a single batch. */
 final class ArrowFile {
     private ArrowFile() {
     }
 
-    @SuppressWarnings({"rawtypes", "unchecked"}) // the iterator is one of objects, as Janino makes no bridge methods
+    @SuppressWarnings({"rawtypes", "unchecked"}) // an iterator of objects: Janino generates no bridge methods
     static void write(scala.collection.Iterator<?> rows, StructType schema, String path) throws Exception {
         ArrowConverters$ converters = ArrowConverters$.MODULE$;
         if (!rows.hasNext()) {
@@ -24,7 +24,7 @@ final class ArrowFile {
             Object stream = ((scala.collection.Iterator<?>) batches).next();
             Files.write(Paths.get(path), (byte[]) stream);
         } finally {
-            ((AutoCloseable) batches).close(); // no task ends that would free its memory
+            ((AutoCloseable) batches).close(); // outside of a task, nothing else frees its memory
         }
     }
 }

@@ -19,92 +19,92 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.types.DataType;
 
 /**
- * Tells how many bytes a row takes at most in the Arrow batches that Spark gives to the Python functions of a plan.
+ * The maximum bytes of a row in the Arrow batches that Spark sends to the Python functions of a plan.
  *
- * It knows some operators of Spark's. Whatever else is in a plan may run any function, on rows of any size.
+ * Only some operators of Spark are supported. Any other operator may run any function, on rows of any size.
  */
 public final class ArrowRows {
-    /** A row has no bound if it has a column of no such type: texts, lists and the like. */
+    /** The size of a row with a column of variable width, such as a string or a list. */
     private static final int NO_BOUND = -1;
     private static final List<String> MAPS = Arrays.asList("MapInArrow", "MapInPandas");
-    private static final String OF_COLUMNS = "ArrowEvalPython";
-    private static final Set<String> WITHOUT_PYTHON = words("Project Filter Generate Expand Sample Aggregate Window "
+    private static final String EVAL_PYTHON = "ArrowEvalPython";
+    private static final Set<String> WITHOUT_PYTHON = splitWords("Project Filter Generate Expand Sample Aggregate Window "
             + "WindowGroupLimit Join Union Sort GlobalLimit LocalLimit Offset Repartition RepartitionByExpression RebalancePartitions "
             + "Range LocalRelation OneRowRelation");
-    private static final Set<String> RELATIONS = words("HadoopFsRelation JDBCRelation");
+    private static final Set<String> RELATIONS = splitWords("HadoopFsRelation JDBCRelation");
     private static final Map<String, Integer> BYTES = new HashMap<>();
 
     static {
-        for (Object each : words("Boolean Byte")) {
-            BYTES.put((String) each, Integer.valueOf(1));
+        for (Object element : splitWords("Boolean Byte")) {
+            BYTES.put((String) element, Integer.valueOf(1));
         }
         BYTES.put("Short", Integer.valueOf(2));
-        for (Object each : words("Integer Float Date YearMonthInterval")) {
-            BYTES.put((String) each, Integer.valueOf(4));
+        for (Object element : splitWords("Integer Float Date YearMonthInterval")) {
+            BYTES.put((String) element, Integer.valueOf(4));
         }
-        for (Object each : words("Long Double Timestamp TimestampNTZ DayTimeInterval")) {
-            BYTES.put((String) each, Integer.valueOf(8));
+        for (Object element : splitWords("Long Double Timestamp TimestampNTZ DayTimeInterval")) {
+            BYTES.put((String) element, Integer.valueOf(8));
         }
         BYTES.put("Decimal", Integer.valueOf(16));
     }
 
-    private static Set<String> words(String text) {
+    private static Set<String> splitWords(String text) {
         return new HashSet<>(Arrays.asList(text.split(" ")));
     }
 
     /**
-     * Returns the bytes of the widest row that a function of a plan is given; 0 if the plan has no function, and -1 if a
-     * row has no bound or not all of the plan is known.
+     * Returns the maximum bytes of a row that a Python function of a plan receives: 0 if the plan has no such function, -1
+     * if a row is unbounded or an operator is not supported.
      *
-     * Rows that lie ready are known by the number of their RDD.
+     * @param materialized the ids of RDDs whose rows are materialized, separated by spaces
      */
-    public int widest(LogicalPlan plan, String knownRows) {
-        return widest(plan, words(knownRows));
+    public int maxRowBytes(LogicalPlan plan, String materialized) {
+        return maxRowBytes(plan, splitWords(materialized));
     }
 
-    private static int widest(LogicalPlan plan, Set<String> knownRows) {
-        int widest = own(plan, knownRows);
+    private static int maxRowBytes(LogicalPlan plan, Set<String> materialized) {
+        int maxRowBytes = ownBytes(plan, materialized);
         for (Object child : Catalyst.each(plan.children())) {
-            int below = widest == NO_BOUND ? NO_BOUND : widest((LogicalPlan) child, knownRows);
-            widest = below == NO_BOUND ? NO_BOUND : Math.max(widest, below);
+            int below = maxRowBytes == NO_BOUND ? NO_BOUND : maxRowBytes((LogicalPlan) child, materialized);
+            maxRowBytes = below == NO_BOUND ? NO_BOUND : Math.max(maxRowBytes, below);
         }
-        return widest;
+        return maxRowBytes;
     }
 
-    /** Returns the same for an operator alone. */
-    private static int own(LogicalPlan plan, Set<String> knownRows) {
+    /** Returns the maximum bytes for an operator without its inputs. */
+    private static int ownBytes(LogicalPlan plan, Set<String> materialized) {
         String name = Catalyst.name(plan);
-        boolean hasFunctions = MAPS.contains(name) || name.equals(OF_COLUMNS);
+        boolean hasFunctions = MAPS.contains(name) || name.equals(EVAL_PYTHON);
         for (Object expression : Catalyst.each(plan.expressions())) {
-            if (!isKnown((Expression) expression, hasFunctions)) {
+            if (!isSupported((Expression) expression, hasFunctions)) {
                 return NO_BOUND;
             }
         }
         if (hasFunctions) {
             return width(plan, name);
         }
-        return WITHOUT_PYTHON.contains(name) || isKnownLeaf(plan, knownRows) ? 0 : NO_BOUND;
+        return WITHOUT_PYTHON.contains(name) || isSupportedLeaf(plan, materialized) ? 0 : NO_BOUND;
     }
 
-    /** Whether an expression runs no plan, and no Python function or only such as an operator is known to have. */
-    private static boolean isKnown(Expression expression, boolean hasFunctions) {
+    /** Whether an expression runs no subquery, and no Python function except UDFs of an operator that evaluates these. */
+    private static boolean isSupported(Expression expression, boolean hasFunctions) {
         boolean isFunction = expression instanceof PythonFuncExpression;
         if (expression instanceof PlanExpression || isFunction && !(hasFunctions && expression instanceof PythonUDF)) {
             return false;
         }
         for (Object child : Catalyst.each(expression.children())) {
-            if (!isKnown((Expression) child, hasFunctions)) {
+            if (!isSupported((Expression) child, hasFunctions)) {
                 return false;
             }
         }
         return true;
     }
 
-    private static boolean isKnownLeaf(LogicalPlan plan, Set<String> knownRows) {
+    private static boolean isSupportedLeaf(LogicalPlan plan, Set<String> materialized) {
         if (plan instanceof LogicalRDD) {
-            return knownRows.contains(String.valueOf(((LogicalRDD) plan).rdd().id()));
+            return materialized.contains(String.valueOf(((LogicalRDD) plan).rdd().id()));
         }
-        if (plan instanceof LogicalQueryStage) { // the relation is in the driver, and not made again
+        if (plan instanceof LogicalQueryStage) { // the relation is in the driver and is not computed again
             return ((LogicalQueryStage) plan).physicalPlan() instanceof BroadcastQueryStageExec;
         }
         return plan instanceof LogicalRelation
@@ -113,7 +113,7 @@ public final class ArrowRows {
 
     private static int width(LogicalPlan plan, String name) {
         int[] width = {0};
-        if (name.equals(OF_COLUMNS)) {
+        if (name.equals(EVAL_PYTHON)) {
             for (Object function : Catalyst.each((scala.collection.immutable.Seq<?>) plan.productElement(0))) {
                 addArguments((Expression) function, width);
             }
@@ -123,13 +123,13 @@ public final class ArrowRows {
                 add(((Expression) column).dataType(), width);
             }
         }
-        return width[0] == 0 ? 1 : width[0]; // of a row without columns it is told that it is there
+        return width[0] == 0 ? 1 : width[0]; // a row without columns still takes part in the row count
     }
 
-    /** Adds what a function is given; one that is given the result of another one gets the arguments of that. */
+    /** Adds the arguments of a function; a nested function is sent with its own arguments. */
     private static void addArguments(Expression function, int[] width) {
-        for (Object each : Catalyst.each(function.children())) {
-            Expression argument = (Expression) each;
+        for (Object element : Catalyst.each(function.children())) {
+            Expression argument = (Expression) element;
             if (Catalyst.name(argument).equals("PythonUDF")) {
                 addArguments(argument, width);
             } else {
@@ -142,6 +142,6 @@ public final class ArrowRows {
         String name = type.getClass().getSimpleName().replace("$", "").replace("Type", "");
         Object bytes = BYTES.get(name);
         boolean isBounded = bytes != null && width[0] != NO_BOUND;
-        width[0] = isBounded ? width[0] + ((Integer) bytes).intValue() + 1 : NO_BOUND; // one more for whether it is null
+        width[0] = isBounded ? width[0] + ((Integer) bytes).intValue() + 1 : NO_BOUND; // one byte more for the null flag
     }
 }

@@ -18,18 +18,18 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction0;
 
 /**
- * What was added to a session alone (Python modules, files, classes), for threads on which its queries run.
+ * The artifacts of a session (Python modules, files, classes), for the threads on which its queries run.
  *
- * Spark binds it to the thread that asks for rows (SQLExecution, by ArtifactManager.withResources), and its scheduler
- * tells tasks what it finds there.
+ * Spark binds them to the thread that runs an action (SQLExecution, by ArtifactManager.withResources), and its scheduler
+ * passes them from there to tasks.
  */
 public final class Artifacts {
-    /** What a thread is bound to. */
+    /** The artifacts that a thread is bound to. */
     public static final class Bound extends AbstractFunction0<Object> {
         private Option<?> state;
         private ClassLoader loader;
 
-        /** Remembers what the thread is bound to now. */
+        /** Captures the current binding of this thread. */
         @Override
         public Object apply() {
             state = JobArtifactSet.getCurrentJobArtifactState();
@@ -38,38 +38,38 @@ public final class Artifacts {
         }
     }
 
-    /** Binds this thread to what a session has; returns what it was bound to. */
+    /** Binds this thread to the artifacts of a session; returns the previous binding. */
     public Bound bind(SparkSession session) throws ReflectiveOperationException {
         Bound before = new Bound();
         before.apply();
-        Bound found = new Bound();
-        session.artifactManager().withResources(found);
-        restore(found);
+        Bound bound = new Bound();
+        session.artifactManager().withResources(bound);
+        restore(bound);
         return before;
     }
 
     /**
-     * Returns a clone of a session, as SparkSession.cloneSession makes it, but with what was added to the session itself.
-     * Spark gives each clone a copy of all files and cached rows, which stays until the server ends.
+     * Returns a clone of a session, as SparkSession.cloneSession does, but sharing the session's artifacts. Spark gives each
+     * clone a copy of all files and cached rows, which stays until the server stops.
      */
     public SparkSession cloneOf(SparkSession session) throws ReflectiveOperationException {
         SparkSession clone = new SparkSession(session.sparkContext(), Option.apply(session.sharedState()),
             Option.apply(session.sessionState()), session.extensions(), Map$.MODULE$.empty(), Map$.MODULE$.empty());
-        final ArtifactManager added = session.artifactManager();
-        Field maker = SessionState.class.getDeclaredField("artifactManagerBuilder");
-        maker.setAccessible(true);
-        maker.set(clone.sessionState(), new AbstractFunction0<ArtifactManager>() { // called when it is first wanted
+        final ArtifactManager shared = session.artifactManager();
+        Field builder = SessionState.class.getDeclaredField("artifactManagerBuilder");
+        builder.setAccessible(true);
+        builder.set(clone.sessionState(), new AbstractFunction0<ArtifactManager>() { // called on first use
             @Override
             public ArtifactManager apply() {
-                return added;
+                return shared;
             }
         });
         return clone;
     }
 
     /**
-     * Lets tasks of a session's queries have a jar, once. Tasks of a session that has artifacts of its own see no jar that
-     * was added for others, nor one that was added for all after its first query.
+     * Adds a jar to the tasks of a session's queries, unless it was added before. Tasks of a session with artifacts of its
+     * own see no jar that was added for other sessions, nor a jar that was added for all after its first query.
      */
     public void addJar(SparkSession session, String path) throws ReflectiveOperationException {
         Bound before = bind(session);
@@ -96,14 +96,14 @@ public final class Artifacts {
         return false;
     }
 
-    /** Binds this thread to something else. */
-    @SuppressWarnings("unchecked") // the field's type is not told
+    /** Restores a previous binding of this thread. */
+    @SuppressWarnings("unchecked") // reflection does not know the field's type
     public void restore(Bound bound) throws ReflectiveOperationException {
         Thread.currentThread().setContextClassLoader(bound.loader);
         if (bound.state.equals(JobArtifactSet.getCurrentJobArtifactState())) {
             return;
         }
-        for (Field field : JobArtifactSet$.class.getDeclaredFields()) { // Spark sets it for the length of a function only
+        for (Field field : JobArtifactSet$.class.getDeclaredFields()) { // Spark's own method sets it only while a function runs
             if (ThreadLocal.class.isAssignableFrom(field.getType())) {
                 field.setAccessible(true);
                 ((ThreadLocal<Object>) field.get(JobArtifactSet$.MODULE$)).set(bound.state);

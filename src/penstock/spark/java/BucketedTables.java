@@ -22,15 +22,15 @@ import scala.collection.immutable.Seq;
 import scala.math.BigInt;
 
 /**
- * Tables whose files lie by the keys of a join or an aggregation, so that Spark needs no shuffle for them.
+ * Tables that are partitioned by the keys of a join or an aggregation, so that Spark needs no shuffle for them.
  *
- * They are written with bucketBy, or report how they are partitioned (Iceberg's, among others).
+ * They are written with bucketBy, or report their partitioning (such as Iceberg tables).
  */
 public final class BucketedTables {
-    static final String WHY = "its tables lie in buckets of its keys, which saves a shuffle";
+    static final String REASON = "its tables are bucketed by its keys, which saves a shuffle";
 
-    /** Whether Spark runs a part of a plan without a shuffle, because of how its tables lie. */
-    public boolean saveAShuffle(LogicalPlan plan) {
+    /** Whether Spark saves a shuffle in a part of a plan because its tables are bucketed by the keys. */
+    public boolean saveShuffle(LogicalPlan plan) {
         return areUsed(plan);
     }
 
@@ -46,18 +46,18 @@ public final class BucketedTables {
         return false;
     }
 
-    /** A side that is small by Spark's estimate is broadcast, and then it does not matter how the other one lies. */
+    /** A side that is small by Spark's estimate is broadcast; then the partitioning of the other side is irrelevant. */
     private static boolean isUsed(Join join) {
         Option<?> condition = join.condition();
         if (condition.isEmpty() || isSmall(join.left()) || isSmall(join.right())) {
             return false;
         }
         List<?> keys = Catalyst.each(((Expression) condition.get()).references().toSeq());
-        return lieBy(keys, join.left()) || lieBy(keys, join.right());
+        return arePartitionedBy(keys, join.left()) || arePartitionedBy(keys, join.right());
     }
 
     private static boolean isUsed(Seq<Expression> keys, LogicalPlan plan) {
-        return keys != null && lieBy(Catalyst.each(keys), (LogicalPlan) Catalyst.each(plan.children()).get(0));
+        return keys != null && arePartitionedBy(Catalyst.each(keys), (LogicalPlan) Catalyst.each(plan.children()).get(0));
     }
 
     private static Seq<Expression> keys(LogicalPlan plan) {
@@ -72,13 +72,13 @@ public final class BucketedTables {
         return bytes.isValidLong() && bytes.toLong() <= SQLConf.get().autoBroadcastJoinThreshold();
     }
 
-    /** Whether the rows of a plan lie by columns that are all among some keys. */
-    private static boolean lieBy(List<?> keys, LogicalPlan plan) {
+    /** Whether the rows of a plan are partitioned by columns that are all among the keys. */
+    private static boolean arePartitionedBy(List<?> keys, LogicalPlan plan) {
         LogicalPlan below = plan;
         while (below instanceof Project || below instanceof Filter) {
             below = (LogicalPlan) Catalyst.each(below.children()).get(0);
         }
-        List<Attribute> columns = layout(below);
+        List<Attribute> columns = partitionColumns(below);
         for (Attribute column : columns) {
             if (!isAmong(keys, column)) {
                 return false;
@@ -96,37 +96,37 @@ public final class BucketedTables {
         return false;
     }
 
-    /** Returns the columns by which the rows of a table lie; none if they do not, or if one of them is not read. */
-    private static List<Attribute> layout(LogicalPlan leaf) {
-        List<Attribute> found = new ArrayList<>();
+    /** Returns the columns that a table is partitioned by; none if it is not, or if one of these is not read. */
+    private static List<Attribute> partitionColumns(LogicalPlan leaf) {
+        List<Attribute> columns = new ArrayList<>();
         if (leaf instanceof LogicalRelation && ((LogicalRelation) leaf).relation() instanceof HadoopFsRelation) {
             Option<?> buckets = ((HadoopFsRelation) ((LogicalRelation) leaf).relation()).bucketSpec();
             if (buckets.isDefined() && SQLConf.get().bucketingEnabled()) {
                 for (Object name : Catalyst.each(((BucketSpec) buckets.get()).bucketColumnNames())) {
-                    Attribute column = named((String) name, leaf);
+                    Attribute column = columnOf((String) name, leaf);
                     if (column == null) {
                         return new ArrayList<>();
                     }
-                    found.add(column);
+                    columns.add(column);
                 }
             }
         } else if (leaf instanceof DataSourceV2ScanRelation && SQLConf.get().v2BucketingEnabled()) {
             Option<?> partitions = ((DataSourceV2ScanRelation) leaf).keyGroupedPartitioning();
             if (partitions.isDefined()) {
-                for (Object each : Catalyst.each((Seq<?>) partitions.get())) {
-                    for (Object column : Catalyst.each(((Expression) each).references().toSeq())) {
-                        found.add((Attribute) column);
+                for (Object key : Catalyst.each((Seq<?>) partitions.get())) {
+                    for (Object column : Catalyst.each(((Expression) key).references().toSeq())) {
+                        columns.add((Attribute) column);
                     }
                 }
             }
         }
-        return found;
+        return columns;
     }
 
-    private static Attribute named(String name, LogicalPlan leaf) {
-        for (Object each : Catalyst.each(leaf.output())) {
-            if (SQLConf.get().resolver().apply(((Attribute) each).name(), name).equals(true)) {
-                return (Attribute) each;
+    private static Attribute columnOf(String name, LogicalPlan leaf) {
+        for (Object column : Catalyst.each(leaf.output())) {
+            if (SQLConf.get().resolver().apply(((Attribute) column).name(), name).equals(true)) {
+                return (Attribute) column;
             }
         }
         return null;

@@ -16,18 +16,18 @@ import org.apache.spark.storage.StorageLevel;
 
 import scala.Option;
 
-/** Rows in Spark's cache: those that a query reads, and those of a last stage that may not run later. */
+/** Rows in Spark's cache: those that a query reads, and those of a last stage that must not run later. */
 final class CachedRows {
     private CachedRows() {
     }
 
-    /** Whether a cached query that a query reads has stages. */
+    /** Whether a query reads a cached query that has stages. */
     static boolean haveStages(LogicalPlan query) {
-        boolean found = false;
+        boolean haveStages = false;
         for (Object leaf : Catalyst.each(query.collectLeaves())) {
-            found = found || leaf instanceof InMemoryRelation && hasStages(((InMemoryRelation) leaf).cachedPlan());
+            haveStages = haveStages || leaf instanceof InMemoryRelation && hasStages(((InMemoryRelation) leaf).cachedPlan());
         }
-        return found;
+        return haveStages;
     }
 
     private static boolean hasStages(SparkPlan plan) {
@@ -37,14 +37,14 @@ final class CachedRows {
         if (plan instanceof InMemoryTableScanExec) {
             return hasStages(((InMemoryTableScanExec) plan).relation().cachedPlan());
         }
-        boolean found = plan instanceof AdaptiveSparkPlanExec;
+        boolean hasStages = plan instanceof AdaptiveSparkPlanExec;
         for (Object child : Catalyst.each(plan.children())) {
-            found = found || hasStages((SparkPlan) child);
+            hasStages = hasStages || hasStages((SparkPlan) child);
         }
-        return found;
+        return hasStages;
     }
 
-    /** Computes the rows of a cached query, if nobody has yet; AQE makes a stage of each. */
+    /** Materializes a cached query unless it is materialized already; AQE creates a stage for each. */
     static void fill(InMemoryRelation cached) {
         CachedRDDBuilder builder = cached.cacheBuilder();
         if (!builder.isCachedColumnBuffersLoaded()) {
@@ -52,43 +52,43 @@ final class CachedRows {
         }
     }
 
-    /** Returns the rows of a DataFrame, computed now, until `drop`. Spark's cache does not take all types. */
-    static LogicalPlan keep(Dataset<?> rows) {
-        LogicalPlan kept = areCacheable(rows.schema())
+    /** Computes the rows of a DataFrame and caches them until `drop`. Spark's cache does not support all types. */
+    static LogicalPlan cache(Dataset<?> rows) {
+        LogicalPlan cached = isCacheable(rows.schema())
                 ? InMemoryRelation$.MODULE$.apply(StorageLevel.MEMORY_AND_DISK(), rows.queryExecution(), Option.empty())
                 : rows.localCheckpoint(false).queryExecution().analyzed();
         boolean isComputed = false;
         try {
-            if (kept instanceof InMemoryRelation) {
-                fill((InMemoryRelation) kept);
+            if (cached instanceof InMemoryRelation) {
+                fill((InMemoryRelation) cached);
             } else {
-                ((LogicalRDD) kept).rdd().count();
+                ((LogicalRDD) cached).rdd().count();
             }
             isComputed = true;
         } finally {
             if (!isComputed) {
-                drop(kept);
+                drop(cached);
             }
         }
-        return kept;
+        return cached;
     }
 
-    /** Drops rows that were kept. */
-    static void drop(LogicalPlan kept) {
-        if (kept instanceof InMemoryRelation) {
-            ((InMemoryRelation) kept).cacheBuilder().clearCache(false);
+    /** Drops rows that `cache` has computed. */
+    static void drop(LogicalPlan cached) {
+        if (cached instanceof InMemoryRelation) {
+            ((InMemoryRelation) cached).cacheBuilder().clearCache(false);
         } else {
-            ((LogicalRDD) kept).rdd().unpersist(false);
+            ((LogicalRDD) cached).rdd().unpersist(false);
         }
     }
 
-    private static boolean areCacheable(StructType schema) {
+    private static boolean isCacheable(StructType schema) {
         try {
             for (StructField field : schema.fields()) {
                 ColumnType$.MODULE$.apply(field.dataType());
             }
             return true;
-        } catch (Exception unknown) { // such as geometry
+        } catch (Exception unsupported) { // unsupported, such as geometry
             return false;
         }
     }

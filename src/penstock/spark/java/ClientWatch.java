@@ -22,42 +22,42 @@ import org.sparkproject.connect.grpc.ServerCallHandler;
 import org.sparkproject.connect.grpc.ServerInterceptor;
 
 /**
- * Ends queries of Spark Connect clients that have gone.
+ * Cancels queries of Spark Connect clients that have disconnected.
  *
- * Spark lets such a query run on for minutes, as its client might come back. The system of a client that was killed
- * closes its connection, and the server learns of it at once. A client that lives, and whose connection broke, comes
- * back in less than a second. So a query whose call was cancelled is ended a second later, unless its client is back.
+ * Spark lets such a query run on for minutes, as its client might reconnect. When a client is killed, its operating system
+ * closes the connection, and the server learns of it at once. A live client whose connection broke reconnects in less
+ * than a second. So a query whose call was cancelled is cancelled a second later, unless its client has reconnected.
  */
 @SuppressWarnings({"rawtypes", "unchecked"}) // Janino does not infer types of messages
 public final class ClientWatch implements ServerInterceptor {
-    /** PySpark's client tries again after 50 ms, and then after 200 and 800 ms. */
-    private static final long MILLISECONDS_TO_COME_BACK = 1000;
+    /** PySpark's client retries after 50 ms, and then after 200 and 800 ms. */
+    private static final long RECONNECT_MILLIS = 1000;
     private static final Logger LOG = LoggerFactory.getLogger(ClientWatch.class);
     private static final Timer TIMER = new Timer("penstock-client-watch", true);
     private static final Map<Object, Object> CALLS = new ConcurrentHashMap<>();
 
     @Override
     public ServerCall.Listener interceptCall(ServerCall call, Metadata headers, ServerCallHandler next) {
-        return new Watched(next.startCall(call, headers));
+        return new WatchedCall(next.startCall(call, headers));
     }
 
-    /** A call that lives; other calls than those of queries pass. */
-    static final class Watched extends ForwardingServerCallListener.SimpleForwardingServerCallListener {
+    /** Tracks an open call; calls other than queries pass through. */
+    static final class WatchedCall extends ForwardingServerCallListener.SimpleForwardingServerCallListener {
         private final AtomicBoolean isOpen = new AtomicBoolean();
         private volatile ExecuteKey query;
 
-        Watched(ServerCall.Listener listener) {
+        WatchedCall(ServerCall.Listener listener) {
             super(listener);
         }
 
         @Override
         public void onMessage(Object message) {
-            Object known = named(message);
-            query = queryOf(known);
+            Object identified = withOperationId(message);
+            query = queryOf(identified);
             if (query != null && isOpen.compareAndSet(false, true)) {
-                count(query, 1);
+                addOpenCalls(query, 1);
             }
-            super.onMessage(known);
+            super.onMessage(identified);
         }
 
         @Override
@@ -71,25 +71,25 @@ public final class ClientWatch implements ServerInterceptor {
             boolean wasOpen = close();
             super.onCancel();
             if (wasOpen) {
-                TIMER.schedule(new End(query), MILLISECONDS_TO_COME_BACK);
+                TIMER.schedule(new CancelTask(query), RECONNECT_MILLIS);
             }
         }
 
-        /** Returns whether the call was one of a query, and open. */
+        /** Closes the call; returns whether it was an open call of a query. */
         boolean close() {
             boolean closes = isOpen.compareAndSet(true, false);
             if (closes) {
-                count(query, -1);
+                addOpenCalls(query, -1);
             }
             return closes;
         }
     }
 
-    /** Ends a query, unless a call of its client is open again. */
-    static final class End extends TimerTask {
+    /** Cancels a query unless its client has an open call again. */
+    static final class CancelTask extends TimerTask {
         private final ExecuteKey query;
 
-        End(ExecuteKey query) {
+        CancelTask(ExecuteKey query) {
             this.query = query;
         }
 
@@ -99,14 +99,14 @@ public final class ClientWatch implements ServerInterceptor {
                 if (!CALLS.containsKey(query)) {
                     SparkConnectService$.MODULE$.executionManager().removeExecuteHolder(query, true);
                 }
-            } catch (RuntimeException failed) { // the timer would end, and with it the watch over all other clients
-                LOG.warn("a query whose client has gone cannot be ended", failed);
+            } catch (RuntimeException failed) { // an exception would stop the timer for all other clients, too
+                LOG.warn("Cannot cancel the query of a disconnected client", failed);
             }
         }
     }
 
-    /** Returns a request with an operation's id, by which it can be ended; clients may leave it to the server. */
-    static Object named(Object message) {
+    /** Returns a request with an operation id, which cancelling needs; clients may leave the id to the server. */
+    static Object withOperationId(Object message) {
         if (!(message instanceof ExecutePlanRequest)) {
             return message;
         }
@@ -129,10 +129,10 @@ public final class ClientWatch implements ServerInterceptor {
         return null;
     }
 
-    static void count(ExecuteKey query, int change) {
+    static void addOpenCalls(ExecuteKey query, int change) {
         synchronized (CALLS) {
-            Object before = CALLS.get(query);
-            int calls = (before == null ? 0 : ((Integer) before).intValue()) + change;
+            Object previous = CALLS.get(query);
+            int calls = (previous == null ? 0 : ((Integer) previous).intValue()) + change;
             if (calls > 0) {
                 CALLS.put(query, Integer.valueOf(calls));
             } else {

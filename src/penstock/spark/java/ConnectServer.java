@@ -10,28 +10,28 @@ import scala.Option;
 public final class ConnectServer {
     private static final String INTERCEPTORS = "spark.connect.grpc.interceptor.classes";
 
-    /** Starts the server; returns its port. Spark finds the watch by its name, through the thread's class loader. */
+    /** Starts the server; returns its port. Spark loads `ClientWatch` by name through the thread's class loader. */
     public int start(SparkContext context) {
         SparkConf conf = context.conf();
-        String given = conf.get(INTERCEPTORS, "");
-        conf.set(INTERCEPTORS, given.isEmpty() ? ClientWatch.class.getName() : given + "," + ClientWatch.class.getName());
+        String userValue = conf.get(INTERCEPTORS, "");
+        conf.set(INTERCEPTORS, userValue.isEmpty() ? ClientWatch.class.getName() : userValue + "," + ClientWatch.class.getName());
         Thread thread = Thread.currentThread();
-        ClassLoader before = thread.getContextClassLoader();
+        ClassLoader previousLoader = thread.getContextClassLoader();
         thread.setContextClassLoader(ClientWatch.class.getClassLoader());
         try {
             SparkConnectService$.MODULE$.start(context);
         } finally {
-            thread.setContextClassLoader(before);
-            if (given.isEmpty()) {
+            thread.setContextClassLoader(previousLoader);
+            if (userValue.isEmpty()) {
                 conf.remove(INTERCEPTORS);
             } else {
-                conf.set(INTERCEPTORS, given);
+                conf.set(INTERCEPTORS, userValue);
             }
         }
         return SparkConnectService$.MODULE$.localPort();
     }
 
-    /** Stops the server; queries that run are interrupted. */
+    /** Stops the server and interrupts running queries. */
     public void stop() {
         SparkConnectService$.MODULE$.stop(Option.empty(), Option.empty());
     }

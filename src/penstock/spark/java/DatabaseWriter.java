@@ -6,7 +6,7 @@ import org.apache.spark.sql.execution.streaming.state.StateStore;
 
 import scala.Option;
 
-/** A new key group of a store that keeps its state in RocksDB: an empty database that becomes a version's snapshot. */
+/** A new key group of a RocksDB state store: an empty database that becomes the snapshot of a version. */
 final class DatabaseWriter extends StoreWriter {
     private final RocksDB rocksDb;
 
@@ -16,7 +16,7 @@ final class DatabaseWriter extends StoreWriter {
         rocksDb.loadedVersion_$eq(version - 1);
     }
 
-    /** Spark opens a version only by loading it. The first one is empty; only its number has to be another. */
+    /** Opens version 0, which is empty: Spark can open a version only by loading it. The constructor then sets the number. */
     private static StateStore empty(RocksDBStateStoreProvider provider) throws Exception {
         return (StateStore) PrivateMembers.call(
                 provider, "getStore", new Object[] {Long.valueOf(0L), Option.empty()});

@@ -30,15 +30,15 @@ import org.apache.spark.sql.types.Metadata;
 
 import scala.Option;
 
-/** The functions of an aggregate in two steps: what is summed up before a join, and what is made of these sums after it. */
+/** The functions of an aggregate in two steps: partial aggregation before a join, and merging after it. */
 final class EarlySums {
-    /** Types of which equal values are the same value. */
+    /** Types whose equal values are identical. */
     private static final List<String> PLAIN = Arrays.asList(
             "boolean tinyint smallint int bigint date timestamp timestamp_ntz string binary".split(" "));
-    /** Digits of decimals whose sum has all the room that Spark gives a sum: then no sum of a part is lost. */
-    private static final int MOST_DIGITS = DecimalType.MAX_PRECISION() - 10;
+    /** The maximum precision at which Spark widens a sum by the full 10 digits, so that no partial sum overflows. */
+    private static final int MAX_PRECISION = DecimalType.MAX_PRECISION() - 10;
 
-    /** By how many times the columns that are no keys make the groups more. */
+    /** Factors by which grouping columns other than keys may multiply the number of groups. */
     final List<Object> bounds = new ArrayList<>();
 
     private final Map<ExprId, Attribute> groups = new LinkedHashMap<>();
@@ -49,27 +49,26 @@ final class EarlySums {
     private EarlySums() {
     }
 
-    /** Returns the sums of all rows but those of a relation; null if some are not known to come out the same. */
+    /** Returns the partial aggregates of all relations except one; null if merging them may change a result. */
     static EarlySums of(List<Expression> groups, List<Expression> results, List<Attribute> keys, JoinTree tree,
             LogicalPlan relation, LogicalPlan others) {
-        EarlySums found = new EarlySums();
-        List<Expression> wanted = new ArrayList<>(groups);
-        for (Object eachOne : results) {
-            Expression one = (Expression) eachOne;
-            found.split(one, wanted);
+        EarlySums sums = new EarlySums();
+        List<Expression> required = new ArrayList<>(groups);
+        for (Object result : results) {
+            sums.split((Expression) result, required);
         }
-        for (Object eachOne : found.functions) {
-            AggregateExpression one = (AggregateExpression) eachOne;
-            if (!isSummedInSteps(one)) {
+        for (Object element : sums.functions) {
+            AggregateExpression function = (AggregateExpression) element;
+            if (!isMergeable(function)) {
                 return null;
             }
-            Expression input = Catalyst.first(one.aggregateFunction());
-            // Where the others have no row, an expression may be something else than null.
+            Expression input = Catalyst.first(function.aggregateFunction());
+            // Where an outer join has no row of the others, an expression may have a value other than null.
             if (!input.references().subsetOf(others.outputSet())
-                    || tree.mayMissOthers(relation) && !(summed(input) instanceof AttributeReference)) {
+                    || tree.isOuterSide(relation) && !(summed(input) instanceof AttributeReference)) {
                 return null;
             }
-            found.sums.add(alias(one.aggregateFunction().toAggregateExpression(), "sum", NamedExpression$.MODULE$.newExprId()));
+            sums.sums.add(alias(function.aggregateFunction().toAggregateExpression(), "sum", NamedExpression$.MODULE$.newExprId()));
         }
         List<Expression> conditions = new ArrayList<>();
         for (Object eachOther : tree.relations) {
@@ -80,57 +79,55 @@ final class EarlySums {
         }
         for (Object eachKey : keys) {
             Attribute key = (Attribute) eachKey;
-            found.groups.put(key.exprId(), key);
+            sums.groups.put(key.exprId(), key);
         }
-        for (Object eachOne : wanted) {
-            Expression one = (Expression) eachOne;
-            for (Object column : Catalyst.each(one.references().toSeq())) {
-                if (others.outputSet().contains((Attribute) column) && !found.add((Attribute) column, conditions)) {
+        for (Object expression : required) {
+            for (Object column : Catalyst.each(((Expression) expression).references().toSeq())) {
+                if (others.outputSet().contains((Attribute) column) && !sums.add((Attribute) column, conditions)) {
                     return null;
                 }
             }
         }
-        for (Object eachOne : found.groups.values()) {
-            Attribute one = (Attribute) eachOne;
-            if (!isPlain(one.dataType())) {
+        for (Object group : sums.groups.values()) {
+            if (!isPlain(((Attribute) group).dataType())) {
                 return null;
             }
         }
-        return found.functions.isEmpty() ? null : found;
+        return sums.functions.isEmpty() ? null : sums;
     }
 
-    /** Adds a column that is no key of the join, if the rows' conditions bound how many values it has. */
+    /** Adds a column that is not a join key, if the conditions bound the number of its values. */
     private boolean add(Attribute column, List<Expression> conditions) {
         if (groups.containsKey(column.exprId()) || constants.containsKey(column.exprId())) {
             return true;
         }
-        for (Object eachOne : conditions) {
-            Expression one = (Expression) eachOne;
-            boolean isOfColumn = !one.children().isEmpty() && Catalyst.first(one) instanceof AttributeReference
-                    && ((AttributeReference) Catalyst.first(one)).exprId().equals(column.exprId());
-            if (isOfColumn && Catalyst.name(one).equals("EqualTo") && Catalyst.last(one) instanceof Literal) {
+        for (Object element : conditions) {
+            Expression condition = (Expression) element;
+            boolean isOfColumn = !condition.children().isEmpty() && Catalyst.first(condition) instanceof AttributeReference
+                    && ((AttributeReference) Catalyst.first(condition)).exprId().equals(column.exprId());
+            if (isOfColumn && Catalyst.name(condition).equals("EqualTo") && Catalyst.last(condition) instanceof Literal) {
                 if (!isPlain(column.dataType())) {
                     return false;
                 }
-                constants.put(column.exprId(), alias(Catalyst.last(one), column));
+                constants.put(column.exprId(), alias(Catalyst.last(condition), column));
                 return true;
             }
-            if (isOfColumn && Catalyst.name(one).equals("In")) {
+            if (isOfColumn && Catalyst.name(condition).equals("In")) {
                 groups.put(column.exprId(), column);
-                bounds.add(one.children().size() - 1);
+                bounds.add(condition.children().size() - 1);
                 return true;
             }
         }
         return false;
     }
 
-    private void split(Expression one, List<Expression> rest) {
-        if (one instanceof AggregateExpression) {
-            functions.add((AggregateExpression) one);
-        } else if (one instanceof AttributeReference) {
-            rest.add(one);
+    private void split(Expression expression, List<Expression> rest) {
+        if (expression instanceof AggregateExpression) {
+            functions.add((AggregateExpression) expression);
+        } else if (expression instanceof AttributeReference) {
+            rest.add(expression);
         } else {
-            for (Object child : Catalyst.each(one.children())) {
+            for (Object child : Catalyst.each(expression.children())) {
                 split((Expression) child, rest);
             }
         }
@@ -140,11 +137,11 @@ final class EarlySums {
         return type instanceof DecimalType || PLAIN.contains(type.catalogString());
     }
 
-    /** Whether a function of some rows is the same as one of what it gives of parts of them, and cannot fail for any part. */
-    static boolean isSummedInSteps(AggregateExpression one) {
-        AggregateFunction function = one.aggregateFunction();
+    /** Whether partial results of a function merge to its exact result, and no partial result can fail. */
+    static boolean isMergeable(AggregateExpression expression) {
+        AggregateFunction function = expression.aggregateFunction();
         String name = Catalyst.name(function);
-        if (one.isDistinct() || one.filter().isDefined() || !one.mode().toString().equals("Complete")
+        if (expression.isDistinct() || expression.filter().isDefined() || !expression.mode().toString().equals("Complete")
                 || function.children().size() != 1 || !Catalyst.first(function).deterministic()
                 || !ExpressionSafety.cannotFail(summed(Catalyst.first(function)))) {
             return false;
@@ -152,81 +149,79 @@ final class EarlySums {
         DataType type = Catalyst.first(function).dataType();
         if (name.equals("Sum")) {
             String mode = NativeTypes.mode(function);
-            return type instanceof DecimalType ? ((DecimalType) type).precision() <= MOST_DIGITS && !mode.equals("TRY")
-                    : NativeTypes.isWhole(type) && (mode.equals("LEGACY") || NativeTypes.isSmall(Catalyst.first(function)));
+            return type instanceof DecimalType ? ((DecimalType) type).precision() <= MAX_PRECISION && !mode.equals("TRY")
+                    : NativeTypes.isInteger(type) && (mode.equals("LEGACY") || NativeTypes.isSmall(Catalyst.first(function)));
         }
         return name.equals("Count") || (name.equals("Min") || name.equals("Max")) && isPlain(type);
     }
 
-    /** Returns what is summed up: of small decimals, Spark sums up the digits. */
+    /** Returns the summed value: Spark sums small decimals by their unscaled values. */
     private static Expression summed(Expression input) {
         return Catalyst.name(input).equals("UnscaledValue") ? Catalyst.first(input) : input;
     }
 
     List<Object> names() {
         List<Object> names = new ArrayList<>();
-        for (Object eachOne : groups.values()) {
-            Attribute one = (Attribute) eachOne;
-            names.add(one.name());
+        for (Object group : groups.values()) {
+            names.add(((Attribute) group).name());
         }
         return names;
     }
 
-    /** Returns what rows are grouped by before the join. */
+    /** Returns the grouping columns of the partial aggregate. */
     List<Object> groups() {
         return new ArrayList<>(groups.values());
     }
 
-    /** Returns what is known of each of these groups. */
+    /** Returns the output columns of the partial aggregate. */
     List<Object> results() {
-        List<Object> found = new ArrayList<>(groups.values());
-        found.addAll(constants.values());
-        found.addAll(sums);
-        return found;
+        List<Object> results = new ArrayList<>(groups.values());
+        results.addAll(constants.values());
+        results.addAll(sums);
+        return results;
     }
 
-    /** Returns the aggregate's own results, made of the sums. */
+    /** Returns the results of the aggregate, computed from the partial results. */
     List<Object> merged(List<Expression> results) {
-        List<Object> found = new ArrayList<>();
-        for (Object eachOne : results) {
-            Expression one = (Expression) eachOne;
-            found.add(merged(one));
+        List<Object> merged = new ArrayList<>();
+        for (Object result : results) {
+            merged.add(merged((Expression) result));
         }
-        return found;
+        return merged;
     }
 
-    private Expression merged(Expression one) {
-        int place = functions.indexOf(one);
-        if (place >= 0) {
-            Object sum = sums.get(place);
-            return ofSums(((AggregateExpression) one).aggregateFunction(), ((Alias) sum).toAttribute());
+    private Expression merged(Expression expression) {
+        int index = functions.indexOf(expression);
+        if (index >= 0) {
+            Object sum = sums.get(index);
+            return mergedSum(((AggregateExpression) expression).aggregateFunction(), ((Alias) sum).toAttribute());
         }
         List<Expression> children = new ArrayList<>();
-        for (Object child : Catalyst.each(one.children())) {
+        for (Object child : Catalyst.each(expression.children())) {
             children.add(merged((Expression) child));
         }
-        return withChildren(one, children);
+        return withChildren(expression, children);
     }
 
-    private static Expression ofSums(AggregateFunction function, Attribute sum) {
+    private static Expression mergedSum(AggregateFunction function, Attribute sum) {
         if (Catalyst.name(function).equals("Count")) {
-            List<Expression> either = new ArrayList<>();
-            either.add(new Sum(sum).toAggregateExpression());
-            either.add(new Literal(0L, DataTypes.LongType));
-            return new Coalesce(PythonUtils.toSeq(either));
+            List<Expression> sumOrZero = new ArrayList<>();
+            sumOrZero.add(new Sum(sum).toAggregateExpression());
+            sumOrZero.add(new Literal(0L, DataTypes.LongType));
+            return new Coalesce(PythonUtils.toSeq(sumOrZero));
         }
         Object same = withChildren(function, Arrays.asList(new Expression[] {sum}));
-        Expression all = ((AggregateFunction) same).toAggregateExpression();
-        if (all.dataType() instanceof DecimalType && !all.dataType().equals(function.dataType())) {
+        Expression merged = ((AggregateFunction) same).toAggregateExpression();
+        if (merged.dataType() instanceof DecimalType && !merged.dataType().equals(function.dataType())) {
             boolean isNull = !NativeTypes.mode(function).equals("ANSI");
-            Expression checked = new CheckOverflowInSum(all, (DecimalType) function.dataType(), isNull, null);
-            // To the check, null is a sum that has overflowed; here it is one of nulls alone.
-            return new If(new IsNull(all), new Literal(null, function.dataType()), checked);
+            Expression checked = new CheckOverflowInSum(merged, (DecimalType) function.dataType(), isNull, null);
+            // The check takes null for an overflow; here null means that all values are null.
+            return new If(new IsNull(merged), new Literal(null, function.dataType()), checked);
         }
-        return all;
+        return merged;
     }
 
-    /** Returns a value that takes the place of a column. */
+    /** Returns a value under the name and id of a column. */
     static Alias alias(Expression value, NamedExpression column) {
         return new Alias(value, column.name(), column.exprId(), column.qualifier(), Option.apply(column.metadata()),
                 Catalyst.<String>none());
@@ -236,9 +231,9 @@ final class EarlySums {
         return new Alias(value, name, id, Catalyst.<String>none(), Option.<Metadata>empty(), Catalyst.<String>none());
     }
 
-    /** Returns an expression of other parts. */
-    static Expression withChildren(Expression one, List<Expression> children) {
-        Object made = children.isEmpty() ? one : one.withNewChildren(PythonUtils.toSeq(children));
-        return (Expression) made;
+    /** Returns an expression with other children. */
+    static Expression withChildren(Expression expression, List<Expression> children) {
+        Object copy = children.isEmpty() ? expression : expression.withNewChildren(PythonUtils.toSeq(children));
+        return (Expression) copy;
     }
 }

@@ -9,28 +9,28 @@ import org.apache.spark.sql.catalyst.plans.logical.Window;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.internal.SQLConf;
 
-/** What operators cost Spark that exchange or broadcast rows, unless they lie together already; see `native_query`. */
+/** The cost of the exchanges and broadcasts that a plan needs unless its rows are partitioned already; see `native_query`. */
 public final class ExchangeCount {
-    /** A broadcast costs about so much of what an exchange costs (TPC-DS at scale 0.1). */
+    /** The cost of a broadcast relative to an exchange (measured with TPC-DS at scale 0.1). */
     private static final double BROADCAST = 0.25;
 
-    /** Returns the exchanges of an optimised plan and of its subqueries: a broadcast is a part of one. */
+    /** Returns the exchanges of an optimised plan and its subqueries; a broadcast counts as a fraction of one. */
     public double of(LogicalPlan plan, SparkSession session) {
         return count(plan, false, session.sessionState().conf());
     }
 
     private static double count(LogicalPlan plan, boolean isLimited, SQLConf conf) {
-        double found = own(plan, isLimited, conf);
+        double exchanges = ownExchanges(plan, isLimited, conf);
         for (Object child : Catalyst.each(plan.children())) {
-            found += count((LogicalPlan) child, plan instanceof GlobalLimit || (isLimited && isNarrow(plan)), conf);
+            exchanges += count((LogicalPlan) child, plan instanceof GlobalLimit || (isLimited && isNarrow(plan)), conf);
         }
         for (Object subquery : Catalyst.each(plan.subqueries())) {
-            found += count((LogicalPlan) subquery, false, conf);
+            exchanges += count((LogicalPlan) subquery, false, conf);
         }
-        return found;
+        return exchanges;
     }
 
-    private static double own(LogicalPlan plan, boolean isLimited, SQLConf conf) {
+    private static double ownExchanges(LogicalPlan plan, boolean isLimited, SQLConf conf) {
         if (plan instanceof Join) {
             return isShuffled((Join) plan, conf) ? 1 : BROADCAST;
         }
@@ -38,7 +38,7 @@ public final class ExchangeCount {
         return sorts || plan instanceof Aggregate || plan instanceof Window ? 1 : 0;
     }
 
-    /** Whether a limit above a plan is one above its child, too: a sort below it keeps the first rows of each task. */
+    /** Whether a limit above a plan also limits its child: a sort below it then keeps the first rows of each task. */
     private static boolean isNarrow(LogicalPlan plan) {
         return Catalyst.name(plan).equals("LocalLimit") || Catalyst.name(plan).equals("Project");
     }

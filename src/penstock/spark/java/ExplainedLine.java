@@ -17,27 +17,27 @@ import scala.collection.Iterator;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
-/** A line of an explanation, and those that belong to it, drawn as Spark draws plans. Nothing runs it. */
+/** A line of an explanation and its nested lines, shown as nodes of a Spark plan. It cannot be executed. */
 public final class ExplainedLine extends SparkPlan {
     private static final long serialVersionUID = 1L;
 
     private final transient String text;
-    private final transient Seq<SparkPlan> below;
+    private final transient Seq<SparkPlan> nested;
 
-    public ExplainedLine(String text, Seq<SparkPlan> below) {
+    public ExplainedLine(String text, Seq<SparkPlan> nested) {
         this.text = text;
-        this.below = below;
+        this.nested = nested;
     }
 
-    /** Returns a node for each line of a text that is indented least; the lines below it that are indented more are its own. */
+    /** Returns a node for each line with the least indentation; the lines below with more indentation are its children. */
     static List<Object> of(String text) {
         List<?> lines = Arrays.asList((Object[]) text.split("\n"));
         return of(text.isEmpty() ? new ArrayList<Object>() : lines);
     }
 
-    @SuppressWarnings({"rawtypes", "unchecked"}) // Janino knows no types of the list's elements
+    @SuppressWarnings({"rawtypes", "unchecked"}) // Janino does not infer element types
     static List<Object> of(List<?> lines) {
-        List<Object> found = new ArrayList<>();
+        List<Object> nodes = new ArrayList<>();
         int next = 0;
         while (next < lines.size()) {
             int from = next + 1;
@@ -46,12 +46,12 @@ public final class ExplainedLine extends SparkPlan {
             while (to < lines.size() && depth(lines.get(to)) > depth) {
                 to++;
             }
-            Seq below = PythonUtils.toSeq(of(lines.subList(from, to)));
+            Seq nested = PythonUtils.toSeq(of(lines.subList(from, to)));
             Object line = lines.get(next);
-            found.add(new ExplainedLine(((String) line).trim(), below));
+            nodes.add(new ExplainedLine(((String) line).trim(), nested));
             next = to;
         }
-        return found;
+        return nodes;
     }
 
     static int depth(Object line) {
@@ -60,28 +60,28 @@ public final class ExplainedLine extends SparkPlan {
     }
 
     /**
-     * Whether a user wants to see a plan. Spark draws the plan of every execution, too, and of whatever is cached: that
-     * must not take longer.
+     * Whether a user has requested to see the plan. Spark also renders the plan of every execution and of all cached data:
+     * that must not take longer.
      */
-    static boolean isWanted(SparkContext context) {
+    static boolean isRequested(SparkContext context) {
         String execution = context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY());
         if (execution != null) {
-            QueryExecution found = SQLExecution.getQueryExecution(Long.parseLong(execution));
-            return found != null && "ExplainCommand".equals(Catalyst.name(found.logical()));
+            QueryExecution queryExecution = SQLExecution.getQueryExecution(Long.parseLong(execution));
+            return queryExecution != null && "ExplainCommand".equals(Catalyst.name(queryExecution.logical()));
         }
-        boolean found = false;
-        for (StackTraceElement each : Thread.currentThread().getStackTrace()) {
-            if (each.getClassName().startsWith("org.apache.spark.sql.execution.ExplainUtils")) {
-                return false; // it numbers all nodes, and describes each
+        boolean isExplain = false;
+        for (StackTraceElement frame : Thread.currentThread().getStackTrace()) {
+            if (frame.getClassName().startsWith("org.apache.spark.sql.execution.ExplainUtils")) {
+                return false; // it numbers and describes every node
             }
-            found = found || each.getMethodName().equals("explainString");
+            isExplain = isExplain || frame.getMethodName().equals("explainString");
         }
-        return found;
+        return isExplain;
     }
 
     @Override
     public RDD<InternalRow> doExecute() {
-        throw new UnsupportedOperationException("this is no operator");
+        throw new UnsupportedOperationException("a line of an explanation cannot be executed");
     }
 
     @Override
@@ -91,7 +91,7 @@ public final class ExplainedLine extends SparkPlan {
 
     @Override
     public Seq<SparkPlan> children() {
-        return below;
+        return nested;
     }
 
     @Override
@@ -125,8 +125,8 @@ public final class ExplainedLine extends SparkPlan {
     }
 
     @Override
-    public Object productElement(int place) {
-        return place == 0 ? text : below;
+    public Object productElement(int index) {
+        return index == 0 ? text : nested;
     }
 
     @Override

@@ -21,18 +21,18 @@ import scala.collection.immutable.Seq;
  *
  * Spark's text of an expression is ambiguous: it elides long argument lists, prints string literals without quotes, and
  * omits the plans of subqueries. So a key is the text with a number, and equal expressions (`canonicalized`, `equals`)
- * share a number. A number is valid as long as one of the expressions that have it is reachable: each keeps the canonical
- * expression that stands for it. No number is used again.
+ * share a number. A number is valid as long as an expression that has it is reachable: each refers to the canonical
+ * expression of the number. Numbers are never reused.
  */
 public final class ExpressionKeys {
     private static final Map<Object, Object> NUMBERS = new WeakHashMap<>();
     private static final TreeNodeTag<Object> BY_POSITION = new TreeNodeTag<Object>("penstock.by-position");
     private static final TreeNodeTag<Object> CANONICAL = new TreeNodeTag<Object>("penstock.canonical");
-    /** Tells positions from the ids of columns, which have the id of their JVM. */
+    /** Distinguishes positions from column ids, which contain the id of their JVM. */
     private static final UUID NO_JVM = new UUID(0, 0);
     private static long last;
 
-    /** A number, and the canonical expression that stands for it. */
+    /** A number and its canonical expression. */
     private static final class Numbered {
         final long number;
         final WeakReference<Object> canonical;
@@ -43,7 +43,7 @@ public final class ExpressionKeys {
         }
     }
 
-    /** Returns the key of an expression. That of a column is its id; that of a nondeterministic expression is new. */
+    /** Returns the key of an expression: its id for a column, a new key for a nondeterministic expression. */
     public static String of(Expression expression) {
         Expression canonical = expression.canonicalized();
         return canonical instanceof AttributeReference ? canonical.toString() : canonical + "~" + number(expression, canonical);
@@ -65,22 +65,22 @@ public final class ExpressionKeys {
             int position = ids.indexOf(((AttributeReference) expression).exprId());
             return position < 0 ? expression : ((AttributeReference) expression).withExprId(new ExprId(position, NO_JVM));
         }
-        List<Expression> parts = new ArrayList<>();
-        for (Object part : Catalyst.each(expression.children())) {
-            parts.add(normalized((Expression) part, ids));
+        List<Expression> children = new ArrayList<>();
+        for (Object child : Catalyst.each(expression.children())) {
+            children.add(normalized((Expression) child, ids));
         }
-        return parts.isEmpty() ? expression : (Expression) (Object) expression.withNewChildren(PythonUtils.toSeq(parts));
+        return children.isEmpty() ? expression : (Expression) (Object) expression.withNewChildren(PythonUtils.toSeq(children));
     }
 
     private static synchronized long number(Expression expression, Expression canonical) {
-        Numbered known = canonical.deterministic() ? (Numbered) NUMBERS.get(canonical) : null;
-        Object kept = known == null ? null : known.canonical.get();
-        if (kept == null) { // none, or it has just been collected
-            known = new Numbered(++last, canonical);
-            kept = canonical;
-            NUMBERS.put(canonical, known);
+        Numbered numbered = canonical.deterministic() ? (Numbered) NUMBERS.get(canonical) : null;
+        Object representative = numbered == null ? null : numbered.canonical.get();
+        if (representative == null) { // unknown, or just garbage-collected
+            numbered = new Numbered(++last, canonical);
+            representative = canonical;
+            NUMBERS.put(canonical, numbered);
         }
-        expression.setTagValue(CANONICAL, kept);
-        return known.number;
+        expression.setTagValue(CANONICAL, representative);
+        return numbered.number;
     }
 }

@@ -21,16 +21,16 @@ import scala.Enumeration;
 import scala.Product;
 import scala.collection.immutable.Seq;
 
-/** Tells which expressions can raise no error, whatever the rows hold. A type that is not known can. */
+/** Decides which expressions cannot raise an error on any row. Unsupported expressions and types count as unsafe. */
 public final class ExpressionSafety {
-    /** Expressions that give a value, or null, of any values. */
+    /** Expressions that return a value or null for all inputs. */
     private static final Set<String> SAFE = words("AttributeReference Literal Alias And Or Not EqualTo EqualNullSafe LessThan "
             + "LessThanOrEqual GreaterThan GreaterThanOrEqual In InSet IsNull IsNotNull IsNaN If CaseWhen Coalesce "
             + "NaNvl Greatest Least KnownNotNull KnownNullable KnownFloatingPointNormalized NormalizeNaNAndZero "
             + "AtLeastNNonNulls StartsWith EndsWith Contains Substring Upper Lower StringTrim StringTrimLeft "
             + "StringTrimRight Length Concat ConcatWs Year Quarter Month DayOfMonth DayOfWeek WeekDay DayOfYear "
-            + "UnscaledValue MakeDecimal " // the optimiser makes them of sums that have a place in the type
-            + "Empty2Null " // of a column that names folders
+            + "UnscaledValue MakeDecimal " // the optimiser uses them for sums that fit the type
+            + "Empty2Null " // of partition columns
             + "DateAdd DateSub DateDiff Murmur3Hash XxHash64 CollationKey GetStructField CreateNamedStruct SortOrder "
             + "DynamicPruningSubquery DynamicPruningExpression BloomFilterMightContain "
             + "AggregateExpression Count Min Max First Last MinBy MaxBy BitAndAgg BitOrAgg BitXorAgg StddevSamp "
@@ -39,19 +39,19 @@ public final class ExpressionSafety {
             + "PercentRank CumeDist Lead Lag UnboundedPreceding UnboundedFollowing CurrentRow Explode PosExplode "
             + "Inline Stack ReplicateRows");
 
-    private static final List<String> WHOLE = Arrays.asList("tinyint smallint int bigint".split(" "));
+    private static final List<String> INTEGERS = Arrays.asList("tinyint smallint int bigint".split(" "));
     private static final int[] DIGITS = {3, 5, 10, 20};
     private static final Set<String> FLOATING = words("float double");
     private static final Set<String> CONVERTIBLE = words("tinyint smallint int bigint float double boolean string date");
 
-    /** A sum of decimals has so many digits more: more than ten thousand million rows are needed to fill them. */
+    /** Additional digits of a sum of decimals; filling them takes more than 10 billion rows. */
     private static final int DIGITS_OF_SUM = 10;
 
     static Set<String> words(String text) {
         return new HashSet<>(Arrays.asList(text.split(" ")));
     }
 
-    /** Whether none of some expressions can raise an error, whatever the rows hold; no for all that is not known. */
+    /** Whether none of the expressions can raise an error. */
     static boolean cannotFail(Seq<?> expressions) {
         for (Object expression : Catalyst.each(expressions)) {
             if (!cannotFail((Expression) expression)) {
@@ -61,78 +61,78 @@ public final class ExpressionSafety {
         return true;
     }
 
-    /** Whether an expression can raise no error; no for all that is not known. */
-    static boolean cannotFail(Expression one) {
-        if (one instanceof CaseWhen) {
-            return caseCannotFail((CaseWhen) one);
+    /** Whether an expression cannot raise an error; false for unsupported expressions. */
+    static boolean cannotFail(Expression expression) {
+        if (expression instanceof CaseWhen) {
+            return caseCannotFail((CaseWhen) expression);
         }
-        String name = Catalyst.name(one);
+        String name = Catalyst.name(expression);
         boolean safe = SAFE.contains(name);
-        if (one instanceof Cast) {
-            safe = castCannotFail((Cast) one);
-        } else if (one instanceof BinaryArithmetic) {
-            safe = arithmeticCannotFail((BinaryArithmetic) one, name);
-        } else if (one instanceof Like) {
-            Like like = (Like) one;
+        if (expression instanceof Cast) {
+            safe = castCannotFail((Cast) expression);
+        } else if (expression instanceof BinaryArithmetic) {
+            safe = arithmeticCannotFail((BinaryArithmetic) expression, name);
+        } else if (expression instanceof Like) {
+            Like like = (Like) expression;
             safe = like.right() instanceof Literal && String.valueOf(like.right()).indexOf(like.escapeChar()) < 0;
         } else if (name.equals("Sum") || name.equals("Average")) {
-            safe = isSafeSum(one);
+            safe = isSafeSum(expression);
         } else if (name.equals("UnaryMinus") || name.equals("Abs")) {
-            safe = FLOATING.contains(Catalyst.type(one)) || one.dataType() instanceof DecimalType;
-        } else if (name.equals("SpecifiedWindowFrame")) { // bounds of ranges are sums
-            safe = one.sql().startsWith("ROWS") || !(Catalyst.first(one) instanceof Literal)
-                    && !(Catalyst.last(one) instanceof Literal);
-        } else if (one instanceof StaticInvoke) { // of CHAR(n)
-            safe = ((StaticInvoke) one).functionName().equals("readSidePadding");
+            safe = FLOATING.contains(Catalyst.type(expression)) || expression.dataType() instanceof DecimalType;
+        } else if (name.equals("SpecifiedWindowFrame")) { // bounds of a RANGE frame are sums, which may overflow
+            safe = expression.sql().startsWith("ROWS") || !(Catalyst.first(expression) instanceof Literal)
+                    && !(Catalyst.last(expression) instanceof Literal);
+        } else if (expression instanceof StaticInvoke) { // of CHAR(n)
+            safe = ((StaticInvoke) expression).functionName().equals("readSidePadding");
         }
-        return safe && cannotFail(one.children());
+        return safe && cannotFail(expression.children());
     }
 
     private static boolean castCannotFail(Cast cast) {
         String from = Catalyst.type(cast.child());
         String to = Catalyst.type(cast);
-        DataType given = cast.child().dataType();
+        DataType source = cast.child().dataType();
         if (from.equals(to) || from.equals("void")) {
             return true;
         }
         if (cast.dataType() instanceof DecimalType) {
             int room = ((DecimalType) cast.dataType()).precision() - ((DecimalType) cast.dataType()).scale();
-            if (given instanceof DecimalType) {
-                DecimalType old = (DecimalType) given;
-                boolean keeps = ((DecimalType) cast.dataType()).scale() >= old.scale();
-                return keeps && room >= old.precision() - old.scale();
+            if (source instanceof DecimalType) {
+                DecimalType decimal = (DecimalType) source;
+                boolean keepsScale = ((DecimalType) cast.dataType()).scale() >= decimal.scale();
+                return keepsScale && room >= decimal.precision() - decimal.scale();
             }
-            return WHOLE.contains(from) && room >= DIGITS[WHOLE.indexOf(from)];
+            return INTEGERS.contains(from) && room >= DIGITS[INTEGERS.indexOf(from)];
         }
-        if (given instanceof DecimalType) {
+        if (source instanceof DecimalType) {
             return FLOATING.contains(to) || to.equals("string");
         }
         if (!CONVERTIBLE.contains(from) || !CONVERTIBLE.contains(to)) {
             return false;
         }
-        boolean widens = WHOLE.contains(from) && WHOLE.indexOf(to) > WHOLE.indexOf(from);
-        boolean floats = FLOATING.contains(to) && (WHOLE.contains(from) || FLOATING.contains(from));
+        boolean widens = INTEGERS.contains(from) && INTEGERS.indexOf(to) > INTEGERS.indexOf(from);
+        boolean floats = FLOATING.contains(to) && (INTEGERS.contains(from) || FLOATING.contains(from));
         return widens || floats || to.equals("string") || !cast.ansiEnabled();
     }
 
-    private static boolean arithmeticCannotFail(BinaryArithmetic one, String name) {
-        String type = Catalyst.type(one);
-        DataType result = one.dataType();
-        DataType left = Catalyst.first(one).dataType();
-        Expression right = Catalyst.last(one);
+    private static boolean arithmeticCannotFail(BinaryArithmetic operation, String name) {
+        String type = Catalyst.type(operation);
+        DataType result = operation.dataType();
+        DataType left = Catalyst.first(operation).dataType();
+        Expression right = Catalyst.last(operation);
         boolean decimal = result instanceof DecimalType;
-        if (!decimal && !FLOATING.contains(type) && !WHOLE.contains(type)) {
+        if (!decimal && !FLOATING.contains(type) && !INTEGERS.contains(type)) {
             return false;
         }
         boolean divides = words("Divide IntegralDivide Remainder Pmod").contains(name);
         if (!divides && !words("Add Subtract Multiply").contains(name)) {
             return false;
         }
-        if (!one.failOnError()) {
+        if (!operation.failOnError()) {
             return true;
         }
         if (divides) {
-            return (!decimal || quotientFits(one)) && isNeitherZeroNorMinusOne(right);
+            return (!decimal || quotientFits(operation)) && isNeitherZeroNorMinusOne(right);
         }
         if (!decimal) {
             return FLOATING.contains(type);
@@ -144,16 +144,16 @@ public final class ExpressionSafety {
         return digits <= DecimalType.MAX_PRECISION();
     }
 
-    /** Whether a quotient of decimals has a place in its type, unless the divisor is zero. */
-    private static boolean quotientFits(BinaryArithmetic one) {
-        DecimalType wanted = (DecimalType) one.dataType();
-        DecimalType a = (DecimalType) Catalyst.first(one).dataType();
-        DecimalType b = (DecimalType) Catalyst.last(one).dataType();
-        boolean hasRoom = wanted.precision() - wanted.scale() >= a.precision() - a.scale() + b.scale();
-        return Catalyst.name(one).equals("Divide") && hasRoom || wanted.precision() < DecimalType.MAX_PRECISION();
+    /** Whether a quotient of decimals fits its type, unless the divisor is zero. */
+    private static boolean quotientFits(BinaryArithmetic quotient) {
+        DecimalType type = (DecimalType) quotient.dataType();
+        DecimalType a = (DecimalType) Catalyst.first(quotient).dataType();
+        DecimalType b = (DecimalType) Catalyst.last(quotient).dataType();
+        boolean hasRoom = type.precision() - type.scale() >= a.precision() - a.scale() + b.scale();
+        return Catalyst.name(quotient).equals("Divide") && hasRoom || type.precision() < DecimalType.MAX_PRECISION();
     }
 
-    /** Whether a value can fail in nothing but quotients of which a condition says that the divisor is positive. */
+    /** Whether a value can fail only in quotients whose divisor is positive by a condition. */
     private static boolean isGuarded(Expression value, Expression condition) {
         if (cannotFail(value)) {
             return true;
@@ -165,7 +165,7 @@ public final class ExpressionSafety {
         return isGuarded;
     }
 
-    /** Whether a value is a quotient that fits, of which a condition says that the divisor is positive. */
+    /** Whether a value is a quotient that fits its type, and whose divisor is positive by a condition. */
     private static boolean isQuotientBy(Expression value, Expression condition) {
         if (!(condition instanceof GreaterThan) || !Catalyst.name(value).equals("Divide")) {
             return false;
@@ -173,23 +173,23 @@ public final class ExpressionSafety {
         BigDecimal least = number(Catalyst.last(condition));
         Expression divisor = Catalyst.last(value);
         boolean isDecimal = value.dataType() instanceof DecimalType;
-        if (divisor instanceof Cast && WHOLE.contains(Catalyst.type(Catalyst.first(divisor)))) {
-            divisor = Catalyst.first(divisor); // no whole number but zero is zero as a decimal or double
+        if (divisor instanceof Cast && INTEGERS.contains(Catalyst.type(Catalyst.first(divisor)))) {
+            divisor = Catalyst.first(divisor); // an integer is zero exactly if its cast is
         }
         return least != null && least.signum() >= 0 && Catalyst.first(condition).semanticEquals(divisor)
                 && (isDecimal ? quotientFits((BinaryArithmetic) value) : FLOATING.contains(Catalyst.type(value)));
     }
 
-    private static boolean caseCannotFail(CaseWhen one) {
-        for (Object each : Catalyst.each(one.branches())) {
-            scala.Tuple2<?, ?> branch = (scala.Tuple2<?, ?>) each;
+    private static boolean caseCannotFail(CaseWhen expression) {
+        for (Object element : Catalyst.each(expression.branches())) {
+            scala.Tuple2<?, ?> branch = (scala.Tuple2<?, ?>) element;
             Expression condition = (Expression) branch._1();
             Expression value = (Expression) branch._2();
             if (!cannotFail(condition) || !isGuarded(value, condition)) {
                 return false;
             }
         }
-        return one.elseValue().isEmpty() || cannotFail((Expression) (Object) one.elseValue().get());
+        return expression.elseValue().isEmpty() || cannotFail((Expression) (Object) expression.elseValue().get());
     }
 
     private static boolean isNeitherZeroNorMinusOne(Expression divisor) {
@@ -197,16 +197,16 @@ public final class ExpressionSafety {
         return value != null && value.signum() != 0 && value.compareTo(BigDecimal.ONE.negate()) != 0;
     }
 
-    /** Returns the number that an expression is, null if it is something else. */
-    private static BigDecimal number(Expression one) {
+    /** Returns the value of a numeric literal, null for other expressions. */
+    private static BigDecimal number(Expression expression) {
         try {
-            return one instanceof Literal ? new BigDecimal(String.valueOf(((Literal) one).value())) : null;
+            return expression instanceof Literal ? new BigDecimal(String.valueOf(((Literal) expression).value())) : null;
         } catch (NumberFormatException notANumber) {
             return null;
         }
     }
 
-    /** Whether a sum or mean of any rows, and of its partial results, overflows neither to null nor to an error. */
+    /** Whether a sum or average, and its partial results, never overflow to null or to an error. */
     public boolean cannotOverflow(Expression function) {
         return isSafeSum(function);
     }
@@ -218,20 +218,20 @@ public final class ExpressionSafety {
         }
         String type = Catalyst.type(child);
         if (Catalyst.name(child).equals("UnscaledValue")) {
-            return true; // the optimiser makes them of decimals whose sum has a place in a long integer
+            return true; // the optimiser uses them for decimals whose sum fits a long
         }
         if (type.equals("bigint")) {
-            return Catalyst.name(function).equals("Average") || wrapsAround(function); // a mean's sum is a double
+            return Catalyst.name(function).equals("Average") || wrapsAround(function); // an average sums doubles
         }
-        return FLOATING.contains(type) || WHOLE.contains(type);
+        return FLOATING.contains(type) || INTEGERS.contains(type);
     }
 
-    /** Whether a sum of long integers wraps around where it overflows, as without ANSI: then its order does not matter. */
+    /** Whether a sum of longs wraps around on overflow (ANSI off): then the order of its rows is irrelevant. */
     private static boolean wrapsAround(Expression sum) {
         for (int i = 0; i < ((Product) sum).productArity(); i++) {
             Object part = ((Product) sum).productElement(i);
             Object mode = part instanceof Product && !(part instanceof Expression) && ((Product) part).productArity() > 0
-                    ? ((Product) part).productElement(0) : part; // within a context since Spark 4.1
+                    ? ((Product) part).productElement(0) : part; // nested in a context since Spark 4.1
             if (mode instanceof Enumeration.Value) {
                 return mode.toString().equals("LEGACY");
             }

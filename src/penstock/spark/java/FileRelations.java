@@ -27,15 +27,15 @@ import scala.Tuple2;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Reads relations of files: what they are, and which files a scan of them reads; see `plans` and `files`. */
+/** Reads the properties of file relations, and the files of a scan; see `plans` and `files`. */
 public final class FileRelations {
     private static final ScalaValues SCALA = new ScalaValues();
 
-    /** Returns what a relation of files is. */
+    /** Returns the properties of a file relation. */
     static Map<String, Object> facts(LogicalRelation scan, HadoopFsRelation relation) {
         Map<String, Object> options = new HashMap<>();
-        for (Object each : CollectionConverters.asJava(relation.options()).entrySet()) {
-            Map.Entry<?, ?> option = (Map.Entry<?, ?>) each;
+        for (Object element : CollectionConverters.asJava(relation.options()).entrySet()) {
+            Map.Entry<?, ?> option = (Map.Entry<?, ?>) element;
             options.put(((String) option.getKey()).toLowerCase(Locale.ROOT), option.getValue());
         }
         List<Object> roots = new ArrayList<>();
@@ -46,8 +46,8 @@ public final class FileRelations {
         facts.put("table", "");
         facts.put("provider", "");
         if (scan.catalogTable().isDefined()) {
-            Object found = scan.catalogTable().get();
-            CatalogTable table = (CatalogTable) found;
+            Object catalogTable = scan.catalogTable().get();
+            CatalogTable table = (CatalogTable) catalogTable;
             facts.put("table", table.identifier().unquotedString());
             if (table.provider().isDefined()) {
                 facts.put("provider", table.provider().get());
@@ -61,7 +61,7 @@ public final class FileRelations {
         return facts;
     }
 
-    /** Returns the files that a relation would read, how they may be cut, and which part of a row its scan wants. */
+    /** Returns the files of a relation, whether each is splittable, and the fraction of a row that the scan reads. */
     public Object list(LogicalRelation leaf, LogicalPlan scan, Seq<Expression> partitionFilters)
             throws JsonProcessingException {
         HadoopFsRelation relation = (HadoopFsRelation) leaf.relation();
@@ -70,8 +70,8 @@ public final class FileRelations {
         List<Object> sizes = new ArrayList<>();
         List<Object> splittable = new ArrayList<>();
         Map<String, Object> byEnding = new HashMap<>();
-        for (Object each : ListingComparison.files(relation.location(), partitionFilters)) {
-            FileStatusWithMetadata file = (FileStatusWithMetadata) each;
+        for (Object element : ListingComparison.files(relation.location(), partitionFilters)) {
+            FileStatusWithMetadata file = (FileStatusWithMetadata) element;
             Path path = file.getPath();
             String name = path.getName();
             String ending = name.indexOf('.') < 0 ? "" : name.substring(name.indexOf('.'));
@@ -90,7 +90,7 @@ public final class FileRelations {
         return Answer.of(facts);
     }
 
-    /** Returns which part of a relation's rows a scan wants, by the widths that Spark assumes of types. */
+    /** Returns the fraction of a row's bytes that a scan reads, by Spark's default sizes of types. */
     private static double fraction(LogicalPlan leaf, LogicalPlan scan) {
         Set<Object> used = new HashSet<>();
         addIds(used, Catalyst.each(scan.output()));
@@ -99,14 +99,14 @@ public final class FileRelations {
             Object below = node.children().head();
             node = (LogicalPlan) below;
         }
-        long whole = 0;
-        long wanted = 0;
-        for (Object each : Catalyst.each(leaf.output())) {
-            Attribute column = (Attribute) each;
-            whole += column.dataType().defaultSize();
-            wanted += used.contains(Catalyst.id(column)) ? column.dataType().defaultSize() : 0;
+        long rowBytes = 0;
+        long usedBytes = 0;
+        for (Object element : Catalyst.each(leaf.output())) {
+            Attribute column = (Attribute) element;
+            rowBytes += column.dataType().defaultSize();
+            usedBytes += used.contains(Catalyst.id(column)) ? column.dataType().defaultSize() : 0;
         }
-        return whole == 0 ? 1.0 : (double) wanted / whole;
+        return rowBytes == 0 ? 1.0 : (double) usedBytes / rowBytes;
     }
 
     private static void addIds(Set<Object> ids, List<?> columns) {
@@ -115,8 +115,8 @@ public final class FileRelations {
         }
     }
 
-    /** Returns a relation of files that takes its split size from another session, see `files.with_split_size`. */
-    @SuppressWarnings("unchecked") // Scala's maps lose their types on the way to Java
+    /** Returns a file relation that takes its split size from another session; see `files.with_split_size`. */
+    @SuppressWarnings("unchecked") // Java does not see the element types of Scala's maps
     public Object withSplitSize(LogicalRelation leaf, SparkSession session)
             throws IllegalAccessException, InvocationTargetException {
         HadoopFsRelation old = (HadoopFsRelation) leaf.relation();

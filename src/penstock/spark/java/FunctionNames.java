@@ -13,17 +13,17 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Sample;
 import org.apache.spark.sql.types.StructType;
 
-/** The names of the functions in the expressions of a plan node that matter for how it may be run. */
+/** The names of the functions of a plan node that restrict how it may run. */
 final class FunctionNames {
-    /** The hidden column of files (``FileFormat.METADATA_NAME``, which Janino cannot call). */
+    /** The hidden metadata column of files (``FileFormat.METADATA_NAME``, which Janino cannot call). */
     private static final String METADATA = "_metadata";
 
-    private static final String OF_BLOCK = "file_block_";
+    private static final String BLOCK_FIELD = "file_block_";
 
     /** The names of the aggregate functions. */
     final Set<String> aggregates = new HashSet<>();
 
-    /** The names of all else that is not deterministic by itself; Subquery for one that has such in it. */
+    /** The names of other expressions that are nondeterministic themselves; Subquery for a subquery that contains some. */
     final Set<String> unstable = new HashSet<>();
 
     /** The names of the Python functions. */
@@ -47,11 +47,11 @@ final class FunctionNames {
     }
 
     private static boolean isUnstable(LogicalPlan plan) {
-        boolean found = !new FunctionNames(plan).unstable.isEmpty();
+        boolean isUnstable = !new FunctionNames(plan).unstable.isEmpty();
         for (Object child : Catalyst.each(plan.children())) {
-            found = found || isUnstable((LogicalPlan) child);
+            isUnstable = isUnstable || isUnstable((LogicalPlan) child);
         }
-        return found;
+        return isUnstable;
     }
 
     private void add(Expression expression) {
@@ -59,7 +59,7 @@ final class FunctionNames {
         if (expression instanceof PythonFuncExpression) {
             python.add(((PythonFuncExpression) expression).name());
         }
-        if (isBlockOfFile(expression)) {
+        if (isFileBlock(expression)) {
             unstable.add("InputFileBlockStart");
         } else if (expression instanceof AggregateExpression) {
             AggregateExpression aggregate = (AggregateExpression) expression;
@@ -72,7 +72,7 @@ final class FunctionNames {
                 Object filter = aggregate.filter().get();
                 add((Expression) filter);
             }
-        } else if (!expression.deterministic() && (expression instanceof Nondeterministic || !below(expression))) {
+        } else if (!expression.deterministic() && (expression instanceof Nondeterministic || !hasUnstableChild(expression))) {
             unstable.add(Catalyst.name(expression));
         }
         for (Object child : Catalyst.each(parent.children())) {
@@ -82,16 +82,16 @@ final class FunctionNames {
         }
     }
 
-    /** Whether an expression is the hidden column _metadata, or a field of it, that says in which split a row was read. */
-    private static boolean isBlockOfFile(Expression expression) {
+    /** Whether an expression is a file-block field of the metadata column, or the column with such a field. */
+    private static boolean isFileBlock(Expression expression) {
         if (expression instanceof GetStructField && isMetadata(Catalyst.first(expression))) {
-            return ((GetStructField) expression).extractFieldName().startsWith(OF_BLOCK);
+            return ((GetStructField) expression).extractFieldName().startsWith(BLOCK_FIELD);
         }
         if (!isMetadata(expression)) {
             return false;
         }
         for (String name : ((StructType) expression.dataType()).fieldNames()) {
-            if (name.startsWith(OF_BLOCK)) {
+            if (name.startsWith(BLOCK_FIELD)) {
                 return true;
             }
         }
@@ -103,8 +103,8 @@ final class FunctionNames {
                 && ((AttributeReference) expression).name().equals(METADATA);
     }
 
-    /** Whether a part of an expression, not the expression itself, is what is not deterministic. */
-    private static boolean below(Expression expression) {
+    /** Whether a child of an expression is nondeterministic. */
+    private static boolean hasUnstableChild(Expression expression) {
         for (Object child : Catalyst.each(expression.children())) {
             if (!((Expression) child).deterministic()) {
                 return true;

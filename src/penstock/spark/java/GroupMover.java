@@ -10,22 +10,22 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 
 /**
- * Moves the state of one store from old key groups to new ones; how depends on the store's provider and on Spark.
+ * Moves the state of a store from old key groups to new ones; the method depends on the store's provider and on Spark.
  *
- * An element "0,4|0,4,8" is a task: read old groups 0 and 4, write new groups 0, 4 and 8. With nothing to write the
- * groups are read and checked only. Answers are lines of tab-separated words.
+ * A task such as "0,4|0,4,8" reads the old groups 0 and 4, and writes the new groups 0, 4 and 8. A task without groups
+ * to write only checks the groups that it reads. Answers are lines of tab-separated fields.
  */
 abstract class GroupMover implements FlatMapFunction<Object, Object> {
     private static final long serialVersionUID = 1L;
 
-    /** How many groups keys are told apart into. */
+    /** The number of key groups. */
     int maxParallelism;
 
     private PartitionReaderFactory readers;
     private InputPartition[] groups;
 
-    /** What is read. */
-    void readsGroups(PartitionReaderFactory readers, Object groups, int maxParallelism) {
+    /** Sets the source of the old groups. */
+    void setGroups(PartitionReaderFactory readers, Object groups, int maxParallelism) {
         this.readers = readers;
         this.groups = (InputPartition[]) groups;
         this.maxParallelism = maxParallelism;
@@ -41,10 +41,10 @@ abstract class GroupMover implements FlatMapFunction<Object, Object> {
     /** Opens the rows of an old group. */
     abstract GroupRows rows(int group) throws Exception;
 
-    /** Gives every row of old groups to the new group it belongs to, if it is one of those that are written. */
+    /** Moves every row of the old groups to its new group, if this task writes that group. */
     abstract List<Object> move(int[] reads, int[] writes) throws Exception;
 
-    /** Returns what reads an old group. */
+    /** Returns the reader of an old group. */
     PartitionReader<?> reader(int group) {
         return readers.createReader(groups[group]);
     }
@@ -72,10 +72,10 @@ abstract class GroupMover implements FlatMapFunction<Object, Object> {
 
     private static int[] numbers(String text) {
         String[] words = text.split(",");
-        int[] found = new int[words.length];
+        int[] numbers = new int[words.length];
         for (int i = 0; i < words.length; i++) {
-            found[i] = Integer.parseInt(words[i]);
+            numbers[i] = Integer.parseInt(words[i]);
         }
-        return found;
+        return numbers;
     }
 }

@@ -1,8 +1,8 @@
 package penstock;
 
-/** The rows of an old key group; each belongs to a new one. */
+/** The rows of an old key group, each with its new group. */
 abstract class GroupRows {
-    /** Goes to the next row, and returns whether there is one. */
+    /** Moves to the next row; returns false at the end. */
     abstract boolean next() throws Exception;
 
     /** Returns the new key group of the row. */

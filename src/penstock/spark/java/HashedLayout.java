@@ -14,38 +14,38 @@ import org.apache.spark.sql.execution.SparkPlan;
 
 import scala.collection.immutable.Seq;
 
-/** Tells how the rows of a physical plan are hashed. */
+/** The hash partitioning of a physical plan. */
 public final class HashedLayout {
     /**
-     * Returns how a plan's rows are hashed, as Spark says (SparkPlan.outputPartitioning), in the columns of a leaf
-     * that stands for the plan; null where Spark does not say that they are, or a key is not among its columns.
+     * Returns the hash partitioning of a plan (SparkPlan.outputPartitioning) in the columns of a leaf that replaces the
+     * plan; null if Spark reports none, or if a key is not among the columns.
      */
     public Partitioning of(SparkPlan plan, Seq<Attribute> output) {
-        List<Partitioning> found = new ArrayList<>();
+        List<Partitioning> layouts = new ArrayList<>();
         if (plan.output().size() == output.size()) {
-            addHashed(plan.outputPartitioning(), plan.output(), output, found);
+            addHashed(plan.outputPartitioning(), plan.output(), output, layouts);
         }
-        if (found.size() > 1) {
-            return new PartitioningCollection(PythonUtils.toSeq(found));
+        if (layouts.size() > 1) {
+            return new PartitioningCollection(PythonUtils.toSeq(layouts));
         }
-        List<?> only = found;
+        List<?> only = layouts;
         return only.isEmpty() ? null : (Partitioning) only.get(0);
     }
 
-    private static void addHashed(Object layout, Seq<?> from, Seq<?> to, List<Partitioning> found) {
+    private static void addHashed(Object layout, Seq<?> from, Seq<?> to, List<Partitioning> layouts) {
         if (layout instanceof PartitioningCollection) {
             for (Object part : Catalyst.each(((PartitioningCollection) layout).partitionings())) {
-                addHashed(part, from, to, found);
+                addHashed(part, from, to, layouts);
             }
         } else if (layout instanceof HashPartitioning || layout instanceof CoalescedHashPartitioning) {
-            Object moved = moved((Expression) layout, from, to);
-            if (moved != null) {
-                found.add((Partitioning) moved);
+            Object layoutOfLeaf = translate((Expression) layout, from, to);
+            if (layoutOfLeaf != null) {
+                layouts.add((Partitioning) layoutOfLeaf);
             }
         }
     }
 
-    private static Expression moved(Expression expression, Seq<?> from, Seq<?> to) {
+    private static Expression translate(Expression expression, Seq<?> from, Seq<?> to) {
         if (expression instanceof Attribute) {
             for (int i = 0; i < from.size(); i++) {
                 if (((Attribute) from.apply(i)).exprId().equals(((Attribute) expression).exprId())) {
@@ -54,18 +54,18 @@ public final class HashedLayout {
             }
             return null;
         }
-        List<Expression> inner = new ArrayList<>();
+        List<Expression> children = new ArrayList<>();
         for (Object part : Catalyst.each(expression.children())) {
-            Expression child = moved((Expression) part, from, to);
+            Expression child = translate((Expression) part, from, to);
             if (child == null) {
                 return null;
             }
-            inner.add(child);
+            children.add(child);
         }
-        if (inner.isEmpty()) {
+        if (children.isEmpty()) {
             return expression;
         }
-        Object changed = expression.withNewChildren(PythonUtils.toSeq(inner));
+        Object changed = expression.withNewChildren(PythonUtils.toSeq(children));
         return (Expression) changed;
     }
 }

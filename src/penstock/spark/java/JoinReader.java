@@ -24,19 +24,19 @@ import scala.collection.immutable.Seq;
 
 /** Reads the keys of a join; see `joins.join_facts`. */
 public final class JoinReader {
-    /** Returns facts of an equi-join, its left keys and its right keys; null if it is no equi-join. */
+    /** Returns facts of an equi-join, its left keys and its right keys; null for other joins. */
     public Answer read(Join join) throws JsonProcessingException {
-        Option<?> found = ExtractEquiJoinKeys.unapply(join);
-        if (found.isEmpty()) {
+        Option<?> extracted = ExtractEquiJoinKeys.unapply(join);
+        if (extracted.isEmpty()) {
             return null;
         }
-        Product parts = (Product) found.get(); // their number depends on the release
+        Product parts = (Product) extracted.get(); // the number of elements depends on the release
         List<Object> keys = new ArrayList<>();
         List<Object> handles = new ArrayList<>();
         boolean hashable = true;
         for (int side = 1; side <= 2; side++) {
-            for (Object each : Catalyst.each((Seq<?>) parts.productElement(side))) {
-                Expression key = (Expression) each;
+            for (Object element : Catalyst.each((Seq<?>) parts.productElement(side))) {
+                Expression key = (Expression) element;
                 DataType type = key.dataType();
                 hashable = hashable && UnsafeRowUtils.isBinaryStable(type) && OrderUtils.isOrderable(type);
                 keys.add(keyFacts(key));

@@ -17,14 +17,14 @@ import org.apache.spark.sql.catalyst.plans.logical.Project;
 
 import scala.Option;
 
-/** Inner joins as one list of what they join, or one outer join, and the same without one of its tables. */
+/** Adjacent inner joins as a flat list of relations, or a single outer join, with and without one of the relations. */
 final class JoinTree {
-    /** Each table is tried in turn, and each try looks at all joins: of many, that would take seconds. */
-    private static final int MOST = 32;
+    /** The cost is quadratic, as each relation is tried against all joins: seconds for very many relations. */
+    private static final int MAX_RELATIONS = 32;
 
-    /** What is joined. */
+    /** The joined plans. */
     final List<LogicalPlan> relations = new ArrayList<>();
-    /** What the joins want. */
+    /** The conjuncts of the join conditions. */
     final List<Expression> conditions = new ArrayList<>();
 
     private final Join top;
@@ -35,7 +35,7 @@ final class JoinTree {
         this.isInner = is(top, "Inner");
     }
 
-    /** Returns the joins at the top of a plan; null if there are none of a known kind, or a user has said how to join. */
+    /** Returns the joins at the top of a plan; null if their type is not supported, or if a join has a hint. */
     static JoinTree of(LogicalPlan plan) {
         if (!(plan instanceof Join)) {
             return null;
@@ -47,20 +47,20 @@ final class JoinTree {
         } else if (is(join, "LeftOuter") || is(join, "RightOuter")) {
             tree.relations.add(join.left());
             tree.relations.add(join.right());
-            tree.conditions.addAll(parts(join.condition()));
+            tree.conditions.addAll(conjunctsOf(join.condition()));
         }
-        return tree.relations.isEmpty() || tree.relations.size() > MOST || hasHint(join) ? null : tree;
+        return tree.relations.isEmpty() || tree.relations.size() > MAX_RELATIONS || hasHint(join) ? null : tree;
     }
 
     private void add(LogicalPlan plan) {
         LogicalPlan inner = plan;
-        while (inner instanceof Project && onlyDrops((Project) inner)) {
+        while (Catalyst.isPruning(inner)) {
             inner = ((Project) inner).child();
         }
         if (inner instanceof Join && is((Join) inner, "Inner") && !hasHint((Join) inner)) {
             add(((Join) inner).left());
             add(((Join) inner).right());
-            conditions.addAll(parts(((Join) inner).condition()));
+            conditions.addAll(conjunctsOf(((Join) inner).condition()));
         } else {
             relations.add(plan);
         }
@@ -74,64 +74,44 @@ final class JoinTree {
         return join.hint().leftHint().isDefined() || join.hint().rightHint().isDefined();
     }
 
-    /** Whether a projection gives nothing but columns of its input. */
-    static boolean onlyDrops(Project project) {
-        for (Object one : Catalyst.each(project.projectList())) {
-            if (!(one instanceof AttributeReference)) {
-                return false;
-            }
-        }
-        return true;
-    }
-
-    /** Returns the parts of a condition that AND joins. */
-    static List<Expression> parts(Option<Expression> condition) {
-        List<Expression> found = new ArrayList<>();
+    /** Returns the conjuncts of a condition. */
+    static List<Expression> conjunctsOf(Option<Expression> condition) {
+        List<Expression> conjuncts = new ArrayList<>();
         if (condition.isDefined()) {
-            Object whole = condition.get();
-            split((Expression) whole, found);
+            Object expression = condition.get();
+            Catalyst.addConjuncts((Expression) expression, conjuncts);
         }
-        return found;
+        return conjuncts;
     }
 
-    static void split(Expression condition, List<Expression> found) {
-        if (Catalyst.name(condition).equals("And")) {
-            split(Catalyst.first(condition), found);
-            split(Catalyst.last(condition), found);
-        } else {
-            found.add(condition);
-        }
-    }
-
-    /** Returns the table that a relation reads, null if it is more than that; adds what its rows must meet. */
-    static LogicalPlan table(LogicalPlan relation, List<Expression> wanted) {
+    /** Returns the table that a relation scans, null for other relations; adds the conjuncts of its filters. */
+    static LogicalPlan table(LogicalPlan relation, List<Expression> filters) {
         LogicalPlan plan = relation;
-        while (plan instanceof Project && onlyDrops((Project) plan) || plan instanceof Filter) {
+        while (Catalyst.isPruning(plan) || plan instanceof Filter) {
             if (plan instanceof Filter) {
-                split(((Filter) plan).condition(), wanted);
+                Catalyst.addConjuncts(((Filter) plan).condition(), filters);
             }
             plan = (LogicalPlan) Catalyst.each(plan.children()).get(0);
         }
         return plan.children().isEmpty() ? plan : null;
     }
 
-    /** Returns the table that a relation reads, if it leaves out no rows but those with nulls; else null. */
-    static LogicalPlan whole(LogicalPlan relation) {
-        List<Expression> wanted = new ArrayList<>();
-        LogicalPlan found = table(relation, wanted);
-        for (Object eachOne : wanted) {
-            Expression one = (Expression) eachOne;
-            found = one instanceof IsNotNull ? found : null;
+    /** Returns the table that a relation scans, if it filters only nulls; else null. */
+    static LogicalPlan unfilteredTable(LogicalPlan relation) {
+        List<Expression> filters = new ArrayList<>();
+        LogicalPlan table = table(relation, filters);
+        for (Object filter : filters) {
+            table = filter instanceof IsNotNull ? table : null;
         }
-        return found;
+        return table;
     }
 
-    /** Returns the columns of the other relations that are equal to some of one relation's; null if it is joined otherwise. */
+    /** Returns the columns of other relations that a relation equals in an equi-join; null for other conditions. */
     List<Attribute> keys(LogicalPlan relation) {
         AttributeSet own = relation.outputSet();
         List<Attribute> keys = new ArrayList<>();
-        for (Object eachCondition : conditions) {
-            Expression condition = (Expression) eachCondition;
+        for (Object element : conditions) {
+            Expression condition = (Expression) element;
             if (refersTo(condition, own)) {
                 Expression left = condition instanceof EqualTo ? Catalyst.first(condition) : null;
                 Expression right = condition instanceof EqualTo ? Catalyst.last(condition) : null;
@@ -151,78 +131,75 @@ final class JoinTree {
         return !expression.references().intersect(columns).isEmpty();
     }
 
-    /** Whether a row of a relation may come without a row of the others. */
-    boolean mayMissOthers(LogicalPlan relation) {
+    /** Whether the join may return a row of a relation without a match in the others. */
+    boolean isOuterSide(LogicalPlan relation) {
         return !isInner && top.left() == relation == is(top, "LeftOuter");
     }
 
-    /** Returns the join of all relations but one; null if nothing else joins some of them, or that may fail. */
+    /** Returns the join of all other relations; null if no condition joins some of them, or if a condition may fail. */
     LogicalPlan without(LogicalPlan relation) {
         return isInner ? without(top, relation) : top.left() == relation ? top.right() : top.left();
     }
 
     private static LogicalPlan without(LogicalPlan plan, LogicalPlan relation) {
         LogicalPlan inner = plan;
-        while (inner instanceof Project && onlyDrops((Project) inner)) {
+        while (Catalyst.isPruning(inner)) {
             inner = ((Project) inner).child();
         }
         if (!(inner instanceof Join) || !contains(inner, relation)) {
             return plan;
         }
         Join join = (Join) inner;
-        List<Expression> left = new ArrayList<>();
-        for (Object eachOne : parts(join.condition())) {
-            Expression one = (Expression) eachOne;
-            if (!refersTo(one, relation.outputSet())) {
-                left.add(one);
-                if (!one.deterministic() || !ExpressionSafety.cannotFail(one)) {
-                    return null; // it would see rows that the relation leaves out
+        List<Expression> remaining = new ArrayList<>();
+        for (Object conjunct : conjunctsOf(join.condition())) {
+            Expression condition = (Expression) conjunct;
+            if (!refersTo(condition, relation.outputSet())) {
+                remaining.add(condition);
+                if (!condition.deterministic() || !ExpressionSafety.cannotFail(condition)) {
+                    return null; // it would see rows that the join with the relation drops
                 }
             }
         }
         if (join.left() == relation || join.right() == relation) {
-            return left.isEmpty() ? join.left() == relation ? join.right() : join.left() : null;
+            return remaining.isEmpty() ? join.left() == relation ? join.right() : join.left() : null;
         }
-        LogicalPlan one = without(join.left(), relation);
-        LogicalPlan other = without(join.right(), relation);
-        if (one == null || other == null || left.isEmpty()) {
+        LogicalPlan left = without(join.left(), relation);
+        LogicalPlan right = without(join.right(), relation);
+        if (left == null || right == null || remaining.isEmpty()) {
             return null;
         }
-        return new Join(one, other, join.joinType(), Option.apply(all(left)), join.hint());
+        return new Join(left, right, join.joinType(), Option.apply(conjunction(remaining)), join.hint());
     }
 
-    private static boolean contains(LogicalPlan plan, LogicalPlan wanted) {
-        if (plan == wanted) {
+    private static boolean contains(LogicalPlan plan, LogicalPlan relation) {
+        if (plan == relation) {
             return true;
         }
         for (Object child : Catalyst.each(plan.children())) {
-            if (contains((LogicalPlan) child, wanted)) {
+            if (contains((LogicalPlan) child, relation)) {
                 return true;
             }
         }
         return false;
     }
 
-    private static Expression all(List<Expression> conditions) {
-        Object first = conditions.get(0);
-        Expression found = (Expression) first;
-        for (Object eachOne : conditions.subList(1, conditions.size())) {
-            Expression one = (Expression) eachOne;
-            found = new And(found, one);
+    private static Expression conjunction(List<Expression> conditions) {
+        Expression conjunction = null;
+        for (Object condition : conditions) {
+            conjunction = conjunction == null ? (Expression) condition : new And(conjunction, (Expression) condition);
         }
-        return found;
+        return conjunction;
     }
 
-    /** Returns the join of other rows with one relation, as the relation was joined before. */
+    /** Returns the join of other rows with a relation, by the original conditions of that relation. */
     Join joined(LogicalPlan others, LogicalPlan relation) {
-        List<Expression> wanted = new ArrayList<>();
-        for (Object eachOne : conditions) {
-            Expression one = (Expression) eachOne;
-            if (refersTo(one, relation.outputSet())) {
-                wanted.add(one);
+        List<Expression> ownConditions = new ArrayList<>();
+        for (Object condition : conditions) {
+            if (refersTo((Expression) condition, relation.outputSet())) {
+                ownConditions.add((Expression) condition);
             }
         }
         boolean first = !isInner && top.left() == relation;
-        return new Join(first ? relation : others, first ? others : relation, top.joinType(), Option.apply(all(wanted)), top.hint());
+        return new Join(first ? relation : others, first ? others : relation, top.joinType(), Option.apply(conjunction(ownConditions)), top.hint());
     }
 }

@@ -10,17 +10,17 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
 
 /**
- * Moves the state of one store from old key groups to new ones as sorted bytes: a key is decoded only to learn its
- * group, and a new group's database is made of files that RocksDB takes over whole.
+ * Moves the state of a store from old key groups to new ones as sorted bytes: a key is decoded only to compute its group,
+ * and a new group's database is built from files that RocksDB ingests.
  */
 public final class KeyGroupMover extends StateMover {
     private static final long serialVersionUID = 1L;
 
     private boolean keyed;
 
-    /** What is read, and how many groups keys are told apart into; an operator without a key has one group only. */
-    public void reads(PartitionReaderFactory readers, Object groups, int maxParallelism, boolean keyed) {
-        readsGroups(readers, groups, maxParallelism);
+    /** Sets the source of the old groups, and the number of groups; an operator without a key has a single group. */
+    public void setSource(PartitionReaderFactory readers, Object groups, int maxParallelism, boolean keyed) {
+        setGroups(readers, groups, maxParallelism);
         this.keyed = keyed;
     }
 
@@ -29,12 +29,12 @@ public final class KeyGroupMover extends StateMover {
         return input(group, 0);
     }
 
-    private KeyGroupReader input(int group, int place) throws Exception {
-        return new KeyGroupReader(reader(group), place, maxParallelism, keyed);
+    private KeyGroupReader input(int group, int index) throws Exception {
+        return new KeyGroupReader(reader(group), index, maxParallelism, keyed);
     }
 
-    private KeyGroupWriter output(int group, KeyGroupReader like) throws Exception {
-        return new KeyGroupWriter(group, (RocksDBStateStoreProvider) provider(group), batch(), families(), like);
+    private KeyGroupWriter output(int group, KeyGroupReader template) throws Exception {
+        return new KeyGroupWriter(group, (RocksDBStateStoreProvider) provider(group), batch(), families(), template);
     }
 
     @Override
@@ -71,7 +71,7 @@ public final class KeyGroupMover extends StateMover {
         return answers;
     }
 
-    /** Walks all inputs side by side in the order of their keys, which differ unless the state is damaged; counts rows. */
+    /** Merges all inputs in key order and returns the rows of each; keys are distinct unless the state is damaged. */
     private static long[] merge(int[] groups, KeyGroupReader[] inputs, KeyGroupWriter[] outputs) throws Exception {
         long[] read = new long[inputs.length];
         PriorityQueue<Object> queue = new PriorityQueue<>(Math.max(1, inputs.length), new ByKey());
@@ -84,13 +84,13 @@ public final class KeyGroupMover extends StateMover {
             KeyGroupReader input = (KeyGroupReader) queue.poll();
             KeyGroupReader after = (KeyGroupReader) queue.peek();
             if (after != null && Arrays.equals(input.key(), after.key())) {
-                throw new IllegalStateException("the state is damaged: key groups " + groups[input.place] + " and "
-                        + groups[after.place] + " have the same key");
+                throw new IllegalStateException("the state is damaged: key groups " + groups[input.index] + " and "
+                        + groups[after.index] + " have the same key");
             }
             boolean more = true;
-            // A run of keys from one input needs no queue; with one input there is nothing else.
+            // A run of keys from the same input bypasses the queue.
             while (more && (after == null || Arrays.compareUnsigned(input.key(), after.key()) < 0)) {
-                read[input.place]++;
+                read[input.index]++;
                 KeyGroupWriter output = outputs[input.group()];
                 if (output != null) {
                     output.add(input);

@@ -20,20 +20,20 @@ import scala.Tuple3;
 
 /** The rows of an old key group, in the order of their keys, at the version that is read. */
 final class KeyGroupReader extends GroupRows {
-    /** So many bytes in front of a key name its column family. */
-    private static final int PREFIX = 2;
+    /** Bytes of the column family's number, which precedes a key. */
+    private static final int PREFIX_BYTES = 2;
 
     private static final long READ_AHEAD_BYTES = 2L << 20;
     private static final String ENCODERS =
             "org$apache$spark$sql$execution$streaming$state$RocksDBStateStoreProvider$$keyValueEncoderMap";
 
-    /** Its place among those that are read side by side. */
-    final int place;
+    /** Its index among the readers of a task. */
+    final int index;
 
     /** Whether keys begin with the number of their column family. */
     final boolean prefixed;
 
-    /** The column families, by their names (ColumnFamilyInfo). */
+    /** The column families (ColumnFamilyInfo) by name. */
     final Map<?, ?> families;
 
     private final PartitionReader<?> reader;
@@ -45,13 +45,13 @@ final class KeyGroupReader extends GroupRows {
     private boolean started;
     private byte[] key;
 
-    /** Opens a key group; an operator without a key has one group only, and nothing to tell its rows apart by. */
-    KeyGroupReader(PartitionReader<?> reader, int place, int maxParallelism, boolean keyed) throws Exception {
+    /** Opens a key group; an operator without a key has a single group. */
+    KeyGroupReader(PartitionReader<?> reader, int index, int maxParallelism, boolean keyed) throws Exception {
         this.reader = reader;
-        this.place = place;
+        this.index = index;
         this.keyed = keyed;
         this.maxParallelism = maxParallelism;
-        // Reading the first row loads the version from the checkpoint, changelogs and all.
+        // Reading the first row loads the version from the checkpoint, including changelogs.
         reader.next();
         RocksDBStateStoreProvider provider = (RocksDBStateStoreProvider) PrivateMembers.get(reader, "provider");
         RocksDB rocksDb = provider.rocksDB();
@@ -85,7 +85,7 @@ final class KeyGroupReader extends GroupRows {
         return rows.value();
     }
 
-    /** Whether the row is of a column family that Spark keeps for itself. */
+    /** Whether the row belongs to an internal column family of Spark. */
     boolean isInternal() {
         return keyed && family().internal;
     }
@@ -96,7 +96,7 @@ final class KeyGroupReader extends GroupRows {
             return 0;
         }
         Family family = family();
-        byte[] encoded = prefixed ? Arrays.copyOfRange(key, PREFIX, key.length) : key;
+        byte[] encoded = prefixed ? Arrays.copyOfRange(key, PREFIX_BYTES, key.length) : key;
         UnsafeRow decoded = family.encoder.decodeKey(encoded);
         Object partitionKey = family.extractor.partitionKey(decoded);
         return family.group.apply((InternalRow) partitionKey).getInt(0);
@@ -115,7 +115,7 @@ final class KeyGroupReader extends GroupRows {
             id = RocksDBStateStoreProvider.getColumnFamilyBytesAsId(key);
         }
         if (id >= byId.length || byId[id] == null) {
-            throw new UnsupportedOperationException("no encoder for column family " + id);
+            throw new UnsupportedOperationException("Spark has no encoder for column family " + id);
         }
         return byId[id];
     }
@@ -128,9 +128,9 @@ final class KeyGroupReader extends GroupRows {
         for (Object info : families.values()) {
             highest = Math.max(highest, ((ColumnFamilyInfo) info).cfId());
         }
-        Family[] found = new Family[highest + 1];
-        for (Object each : encoders.entrySet()) {
-            Map.Entry<?, ?> entry = (Map.Entry<?, ?>) each;
+        Family[] byId = new Family[highest + 1];
+        for (Object element : encoders.entrySet()) {
+            Map.Entry<?, ?> entry = (Map.Entry<?, ?>) element;
             ColumnFamilyInfo info = (ColumnFamilyInfo) families.get(entry.getKey());
             Option<?> extractor = option(extractors, entry.getKey());
             int id = 0;
@@ -138,12 +138,12 @@ final class KeyGroupReader extends GroupRows {
                 id = info.cfId();
             }
             if (extractor.isDefined()) {
-                found[id] = new Family(
+                byId[id] = new Family(
                         (RocksDBKeyStateEncoder) ((Tuple3<?, ?, ?>) entry.getValue())._1(),
                         (StatePartitionKeyExtractor) extractor.get(), info != null && info.isInternal());
             }
         }
-        return found;
+        return byId;
     }
 
     @SuppressWarnings("unchecked")
@@ -151,7 +151,7 @@ final class KeyGroupReader extends GroupRows {
         return ((scala.collection.Map<Object, Object>) map).get(key);
     }
 
-    /** How the keys of one column family are told apart. */
+    /** Decodes the keys of a column family. */
     private final class Family {
         final RocksDBKeyStateEncoder encoder;
         final StatePartitionKeyExtractor extractor;

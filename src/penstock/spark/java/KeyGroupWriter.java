@@ -21,14 +21,14 @@ import org.rocksdb.SstFileWriter;
 
 import scala.Option;
 
-/** A new key group: an empty store that is given whole files, which RocksDB takes over without inserting row by row. */
+/** A new key group: an empty store into which RocksDB ingests whole files, without inserting rows. */
 final class KeyGroupWriter {
     private static final long FILE_BYTES = 64L << 20;
     private static final String DEFAULT_FAMILY = "default";
 
     private final int group;
     private final RocksDBStateStoreProvider provider;
-    private final StateStore opened;
+    private final StateStore store;
     private final RocksDB rocksDb;
     private final Path folder;
     private final EnvOptions environment = new EnvOptions();
@@ -41,22 +41,22 @@ final class KeyGroupWriter {
     /**
      * Opens an empty store.
      *
-     * @param families the column families that are written (StatePartitionWriterColumnFamilyInfo), by their names
-     * @param like an old key group of the store
+     * @param families the column families to write (StatePartitionWriterColumnFamilyInfo) by name
+     * @param template an old key group of the store
      */
     KeyGroupWriter(int group, RocksDBStateStoreProvider provider, long batch,
-            scala.collection.Map<String, ?> families, KeyGroupReader like) throws Exception {
+            scala.collection.Map<String, ?> families, KeyGroupReader template) throws Exception {
         this.group = group;
         this.provider = provider;
-        opened = provider.getStore(batch, Option.empty(), false, true);
+        store = provider.getStore(batch, Option.empty(), false, true);
         rocksDb = provider.rocksDB();
-        if (like.prefixed) {
-            createFamilies(families, like.families);
+        if (template.prefixed) {
+            createFamilies(families, template.families);
         }
         folder = Files.createTempDirectory(rocksDb.localRootDir().toPath(), "moved");
     }
 
-    /** Keys begin with the number of their family, so families get the numbers they had. */
+    /** Creates the families in their old order: keys begin with the number of their family. */
     private void createFamilies(scala.collection.Map<String, ?> written, Map<?, ?> old) throws Exception {
         List<Object> names = new ArrayList<>(old.keySet());
         names.sort(new ByNumber(old));
@@ -66,18 +66,18 @@ final class KeyGroupWriter {
                 StatePartitionWriterColumnFamilyInfo family = (StatePartitionWriterColumnFamilyInfo) info.get();
                 StateStoreColFamilySchema schema = family.schema();
                 Object encoding = schema.keyStateEncoderSpec().get();
-                opened.createColFamilyIfAbsent((String) name, schema.keySchema(), schema.valueSchema(),
+                store.createColFamilyIfAbsent((String) name, schema.keySchema(), schema.valueSchema(),
                         (KeyStateEncoderSpec) encoding, family.useMultipleValuesPerKey(),
                         ((ColumnFamilyInfo) old.get(name)).isInternal());
             }
         }
-        Map<?, ?> now = (Map<?, ?>) PrivateMembers.get(rocksDb, "colFamilyNameToInfoMap");
-        if (!now.equals(old)) {
-            throw new UnsupportedOperationException("column families are numbered " + old + ", new ones " + now);
+        Map<?, ?> created = (Map<?, ?>) PrivateMembers.get(rocksDb, "colFamilyNameToInfoMap");
+        if (!created.equals(old)) {
+            throw new UnsupportedOperationException("The column families of the new store have other numbers: " + created + " instead of " + old);
         }
     }
 
-    /** The names of column families, in the order of their numbers. */
+    /** Orders the names of column families by their numbers. */
     private static final class ByNumber implements Comparator<Object> {
         private final Map<?, ?> families;
 
@@ -91,7 +91,7 @@ final class KeyGroupWriter {
         }
     }
 
-    /** Adds the row at which a reader is; keys must come in their order. */
+    /** Adds the current row of a reader; keys must be in ascending order. */
     void add(KeyGroupReader reader) throws Exception {
         if (writer != null && writer.fileSize() > FILE_BYTES) {
             finishFile();
@@ -116,7 +116,7 @@ final class KeyGroupWriter {
         writer = null;
     }
 
-    /** Commits the store; returns its group, its rows, and the unique id of its version, which may be empty. */
+    /** Commits the store; returns its group, its rows, and the unique id of its version or an empty text. */
     String commit() throws Exception {
         if (writer != null) {
             finishFile();
@@ -133,9 +133,9 @@ final class KeyGroupWriter {
             PrivateMembers.set(rocksDb, "numKeysOnWritingVersion_$eq", rows);
             PrivateMembers.set(rocksDb, "numInternalKeysOnWritingVersion_$eq", internalRows);
         }
-        opened.commit();
+        store.commit();
         committed = true;
-        StateStoreCheckpointInfo info = opened.getStateStoreCheckpointInfo();
+        StateStoreCheckpointInfo info = store.getStateStoreCheckpointInfo();
         Option<?> id = info.stateStoreCkptId();
         return "written\t" + group + "\t" + (rows + internalRows) + "\t" + (id.isDefined() ? id.get() : "");
     }
@@ -146,7 +146,7 @@ final class KeyGroupWriter {
         }
         environment.close();
         if (!committed) {
-            opened.abort();
+            store.abort();
         }
         provider.close();
     }

@@ -7,20 +7,20 @@ import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
-/** Key groups as Spark's own exchange deals rows to them. */
+/** Assigns keys to key groups, as Spark's own exchange does. */
 final class KeyGroups {
     private KeyGroups() {
     }
 
-    /** Returns what computes the key group of a key. */
+    /** Returns a projection from a key to its key group. */
     static UnsafeProjection projection(StructType schema, int maxParallelism) {
         StructField[] fields = schema.fields();
         Expression[] columns = new Expression[fields.length];
         for (int i = 0; i < fields.length; i++) {
             columns[i] = new BoundReference(i, fields[i].dataType(), fields[i].nullable());
         }
-        HashPartitioning spread = new HashPartitioning(
+        HashPartitioning hashing = new HashPartitioning(
                 scala.collection.immutable.ArraySeq$.MODULE$.unsafeWrapArray(columns), maxParallelism);
-        return UnsafeProjection.create(spread.partitionIdExpression());
+        return UnsafeProjection.create(hashing.partitionIdExpression());
     }
 }

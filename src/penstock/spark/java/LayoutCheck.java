@@ -18,18 +18,18 @@ import org.apache.spark.sql.catalyst.plans.physical.PartitioningCollection;
 
 import scala.collection.immutable.Seq;
 
-/** Looks at every row of every task: does it lie where a claim about the rows' layout says? */
+/** Checks for every row that its partition agrees with the declared hash partitioning. */
 public final class LayoutCheck {
-    /** Returns the rows of an RDD; a task fails at the first one that lies elsewhere than is claimed. */
-    public RDD<Object> over(RDD<Object> rows, Partitioning layout, Seq<Attribute> columns, String who) {
+    /** Returns the rows of an RDD; a task fails at the first row that belongs to another partition. */
+    public RDD<Object> over(RDD<Object> rows, Partitioning layout, Seq<Attribute> columns, String claimant) {
         if (layout instanceof PartitioningCollection) {
             RDD<Object> checked = rows;
             for (Object part : Catalyst.each(((PartitioningCollection) layout).partitionings())) {
-                checked = over(checked, (Partitioning) part, columns, who);
+                checked = over(checked, (Partitioning) part, columns, claimant);
             }
             return checked;
         }
-        return rows.toJavaRDD().mapPartitionsWithIndex(function(new Claim(layout, columns, who)), true).rdd();
+        return rows.toJavaRDD().mapPartitionsWithIndex(function(new Claim(layout, columns, claimant)), true).rdd();
     }
 
     @SuppressWarnings("unchecked")
@@ -37,19 +37,19 @@ public final class LayoutCheck {
         return (Function2<Integer, Iterator<Object>, Iterator<Object>>) claim;
     }
 
-    /** What is claimed about all tasks. It goes to the executors. */
+    /** The declared partitioning of all tasks, sent to the executors. */
     private static final class Claim implements Function2<Object, Object, Object> {
         private static final long serialVersionUID = 1L;
 
         @SuppressWarnings("serial") // all expressions and all of Scala's sequences are serializable
-        private final Expression place;
+        private final Expression partition;
         @SuppressWarnings("serial")
         private final Seq<Attribute> columns;
         private final int[] starts;
         private final int[] ends;
         private final String claim;
 
-        Claim(Partitioning layout, Seq<Attribute> columns, String who) {
+        Claim(Partitioning layout, Seq<Attribute> columns, String claimant) {
             HashPartitioning hashing;
             if (layout instanceof CoalescedHashPartitioning) {
                 CoalescedHashPartitioning merged = (CoalescedHashPartitioning) layout;
@@ -71,9 +71,9 @@ public final class LayoutCheck {
                     ends[i] = i + 1;
                 }
             }
-            this.place = hashing.partitionIdExpression();
+            this.partition = hashing.partitionIdExpression();
             this.columns = columns;
-            this.claim = who + " claims rows hashed by " + hashing.expressions().mkString(", ") + " into "
+            this.claim = claimant + " claims rows hashed by " + hashing.expressions().mkString(", ") + " into "
                     + hashing.numPartitions();
         }
 
@@ -84,8 +84,8 @@ public final class LayoutCheck {
                 throw new IllegalStateException(
                         claim + ", read by " + starts.length + " tasks; there is a task " + task);
             }
-            Seq<Expression> places = PythonUtils.toSeq(Collections.singletonList(place));
-            return new Checked((Iterator<?>) rows, MutableProjection.create(places, columns), starts[task], ends[task],
+            Seq<Expression> projection = PythonUtils.toSeq(Collections.singletonList(partition));
+            return new Checked((Iterator<?>) rows, MutableProjection.create(projection, columns), starts[task], ends[task],
                     claim + ", of which task " + task + " reads " + starts[task] + " to " + ends[task]);
         }
     }
@@ -93,14 +93,14 @@ public final class LayoutCheck {
     /** The rows of one task. */
     private static final class Checked implements Iterator<Object> {
         private final Iterator<?> rows;
-        private final MutableProjection place;
+        private final MutableProjection partition;
         private final int start;
         private final int end;
         private final String claim;
 
-        Checked(Iterator<?> rows, MutableProjection place, int start, int end, String claim) {
+        Checked(Iterator<?> rows, MutableProjection partition, int start, int end, String claim) {
             this.rows = rows;
-            this.place = place;
+            this.partition = partition;
             this.start = start;
             this.end = end;
             this.claim = claim;
@@ -114,10 +114,10 @@ public final class LayoutCheck {
         @Override
         public Object next() {
             Object row = rows.next();
-            Object hashed = place.apply((InternalRow) row);
-            int found = ((InternalRow) hashed).getInt(0);
-            if (found < start || found >= end) {
-                throw new IllegalStateException(claim + "; it has a row of " + found);
+            Object hashed = partition.apply((InternalRow) row);
+            int actual = ((InternalRow) hashed).getInt(0);
+            if (actual < start || actual >= end) {
+                throw new IllegalStateException(claim + "; it has a row of " + actual);
             }
             return row;
         }

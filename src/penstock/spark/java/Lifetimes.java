@@ -8,32 +8,32 @@ import java.util.concurrent.ConcurrentHashMap;
 
 import scala.Option;
 
-/** Tells which of some objects are gone: no plan refers to them any more. */
+/** Reports which of the watched objects are garbage-collected: no plan refers to them any more. */
 public final class Lifetimes {
-    private final ReferenceQueue<Object> gone = new ReferenceQueue<>();
+    private final ReferenceQueue<Object> collected = new ReferenceQueue<>();
     private final Set<Object> watched = ConcurrentHashMap.newKeySet();
 
     private static final class Watched extends WeakReference<Object> {
         final long key;
 
-        Watched(Object thing, ReferenceQueue<Object> gone, long key) {
-            super(thing, gone);
+        Watched(Object object, ReferenceQueue<Object> collected, long key) {
+            super(object, collected);
             this.key = key;
         }
     }
 
     /**
-     * Watches an object, or what an option holds. Copies of a plan hold the same object: boxed numbers, too, which
+     * Watches an object, or the value of an option. Copies of a plan share the object, including boxed numbers, which
      * Catalyst never unboxes.
      *
-     * @return the keys of those that are gone since the last call, separated by spaces
+     * @return the keys of the objects collected since the last call, separated by spaces
      */
-    public String watch(Object thing, long key) {
-        watched.add(new Watched(thing instanceof Option ? ((Option<?>) thing).get() : thing, gone, key));
+    public String watch(Object object, long key) {
+        watched.add(new Watched(object instanceof Option ? ((Option<?>) object).get() : object, collected, key));
         StringBuilder keys = new StringBuilder();
-        for (Reference<?> each = gone.poll(); each != null; each = gone.poll()) {
-            watched.remove(each);
-            keys.append(keys.length() == 0 ? "" : " ").append(((Watched) each).key);
+        for (Reference<?> reference = collected.poll(); reference != null; reference = collected.poll()) {
+            watched.remove(reference);
+            keys.append(keys.length() == 0 ? "" : " ").append(((Watched) reference).key);
         }
         return keys.toString();
     }

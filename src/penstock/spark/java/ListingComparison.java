@@ -21,9 +21,9 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 
 import scala.collection.immutable.Seq;
 
-/** Compares the files that relations have listed: Spark holds tables equal whatever they have listed. */
+/** Compares the file listings of relations: Spark considers tables equal even if their listings differ. */
 public final class ListingComparison {
-    /** Whether two plans with the same result also read the same. */
+    /** Whether two plans with the same result also read the same files. */
     public boolean readsSame(LogicalPlan left, LogicalPlan right) {
         Seq<?> ours = left.collectLeaves();
         Seq<?> theirs = right.collectLeaves();
@@ -34,14 +34,14 @@ public final class ListingComparison {
         return same;
     }
 
-    /** Whether two relations of a plan are equal to Spark though they have listed other files. */
+    /** Whether Spark considers two relations of a plan equal although their listings differ. */
     public boolean mixesListings(LogicalPlan plan) {
         Seq<?> leaves = plan.collectLeaves();
         for (int i = 0; i < leaves.size(); i++) {
-            FileIndex one = listing(leaves.apply(i));
-            for (int j = 0; one != null && j < i; j++) {
-                FileIndex other = listing(leaves.apply(j));
-                if (other != null && one.equals(other) && !readsSame(leaves.apply(i), leaves.apply(j))) {
+            FileIndex index = listing(leaves.apply(i));
+            for (int j = 0; index != null && j < i; j++) {
+                FileIndex otherListing = listing(leaves.apply(j));
+                if (otherListing != null && index.equals(otherListing) && !readsSame(leaves.apply(i), leaves.apply(j))) {
                     return true;
                 }
             }
@@ -49,29 +49,29 @@ public final class ListingComparison {
         return false;
     }
 
-    /** Returns the files of a listing that partition filters leave. */
+    /** Returns the files of a listing that match partition filters. */
     static List<?> files(FileIndex listing, Seq<Expression> partitionFilters) {
-        List<Object> found = new ArrayList<>();
+        List<Object> files = new ArrayList<>();
         Seq<Expression> none = PythonUtils.toSeq(Collections.emptyList());
         for (Object folder : Catalyst.each(listing.listFiles(partitionFilters, none))) {
-            found.addAll(Catalyst.each(((PartitionDirectory) folder).files().toSeq()));
+            files.addAll(Catalyst.each(((PartitionDirectory) folder).files().toSeq()));
         }
-        return found;
+        return files;
     }
 
-    /** Returns the path, size and time of each file that the leaves of a plan and of its subqueries have listed. */
+    /** Returns the path, size and modification time of each listed file of a plan and its subqueries. */
     static Set<Object> versions(QueryPlan<?> plan) {
-        Set<Object> found = new HashSet<>();
+        Set<Object> versions = new HashSet<>();
         for (Object leaf : Catalyst.each(plan.collectLeaves())) {
             FileIndex listing = listing(leaf);
             if (listing != null) {
-                found.addAll(versions(listing));
+                versions.addAll(versions(listing));
             }
         }
         for (Object subquery : Catalyst.each(plan.subqueriesAll())) {
-            found.addAll(versions((QueryPlan<?>) subquery));
+            versions.addAll(versions((QueryPlan<?>) subquery));
         }
-        return found;
+        return versions;
     }
 
     private static FileIndex listing(Object leaf) {
@@ -98,12 +98,12 @@ public final class ListingComparison {
     }
 
     private static Set<Object> versions(FileIndex listing) {
-        Set<Object> found = new HashSet<>();
+        Set<Object> versions = new HashSet<>();
         Seq<Expression> all = PythonUtils.toSeq(Collections.emptyList());
-        for (Object each : files(listing, all)) {
-            FileStatusWithMetadata file = (FileStatusWithMetadata) each;
-            found.add(file.getPath() + "|" + file.getLen() + "|" + file.getModificationTime());
+        for (Object element : files(listing, all)) {
+            FileStatusWithMetadata file = (FileStatusWithMetadata) element;
+            versions.add(file.getPath() + "|" + file.getLen() + "|" + file.getModificationTime());
         }
-        return found;
+        return versions;
     }
 }

@@ -7,7 +7,7 @@ import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreMap$;
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider;
 import org.apache.spark.sql.types.StructType;
 
-/** A new key group of a store that keeps its state in memory, as one snapshot. */
+/** A new key group of an in-memory store, written as a single snapshot. */
 final class MapWriter extends RowWriter {
     private final HDFSBackedStateStoreProvider provider;
     private final long version;
@@ -18,7 +18,7 @@ final class MapWriter extends RowWriter {
     MapWriter(HDFSBackedStateStoreProvider provider, StructType keySchema, long version) throws Exception {
         this.provider = provider;
         this.version = version;
-        // Nobody looks keys up by their first columns here, so the map need not know how many these are.
+        // Prefix scans are not used here, so the map needs no number of prefix columns.
         map = PrivateMembers.call(
                 HDFSBackedStateStoreMap$.MODULE$, "create", new Object[] {keySchema, Integer.valueOf(0)});
         put = PrivateMembers.find(map, "put", 2);
@@ -32,7 +32,7 @@ final class MapWriter extends RowWriter {
 
     @Override
     String commit() throws Exception {
-        // A store's own commit writes changes, which would count as changes of the old group's last version.
+        // The store's own commit writes a delta, which would apply to the last version of the old group.
         PrivateMembers.call(provider, "writeSnapshotFile", new Object[] {Long.valueOf(version), map, "rescale"});
         return rows + "\t";
     }

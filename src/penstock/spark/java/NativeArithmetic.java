@@ -9,61 +9,61 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.types.DecimalType;
 
-/** Arithmetic in the SQL of DuckDB: exact, or an error; see `NativeSql`. */
+/** Arithmetic in DuckDB's SQL: exact or an error; see `NativeSql`. */
 final class NativeArithmetic {
-    private static final Set<String> SPELLED = new HashSet<>(Arrays.asList("Add", "Subtract", "Multiply"));
+    private static final Set<String> OPERATIONS = new HashSet<>(Arrays.asList("Add", "Subtract", "Multiply"));
 
     private NativeArithmetic() {
     }
 
     /** Returns a sum, difference, product or quotient. */
-    static String of(BinaryArithmetic one) throws NativeSql.Declined {
-        String name = Catalyst.name(one);
-        String type = NativeTypes.nameOf(one.dataType());
-        if (NativeTypes.mode(one).equals("TRY") || !name.equals("Divide") && !SPELLED.contains(name)) {
+    static String of(BinaryArithmetic operation) throws NativeSql.Declined {
+        String name = Catalyst.name(operation);
+        String type = NativeTypes.nameOf(operation.dataType());
+        if (NativeTypes.mode(operation).equals("TRY") || !name.equals("Divide") && !OPERATIONS.contains(name)) {
             throw new NativeSql.Declined("expression " + name);
         }
-        Expression first = Catalyst.first(one);
-        Expression last = Catalyst.last(one);
+        Expression first = Catalyst.first(operation);
+        Expression last = Catalyst.last(operation);
         if (name.equals("Divide")) {
-            String zero = one.failOnError() ? "error('division by zero')" : "CAST(NULL AS " + type + ")";
-            return one.dataType() instanceof DecimalType ? ofDecimals(one, zero) : ofDoubles(one, zero);
+            String zero = operation.failOnError() ? "error('division by zero')" : "CAST(NULL AS " + type + ")";
+            return operation.dataType() instanceof DecimalType ? ofDecimals(operation, zero) : ofDoubles(operation, zero);
         }
-        if (one.dataType() instanceof DecimalType) {
-            checkScale(one, name);
-        } else if (NativeTypes.isWhole(one.dataType())) {
+        if (operation.dataType() instanceof DecimalType) {
+            checkScale(operation, name);
+        } else if (NativeTypes.isInteger(operation.dataType())) {
             String sum = "(" + NativeSql.of(first) + " " + NativeSql.operator(name) + " " + NativeSql.of(last) + ")";
-            // DuckDB makes i < 9 of i + 1 < 10, and sum(i) + count(i) of sum(i + 1): other things where i + 1 does not fit.
+            // DuckDB rewrites i + 1 < 10 to i < 9, and sum(i + 1) to sum(i) + count(i), which differ if i + 1 overflows.
             return first instanceof Literal || last instanceof Literal ? "greatest" + sum : sum;
-        } else if (!Catalyst.type(one).equals("double")) {
-            throw new NativeSql.Declined("arithmetic of " + Catalyst.type(one));
+        } else if (!Catalyst.type(operation).equals("double")) {
+            throw new NativeSql.Declined("arithmetic of " + Catalyst.type(operation));
         }
         return "CAST((" + NativeSql.of(first) + " " + NativeSql.operator(name) + " " + NativeSql.of(last) + ") AS " + type + ")";
     }
 
-    /** Checks that a result is exact, or else an error in DuckDB. */
-    private static void checkScale(BinaryArithmetic one, String name) throws NativeSql.Declined {
-        DecimalType a = (DecimalType) Catalyst.first(one).dataType();
-        DecimalType b = (DecimalType) Catalyst.last(one).dataType();
+    /** Checks that DuckDB's result is exact or an error. */
+    private static void checkScale(BinaryArithmetic operation, String name) throws NativeSql.Declined {
+        DecimalType a = (DecimalType) Catalyst.first(operation).dataType();
+        DecimalType b = (DecimalType) Catalyst.last(operation).dataType();
         int scale = name.equals("Multiply") ? a.scale() + b.scale() : Math.max(a.scale(), b.scale());
-        boolean isRounded = ((DecimalType) one.dataType()).scale() != scale;
-        if (isRounded && (!name.equals("Multiply") || scale > DecimalType.MAX_SCALE())) { // a cast of a product rounds as Spark does
+        boolean isRounded = ((DecimalType) operation.dataType()).scale() != scale;
+        if (isRounded && (!name.equals("Multiply") || scale > DecimalType.MAX_SCALE())) { // a cast of a product rounds like Spark
             throw new NativeSql.Declined("decimals that are rounded");
         }
     }
 
-    private static String ofDoubles(BinaryArithmetic one, String zero) throws NativeSql.Declined {
-        if (!Catalyst.type(one).equals("double")) {
-            throw new NativeSql.Declined("arithmetic of " + Catalyst.type(one));
+    private static String ofDoubles(BinaryArithmetic operation, String zero) throws NativeSql.Declined {
+        if (!Catalyst.type(operation).equals("double")) {
+            throw new NativeSql.Declined("arithmetic of " + Catalyst.type(operation));
         }
-        String divisor = NativeSql.of(Catalyst.last(one));
-        return "(CASE WHEN " + divisor + " = 0 THEN " + zero + " ELSE " + NativeSql.of(Catalyst.first(one)) + " / " + divisor + " END)";
+        String divisor = NativeSql.of(Catalyst.last(operation));
+        return "(CASE WHEN " + divisor + " = 0 THEN " + zero + " ELSE " + NativeSql.of(Catalyst.first(operation)) + " / " + divisor + " END)";
     }
 
-    private static String ofDecimals(BinaryArithmetic one, String zero) throws NativeSql.Declined {
-        Expression first = Catalyst.first(one);
-        Expression last = Catalyst.last(one);
+    private static String ofDecimals(BinaryArithmetic operation, String zero) throws NativeSql.Declined {
+        Expression first = Catalyst.first(operation);
+        Expression last = Catalyst.last(operation);
         return NativeDecimals.quotient(NativeSql.of(first), (DecimalType) first.dataType(), NativeSql.of(last),
-                (DecimalType) last.dataType(), (DecimalType) one.dataType(), zero);
+                (DecimalType) last.dataType(), (DecimalType) operation.dataType(), zero);
     }
 }

@@ -8,12 +8,12 @@ import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DecimalType;
 
-/** Casts in the SQL of DuckDB: what has no place in a type is an error; see `NativeSql`. */
+/** Casts in DuckDB's SQL: values that do not fit the target type are errors; see `NativeSql`. */
 final class NativeCasts {
-    private static final List<String> WHOLE = Arrays.asList("tinyint smallint int bigint".split(" "));
+    private static final List<String> INTEGERS = Arrays.asList("tinyint smallint int bigint".split(" "));
     private static final int[] DIGITS = {3, 5, 10, 19};
 
-    /** Up to so many digits, what Java's and DuckDB's texts of a double round to is the same. */
+    /** The digits up to which rounding a double's text is the same in Java and DuckDB. */
     private static final int DIGITS_OF_DOUBLE = 15;
 
     private NativeCasts() {
@@ -26,17 +26,17 @@ final class NativeCasts {
         String type = NativeTypes.nameOf(to);
         boolean isTry = NativeTypes.mode(cast).equals("TRY");
         if (to instanceof DecimalType && !isTry) {
-            DecimalType wanted = (DecimalType) to;
-            int room = wanted.precision() - wanted.scale();
+            DecimalType decimal = (DecimalType) to;
+            int integerDigits = decimal.precision() - decimal.scale();
             int digits = digits(from);
-            if (from.catalogString().equals("double") && wanted.precision() <= DIGITS_OF_DOUBLE) { // Spark rounds its text
+            if (from.catalogString().equals("double") && decimal.precision() <= DIGITS_OF_DOUBLE) { // Spark rounds the text of the double
                 String text = "CAST(" + sql + " AS VARCHAR)";
-                return narrowed(text, "contains(" + text + ", 'e') THEN error('a number that is rounded otherwise')", type);
+                return narrowed(text, "contains(" + text + ", 'e') THEN error('a number that is rounded differently')", type);
             }
-            if (digits > room) {
-                return narrowed(sql, "abs(" + sql + ") >= " + BigDecimal.TEN.pow(room) + " THEN error('a number that does not fit')", type);
+            if (digits > integerDigits) {
+                return narrowed(sql, "abs(" + sql + ") >= " + BigDecimal.TEN.pow(integerDigits) + " THEN error('a number that does not fit')", type);
             }
-            if (from instanceof DecimalType && wanted.scale() < ((DecimalType) from).scale()) { // is rounded half up, as by Spark
+            if (from instanceof DecimalType && decimal.scale() < ((DecimalType) from).scale()) { // rounds half up, like Spark
                 return narrowed(sql, sql + " IS NULL THEN NULL", type);
             }
         }
@@ -46,36 +46,36 @@ final class NativeCasts {
         return "CAST(" + sql + " AS " + type + ")";
     }
 
-    /** Returns how many digits before the point a whole number or decimal has at most, none of other types. */
+    /** Returns the maximum digits of an integer or decimal before the decimal point, 0 for other types. */
     private static int digits(DataType type) {
         if (type instanceof DecimalType) {
             return ((DecimalType) type).precision() - ((DecimalType) type).scale();
         }
-        int place = WHOLE.indexOf(type.catalogString());
-        return place < 0 ? 0 : DIGITS[place];
+        int index = INTEGERS.indexOf(type.catalogString());
+        return index < 0 ? 0 : DIGITS[index];
     }
 
-    /** As a case, a cast stays what it is: of CAST(x AS a narrower type) < 9, DuckDB makes x < 9. */
-    private static String narrowed(String sql, String otherwise, String type) {
-        return "(CASE WHEN " + otherwise + " ELSE CAST(" + sql + " AS " + type + ") END)";
+    /** Returns a cast inside CASE: DuckDB would rewrite CAST(x AS a narrower type) < 9 to x < 9. */
+    private static String narrowed(String sql, String branch, String type) {
+        return "(CASE WHEN " + branch + " ELSE CAST(" + sql + " AS " + type + ") END)";
     }
 
-    /** Whether every value has a place in a type, and nothing is rounded. */
+    /** Whether every value fits a type without rounding. */
     private static boolean fits(DataType from, DataType to) {
-        String old = from.catalogString();
-        String wanted = to.catalogString();
-        if (old.equals(wanted)) {
+        String source = from.catalogString();
+        String target = to.catalogString();
+        if (source.equals(target)) {
             return true;
         }
         if (to instanceof DecimalType) {
             DecimalType type = (DecimalType) to;
-            boolean keeps = from instanceof DecimalType ? type.scale() >= ((DecimalType) from).scale() : WHOLE.contains(old);
-            return keeps && type.precision() - type.scale() >= digits(from);
+            boolean keepsDigits = from instanceof DecimalType ? type.scale() >= ((DecimalType) from).scale() : INTEGERS.contains(source);
+            return keepsDigits && type.precision() - type.scale() >= digits(from);
         }
-        if (WHOLE.contains(old)) {
-            boolean isExact = wanted.equals("double") && !old.equals("bigint");
-            return isExact || WHOLE.indexOf(wanted) >= WHOLE.indexOf(old);
+        if (INTEGERS.contains(source)) {
+            boolean isExact = target.equals("double") && !source.equals("bigint");
+            return isExact || INTEGERS.indexOf(target) >= INTEGERS.indexOf(source);
         }
-        return old.equals("float") && wanted.equals("double");
+        return source.equals("float") && target.equals("double");
     }
 }

@@ -15,98 +15,89 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.IsNotNull;
 import org.apache.spark.sql.catalyst.expressions.Or;
 
-/** Conditions in the SQL of DuckDB that may fail; see `NativeSql.condition` for those that must not. */
+/** Conditions in DuckDB's SQL that may fail; see `NativeSql.condition` for conditions that must not. */
 final class NativeConditions {
     private NativeConditions() {
     }
 
-    /** Returns the condition of a case, which DuckDB asks of the same rows as Spark. */
-    static String of(Expression one) throws NativeSql.Declined {
-        check(one);
-        return NativeSql.of(one);
+    /** Returns the condition of a CASE, which DuckDB evaluates for the same rows as Spark. */
+    static String of(Expression condition) throws NativeSql.Declined {
+        check(condition);
+        return NativeSql.of(condition);
     }
 
     /**
-     * Checks that no error of a condition is lost.
+     * Checks that DuckDB raises every error of a condition.
      *
-     * DuckDB may ask the parts of a condition in another order, and not all of them: of x OR TRUE, nothing. So each part
-     * must fail for the same rows, if one may: of a - b > 30 AND a - b < 60, either is as good. A comparison that may fail
-     * is always asked, as DuckDB knows nothing of how large a value is that may not fit.
+     * DuckDB may evaluate the operands of AND and OR in another order, and skip some: it evaluates nothing of x OR TRUE. So
+     * if an operand may fail, all must fail for the same rows, as in a - b > 30 AND a - b < 60. A comparison that may
+     * fail is always evaluated, as DuckDB has no statistics of a value that may overflow.
      */
-    static void check(Expression one) throws NativeSql.Declined {
-        if (!ExpressionSafety.cannotFail(NativeResults.withValues(one)) && failing(one) == null) {
+    static void check(Expression condition) throws NativeSql.Declined {
+        if (!ExpressionSafety.cannotFail(NativeResults.withoutSubqueries(condition)) && failingSubexpressions(condition) == null) {
             throw new NativeSql.Declined("a condition that may fail");
         }
     }
 
-    /** Returns a condition without those parts that ask for a value which another part compares: that drops nulls too. */
-    static Expression withoutNulls(Expression condition) {
-        List<Expression> parts = new ArrayList<>();
-        split(condition, parts);
-        Expression found = null;
-        for (Expression part : parts) {
+    /** Returns a condition without IS NOT NULL of values that another conjunct compares, which drops nulls, too. */
+    static Expression withoutRedundantNotNull(Expression condition) {
+        List<Expression> conjuncts = new ArrayList<>();
+        Catalyst.addConjuncts(condition, conjuncts);
+        Expression remaining = null;
+        for (Expression conjunct : conjuncts) {
             boolean isNeeded = true;
-            for (Expression other : parts) {
-                isNeeded = isNeeded && !(part instanceof IsNotNull && other instanceof BinaryComparison && isNullWith(other, Catalyst.first(part)));
+            for (Expression other : conjuncts) {
+                isNeeded = isNeeded && !(conjunct instanceof IsNotNull && other instanceof BinaryComparison && isNullIf(other, Catalyst.first(conjunct)));
             }
             if (isNeeded) {
-                found = found == null ? part : new And(found, part);
+                remaining = remaining == null ? conjunct : new And(remaining, conjunct);
             }
         }
-        return found;
+        return remaining;
     }
 
-    private static void split(Expression condition, List<Expression> parts) {
-        if (condition instanceof And) {
-            split(Catalyst.first(condition), parts);
-            split(Catalyst.last(condition), parts);
-        } else {
-            parts.add(condition);
-        }
-    }
-
-    /** Whether a value is null wherever a column is. */
-    private static boolean isNullWith(Expression value, Expression column) {
+    /** Whether a value is null for every row whose column is null. */
+    private static boolean isNullIf(Expression value, Expression column) {
         if (value.semanticEquals(column)) {
             return column instanceof AttributeReference;
         }
         boolean compares = value instanceof BinaryComparison && !(value instanceof EqualNullSafe);
-        boolean passesNulls = compares || value instanceof BinaryArithmetic || value instanceof Cast;
-        for (Object part : passesNulls ? Catalyst.each(value.children()) : new ArrayList<Object>()) {
-            if (isNullWith((Expression) part, column)) {
+        boolean propagatesNulls = compares || value instanceof BinaryArithmetic || value instanceof Cast;
+        for (Object child : propagatesNulls ? Catalyst.each(value.children()) : new ArrayList<Object>()) {
+            if (isNullIf((Expression) child, column)) {
                 return true;
             }
         }
         return false;
     }
 
-    /** Returns what may fail in each part of a condition, null if it is not the same, or may be left out. */
-    private static Set<Object> failing(Expression one) {
-        if (one instanceof And || one instanceof Or) {
-            Set<Object> left = failing(Catalyst.first(one));
-            Set<Object> right = failing(Catalyst.last(one));
+    /** Returns the failing subexpressions of a condition; null if they differ between operands or may be skipped. */
+    private static Set<Object> failingSubexpressions(Expression condition) {
+        if (condition instanceof And || condition instanceof Or) {
+            Set<Object> left = failingSubexpressions(Catalyst.first(condition));
+            Set<Object> right = failingSubexpressions(Catalyst.last(condition));
             return left != null && left.equals(right) ? left : null;
         }
-        if (!(one instanceof BinaryComparison)) {
+        if (!(condition instanceof BinaryComparison)) {
             return null;
         }
-        Set<Object> found = new HashSet<>();
-        return add(Catalyst.first(one), found) && add(Catalyst.last(one), found) && !found.isEmpty() ? found : null;
+        Set<Object> subexpressions = new HashSet<>();
+        return addFailing(Catalyst.first(condition), subexpressions) && addFailing(Catalyst.last(condition), subexpressions) && !subexpressions.isEmpty() ? subexpressions : null;
     }
 
-    /** Adds what may fail in a value; returns whether all of it is computed for each row. */
-    private static boolean add(Expression one, Set<Object> found) {
-        if (ExpressionSafety.cannotFail(NativeResults.withValues(one))) {
+    /** Adds the failing subexpressions of a value; returns whether each is evaluated for every row. */
+    private static boolean addFailing(Expression value, Set<Object> subexpressions) {
+        if (ExpressionSafety.cannotFail(NativeResults.withoutSubqueries(value))) {
             return true;
         }
-        if (!(one instanceof BinaryArithmetic) && !(one instanceof Cast)) {
+        if (!(value instanceof BinaryArithmetic) && !(value instanceof Cast)) {
             return false;
         }
-        found.add(one.canonicalized());
-        boolean isComputed = true;
-        for (Object part : Catalyst.each(one.children())) {
-            isComputed = isComputed && add((Expression) part, found);
+        subexpressions.add(value.canonicalized());
+        boolean isEvaluated = true;
+        for (Object child : Catalyst.each(value.children())) {
+            isEvaluated = isEvaluated && addFailing((Expression) child, subexpressions);
         }
-        return isComputed;
+        return isEvaluated;
     }
 }

@@ -29,25 +29,25 @@ import scala.collection.AbstractIterator;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** What tasks do with exchanged columns: rows are made of them, or several inputs are put together for DuckDB. */
+/** Decodes exchanged column batches into rows, or concatenates the batches of several inputs for DuckDB. */
 public final class NativeDecoder implements Function<Object, Object> {
     private static final int BATCH = 1;
-    /** Decimals of up to so many digits are whole numbers in batches. */
+    /** Decimals up to this precision are unscaled longs in batches. */
     private static final int LONG_DIGITS = 18;
 
-    /** Returns the rows of an RDD of batches. @param given the RDD, and the columns of the rows */
+    /** Returns the rows of an RDD of batches. @param arguments the RDD, and the columns of the rows */
     @Override
-    public Object apply(Object given) {
-        RDD<?> batches = (RDD<?>) ((List<?>) given).get(0);
+    public Object apply(Object arguments) {
+        RDD<?> batches = (RDD<?>) ((List<?>) arguments).get(0);
         List<StructField> fields = new ArrayList<>();
         List<Expression> values = new ArrayList<>();
-        for (Object each : CollectionConverters.asJava((Seq<?>) ((List<?>) given).get(1))) {
-            DataType type = ((Attribute) each).dataType();
-            boolean isShort = type instanceof DecimalType && ((DecimalType) type).precision() <= LONG_DIGITS;
-            DataType sent = isShort ? DataTypes.LongType : type;
-            Expression value = new BoundReference(fields.size(), sent, true);
-            values.add(isShort ? new MakeDecimal(value, ((DecimalType) type).precision(), ((DecimalType) type).scale(), true) : value);
-            fields.add(DataTypes.createStructField("c" + fields.size(), sent, true));
+        for (Object column : CollectionConverters.asJava((Seq<?>) ((List<?>) arguments).get(1))) {
+            DataType type = ((Attribute) column).dataType();
+            boolean isLong = type instanceof DecimalType && ((DecimalType) type).precision() <= LONG_DIGITS;
+            DataType batchType = isLong ? DataTypes.LongType : type;
+            Expression value = new BoundReference(fields.size(), batchType, true);
+            values.add(isLong ? new MakeDecimal(value, ((DecimalType) type).precision(), ((DecimalType) type).scale(), true) : value);
+            fields.add(DataTypes.createStructField("c" + fields.size(), batchType, true));
         }
         Object decoding = new Decoding(DataTypes.createStructType(fields), PythonUtils.toSeq(values));
         return decoded(batches.toJavaRDD(), decoding).rdd();
@@ -58,23 +58,23 @@ public final class NativeDecoder implements Function<Object, Object> {
         return ((JavaRDD<Object>) batches).mapPartitions((FlatMapFunction<Iterator<Object>, Object>) decoding, true);
     }
 
-    /** Returns the batches of several RDDs, each with the number of its RDD, task by task one after the other. */
+    /** Concatenates the batches of several RDDs partition by partition, each tagged with the number of its RDD. */
     @SuppressWarnings("unchecked")
-    public RDD<Object> together(List<?> inputs) {
-        JavaRDD<Object> all = null;
+    public RDD<Object> concatenate(List<?> inputs) {
+        JavaRDD<Object> concatenated = null;
         for (int i = 0; i < inputs.size(); i++) {
             Object numbered = new Numbered(i);
-            JavaRDD<Object> one = ((RDD<Object>) inputs.get(i)).toJavaRDD();
-            if (all == null) {
-                all = one.mapPartitions((FlatMapFunction<Iterator<Object>, Object>) numbered, true);
+            JavaRDD<Object> batches = ((RDD<Object>) inputs.get(i)).toJavaRDD();
+            if (concatenated == null) {
+                concatenated = batches.mapPartitions((FlatMapFunction<Iterator<Object>, Object>) numbered, true);
             } else {
-                all = all.zipPartitions(one, (FlatMapFunction2<Iterator<Object>, Iterator<Object>, Object>) numbered);
+                concatenated = concatenated.zipPartitions(batches, (FlatMapFunction2<Iterator<Object>, Iterator<Object>, Object>) numbered);
             }
         }
-        return all.rdd();
+        return concatenated.rdd();
     }
 
-    /** Puts the batches of an input behind others, with a number. */
+    /** Appends the batches of an input to others, tagged with a number. */
     private static final class Numbered implements FlatMapFunction<Object, Object>, FlatMapFunction2<Object, Object, Object> {
         private static final long serialVersionUID = 1L;
         private final int number;
@@ -85,60 +85,60 @@ public final class NativeDecoder implements Function<Object, Object> {
 
         @Override
         public Iterator<Object> call(Object rows) {
-            return new Behind(null, (Iterator<?>) rows, number);
+            return new Concatenated(null, (Iterator<?>) rows, number);
         }
 
         @Override
-        public Iterator<Object> call(Object before, Object rows) {
-            return new Behind((Iterator<?>) before, (Iterator<?>) rows, number);
+        public Iterator<Object> call(Object preceding, Object rows) {
+            return new Concatenated((Iterator<?>) preceding, (Iterator<?>) rows, number);
         }
     }
 
-    /** Rows, and behind them batches with a number. */
-    private static final class Behind implements Iterator<Object> {
-        private final Iterator<?> before;
+    /** Tagged batches, followed by the batches of a further input with its number. */
+    private static final class Concatenated implements Iterator<Object> {
+        private final Iterator<?> preceding;
         private final Iterator<?> batches;
         private final int number;
 
-        Behind(Iterator<?> before, Iterator<?> batches, int number) {
-            this.before = before;
+        Concatenated(Iterator<?> preceding, Iterator<?> batches, int number) {
+            this.preceding = preceding;
             this.batches = batches;
             this.number = number;
         }
 
         @Override
         public boolean hasNext() {
-            return before != null && before.hasNext() || batches.hasNext();
+            return preceding != null && preceding.hasNext() || batches.hasNext();
         }
 
         @Override
         public Object next() {
-            if (before != null && before.hasNext()) {
-                return before.next();
+            if (preceding != null && preceding.hasNext()) {
+                return preceding.next();
             }
             return new GenericInternalRow(new Object[] {number, ((InternalRow) batches.next()).getBinary(BATCH)});
         }
     }
 
-    /** Makes rows of the batches of a task. It goes to the executors. */
+    /** Decodes the batches of a task, on the executors. */
     private static final class Decoding implements FlatMapFunction<Object, Object> {
         private static final long serialVersionUID = 1L;
-        private final StructType sent;
+        private final StructType batchSchema;
         @SuppressWarnings("serial") // all expressions and all of Scala's sequences are serializable
         private final Seq<Expression> values;
 
-        Decoding(StructType sent, Seq<Expression> values) {
-            this.sent = sent;
+        Decoding(StructType batchSchema, Seq<Expression> values) {
+            this.batchSchema = batchSchema;
             this.values = values;
         }
 
-        @SuppressWarnings({"rawtypes", "unchecked"}) // the iterators are of objects, as Janino makes no bridge methods
+        @SuppressWarnings({"rawtypes", "unchecked"}) // iterators of objects: Janino generates no bridge methods
         @Override
         public Iterator<Object> call(Object rows) {
             ArrowConverters$ converters = ArrowConverters$.MODULE$;
-            Object found = converters.fromBatchIterator((scala.collection.Iterator) new Batches((Iterator<?>) rows), sent, "UTC",
+            Object decoded = converters.fromBatchIterator((scala.collection.Iterator) new Batches((Iterator<?>) rows), batchSchema, "UTC",
                     false, false, TaskContext.get());
-            return new Rows((scala.collection.Iterator<?>) found, UnsafeProjection.create(values));
+            return new Rows((scala.collection.Iterator<?>) decoded, UnsafeProjection.create(values));
         }
     }
 
@@ -161,7 +161,7 @@ public final class NativeDecoder implements Function<Object, Object> {
         }
     }
 
-    /** Rows as Spark has them; the next one takes the place of the last in memory. */
+    /** Spark's binary rows; each row overwrites the previous one in memory. */
     private static final class Rows implements Iterator<Object> {
         private final scala.collection.Iterator<?> rows;
         private final UnsafeProjection projection;

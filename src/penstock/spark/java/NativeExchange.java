@@ -16,54 +16,54 @@ import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.math.BigInt;
 
-/** Exchanges of columns; see `native_operators`. */
+/** Exchanges of column batches; see `native_operators`. */
 public final class NativeExchange {
     /** Returns the rows of an exchange of batches, hashed by some of their columns. */
-    public SparkPlan rows(SparkPlan exchange, Seq<Attribute> columns, List<?> keys, Object decoder, SparkPlan instead) {
-        List<Expression> hashed = new ArrayList<>();
-        for (Object place : keys) {
-            hashed.add((Expression) (Object) columns.apply((Integer) place));
+    public SparkPlan rows(SparkPlan exchange, Seq<Attribute> columns, List<?> keys, Object decoder, SparkPlan original) {
+        List<Expression> keyColumns = new ArrayList<>();
+        for (Object index : keys) {
+            keyColumns.add((Expression) (Object) columns.apply((Integer) index));
         }
-        exchange.copyTagsFrom(instead);
-        SparkPlan made = new NativeRows(exchange, columns, PythonUtils.toSeq(hashed), decoder(decoder));
-        made.copyTagsFrom(instead);
-        return made;
+        exchange.copyTagsFrom(original);
+        SparkPlan rows = new NativeRows(exchange, columns, PythonUtils.toSeq(keyColumns), decoder(decoder));
+        rows.copyTagsFrom(original);
+        return rows;
     }
 
     @SuppressWarnings("unchecked")
-    private static Function<Object, Object> decoder(Object given) {
-        return (Function<Object, Object>) given;
+    private static Function<Object, Object> decoder(Object function) {
+        return (Function<Object, Object>) function;
     }
 
-    /** Lets a leaf tell that its rows are those of a plan, if that has exchanged columns. */
+    /** Tags a leaf with the plan of its rows, if that plan exchanges columns. */
     public void remember(LogicalPlan leaf, SparkPlan plan) {
         if (columns(plan, null) > 0) {
             NativeRows.remember(leaf, plan);
         }
     }
 
-    /** Returns how many columns were exchanged to a stage of a plan, or to any if it is null; 0 if rows were. */
+    /** Returns the number of columns exchanged by a stage of a plan, or by any stage if null; 0 if rows were exchanged. */
     public int columns(SparkPlan plan, SparkPlan stage) {
         if (plan instanceof NativeRows && (stage == null || ((NativeRows) plan).child() == stage)) {
             return plan.output().size();
         }
-        int found = 0;
+        int count = 0;
         for (Object child : Catalyst.each(plan.children())) {
-            found = Math.max(found, columns((SparkPlan) child, stage));
+            count = Math.max(count, columns((SparkPlan) child, stage));
         }
-        return found;
+        return count;
     }
 
-    /** Returns what was measured with other bytes, and other rows; -1 if these are not known. */
+    /** Returns measured statistics with other bytes and rows; -1 for unknown rows. */
     public Statistics statistics(Statistics measured, long bytes, long rows) {
         Option<BigInt> counted = rows < 0 ? Option.<BigInt>empty() : Option.apply(BigInt.apply(rows));
         return new Statistics(BigInt.apply(bytes), counted, measured.attributeStats(), measured.isRuntime());
     }
 
-    /** Returns what the rows of a stage of a plan are hashed by. */
-    public Seq<Expression> hashed(SparkPlan plan, ShuffleQueryStageExec stage) {
-        Seq<Expression> found = keys(plan, stage);
-        return found == null ? ((Expression) (Object) ((SparkPlan) (Object) stage.shuffle()).outputPartitioning()).children() : found;
+    /** Returns the keys by which the rows of a stage are hashed. */
+    public Seq<Expression> hashKeys(SparkPlan plan, ShuffleQueryStageExec stage) {
+        Seq<Expression> keys = keys(plan, stage);
+        return keys == null ? ((Expression) (Object) ((SparkPlan) (Object) stage.shuffle()).outputPartitioning()).children() : keys;
     }
 
     private static Seq<Expression> keys(SparkPlan plan, SparkPlan stage) {
@@ -71,9 +71,9 @@ public final class NativeExchange {
             return ((NativeRows) plan).keys();
         }
         for (Object child : Catalyst.each(plan.children())) {
-            Seq<Expression> found = keys((SparkPlan) child, stage);
-            if (found != null) {
-                return found;
+            Seq<Expression> childKeys = keys((SparkPlan) child, stage);
+            if (childKeys != null) {
+                return childKeys;
             }
         }
         return null;

@@ -13,7 +13,7 @@ import org.apache.spark.scheduler.SparkListenerStageSubmitted;
 import org.apache.spark.scheduler.SparkListenerTaskEnd;
 
 /**
- * Cancels a stage as soon as DuckDB has failed in one of its tasks, so that Spark computes the rows.
+ * Cancels a stage as soon as DuckDB fails in one of its tasks, so that Spark computes the rows.
  *
  * Spark would run the task `spark.task.maxFailures` times, and DuckDB fails on the same values each time. Executors on
  * which tasks fail repeatedly may also be excluded.
@@ -26,7 +26,7 @@ public final class NativeFailures {
     /**
      * Marks the jobs that this thread starts from now on.
      *
-     * @param error how the errors begin after which Spark computes the rows
+     * @param error the prefix of the errors after which Spark computes the rows
      */
     public void begin(SparkContext context, String error) {
         synchronized (WATCHED) {
@@ -37,12 +37,12 @@ public final class NativeFailures {
         context.setLocalProperty(PROPERTY, error);
     }
 
-    /** Marks no more jobs. */
+    /** Stops marking the jobs of this thread. */
     public void end(SparkContext context) {
         context.setLocalProperty(PROPERTY, null);
     }
 
-    /** Hears of the ends of tasks. */
+    /** Listens for failed tasks of the marked jobs. */
     static final class Watch extends SparkListener {
         private final SparkContext context;
         private final Map<Object, Object> errors = new ConcurrentHashMap<>();
@@ -76,7 +76,7 @@ public final class NativeFailures {
             if (begin >= 0) {
                 int newline = text.indexOf('\n', begin);
                 String line = newline < 0 ? text.substring(begin) : text.substring(begin, newline);
-                context.cancelStage(end.stageId(), line + "\n"); // Spark puts more behind it
+                context.cancelStage(end.stageId(), line + "\n"); // Spark appends to this message
             }
         }
     }

@@ -22,16 +22,16 @@ import org.apache.spark.sql.types.StructType;
 
 import scala.collection.immutable.Seq;
 
-/** The folders of a table that is read, their files, and the columns whose values their names tell. */
+/** The partition folders of a scanned table, their files, and the columns whose values are in the folder names. */
 final class NativeFolders {
-    /** Each folder is a part of the query: to plan more would take DuckDB longer than most queries run. */
-    private static final int MOST_FOLDERS = 100;
+    /** Each folder adds a subquery: planning more would take DuckDB longer than most queries run. */
+    private static final int MAX_FOLDERS = 100;
 
     private NativeFolders() {
     }
 
-    /** Whether a column's values are those of folders. */
-    static boolean has(FileSourceScanExec scan, AttributeReference column) {
+    /** Whether a column is a partition column, with its values in folder names. */
+    static boolean isPartitionColumn(FileSourceScanExec scan, AttributeReference column) {
         for (String name : scan.relation().partitionSchema().fieldNames()) {
             if (name.equals(column.name())) {
                 return true;
@@ -40,17 +40,17 @@ final class NativeFolders {
         return false;
     }
 
-    /** Checks that DuckDB has the types of the columns that come from the names of folders. */
+    /** Checks that DuckDB supports the types of the partition columns. */
     static void checkTypes(FileSourceScanExec scan) throws NativeSql.Declined {
-        for (Object each : Catalyst.each(scan.output())) {
-            AttributeReference column = (AttributeReference) each;
-            if (has(scan, column)) {
+        for (Object element : Catalyst.each(scan.output())) {
+            AttributeReference column = (AttributeReference) element;
+            if (isPartitionColumn(scan, column)) {
                 NativeTypes.literal(null, column.dataType());
             }
         }
     }
 
-    /** Checks that DuckDB has all values of the folders that are read. They are listed for it. */
+    /** Lists the folders of a scan and checks that DuckDB supports their partition values. */
     static void check(FileSourceScanExec scan) throws NativeSql.Declined {
         if (!NativeScan.columns(scan, true).isEmpty()) {
             for (Object folder : listed(scan)) {
@@ -59,55 +59,55 @@ final class NativeFolders {
         }
     }
 
-    /** Returns the values of a folder as SQL, one for each column that comes from its name. */
+    /** Returns the partition values of a folder as SQL, in the order of the partition columns. */
     static List<Object> values(FileSourceScanExec scan, InternalRow row) throws NativeSql.Declined {
         StructType schema = scan.relation().partitionSchema();
-        List<Object> found = new ArrayList<>();
-        for (Object each : Catalyst.each(scan.output())) {
-            AttributeReference column = (AttributeReference) each;
-            if (has(scan, column)) {
-                int place = schema.fieldIndex(column.name());
-                Object value = row.get(place, column.dataType());
+        List<Object> literals = new ArrayList<>();
+        for (Object element : Catalyst.each(scan.output())) {
+            AttributeReference column = (AttributeReference) element;
+            if (isPartitionColumn(scan, column)) {
+                int index = schema.fieldIndex(column.name());
+                Object value = row.get(index, column.dataType());
                 if (value instanceof Decimal && ((Decimal) value).scale() != ((DecimalType) column.dataType()).scale()) {
-                    // Spark's value of a folder keeps the digits of its name, and its rows read them in the column's scale.
+                    // Spark keeps the scale of the folder name, but reads the value in the scale of the column.
                     throw new NativeSql.Declined("a decimal folder name with another scale than its column");
                 }
-                found.add(NativeTypes.literal(value, column.dataType()));
+                literals.add(NativeTypes.literal(value, column.dataType()));
             }
         }
-        return found;
+        return literals;
     }
 
-    /** Returns all files, whole. They are listed: to ask the scan would broadcast settings for each table. */
+    /** Returns all files, unsplit. They are listed here, as the scan itself would broadcast settings for each table. */
     static List<Object> files(FileSourceScanExec scan) throws NativeSql.Declined {
         Set<Object> folders = new HashSet<>();
-        List<Object> found = new ArrayList<>();
-        for (Object each : listed(scan)) {
-            PartitionDirectory folder = (PartitionDirectory) each;
+        List<Object> files = new ArrayList<>();
+        for (Object element : listed(scan)) {
+            PartitionDirectory folder = (PartitionDirectory) element;
             List<Object> values = values(scan, folder.values());
             folders.add(values);
-            if (folders.size() > MOST_FOLDERS) {
-                throw new NativeSql.Declined("more than " + MOST_FOLDERS + " folders of a table");
+            if (folders.size() > MAX_FOLDERS) {
+                throw new NativeSql.Declined("more than " + MAX_FOLDERS + " folders of a table");
             }
-            for (Object one : Catalyst.each(folder.files().toSeq())) {
-                FileStatusWithMetadata file = (FileStatusWithMetadata) one;
-                if (file.getLen() > 0) { // Spark makes no task of others
-                    found.add(facts(file.getPath(), 0, file.getLen(), file.getModificationTime(), file.getLen(), values));
+            for (Object status : Catalyst.each(folder.files().toSeq())) {
+                FileStatusWithMetadata file = (FileStatusWithMetadata) status;
+                if (file.getLen() > 0) { // Spark skips empty files
+                    files.add(facts(file.getPath(), 0, file.getLen(), file.getModificationTime(), file.getLen(), values));
                 }
             }
         }
-        return found;
+        return files;
     }
 
     static Map<String, Object> facts(Path path, long start, long length, long modified, long size, List<Object> values) {
-        Map<String, Object> one = new HashMap<>();
-        one.put("path", path.toString());
-        one.put("start", start);
-        one.put("length", length);
-        one.put("modified", modified);
-        one.put("size", size);
-        one.put("values", values);
-        return one;
+        Map<String, Object> facts = new HashMap<>();
+        facts.put("path", path.toString());
+        facts.put("start", start);
+        facts.put("length", length);
+        facts.put("modified", modified);
+        facts.put("size", size);
+        facts.put("values", values);
+        return facts;
     }
 
     private static List<?> listed(FileSourceScanExec scan) {

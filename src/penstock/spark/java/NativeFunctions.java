@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Like;
 import org.apache.spark.sql.types.DecimalType;
 
-/** Functions of dates, texts and the digits of decimals in the SQL of DuckDB; see `NativeSql`. */
+/** Functions of dates, strings and unscaled decimals in DuckDB's SQL; see `NativeSql`. */
 final class NativeFunctions {
     private static final List<String> DATE_PARTS = Arrays.asList("Year Month DayOfMonth".split(" "));
     private static final List<String> DATE_FUNCTIONS = Arrays.asList("year month day".split(" "));
@@ -17,48 +17,48 @@ final class NativeFunctions {
     private NativeFunctions() {
     }
 
-    static String of(Expression one, List<?> parts) throws NativeSql.Declined {
-        String name = Catalyst.name(one);
-        if (one instanceof Like) {
-            return NativeTexts.like((Like) one);
+    static String of(Expression expression, List<?> arguments) throws NativeSql.Declined {
+        String name = Catalyst.name(expression);
+        if (expression instanceof Like) {
+            return NativeStrings.like((Like) expression);
         }
         if (DATE_PARTS.contains(name)) {
-            return "CAST(" + DATE_FUNCTIONS.get(DATE_PARTS.indexOf(name)) + "(" + NativeTypes.finite(NativeSql.part(parts, 0)) + ") AS INTEGER)";
+            return "CAST(" + DATE_FUNCTIONS.get(DATE_PARTS.indexOf(name)) + "(" + NativeTypes.finite(NativeSql.at(arguments, 0)) + ") AS INTEGER)";
         }
         if (name.equals("UnscaledValue")) {
-            DecimalType type = (DecimalType) Catalyst.first(one).dataType();
-            String decimal = NativeSql.part(parts, 0);
-            if (type.precision() + type.scale() > 18) { // DuckDB keeps a product of decimals of 64 bits in 64 bits
+            DecimalType type = (DecimalType) Catalyst.first(expression).dataType();
+            String decimal = NativeSql.at(arguments, 0);
+            if (type.precision() + type.scale() > 18) { // DuckDB computes a product of 64-bit decimals in 64 bits
                 decimal = "CAST(" + decimal + " AS DECIMAL(" + NativeTypes.summed(type).precision() + "," + type.scale() + "))";
             }
-            return "CAST(" + NativeDecimals.digits(decimal, type) + " AS BIGINT)";
+            return "CAST(" + NativeDecimals.unscaled(decimal, type) + " AS BIGINT)";
         }
         if (name.equals("MakeDecimal")) {
-            DecimalType wanted = (DecimalType) one.dataType();
-            return NativeDecimals.ofDigits(NativeSql.part(parts, 0), wanted);
+            DecimalType type = (DecimalType) expression.dataType();
+            return NativeDecimals.ofUnscaled(NativeSql.at(arguments, 0), type);
         }
-        if (name.equals("Concat") && NativeTypes.nameOf(one.dataType()).equals("VARCHAR") && !parts.isEmpty()) {
-            NativeSql.checkSameTypes(parts);
-            StringBuilder joined = new StringBuilder();
-            for (int i = 0; i < parts.size(); i++) {
-                joined.append(i == 0 ? "(" : " || ").append(NativeSql.part(parts, i));
+        if (name.equals("Concat") && NativeTypes.nameOf(expression.dataType()).equals("VARCHAR") && !arguments.isEmpty()) {
+            NativeSql.checkSameTypes(arguments);
+            StringBuilder concatenation = new StringBuilder();
+            for (int i = 0; i < arguments.size(); i++) {
+                concatenation.append(i == 0 ? "(" : " || ").append(NativeSql.at(arguments, i));
             }
-            return joined.append(")").toString(); // null if one part is, as in Spark
+            return concatenation.append(")").toString(); // null if an argument is null, as in Spark
         }
         if (name.equals("DateAdd") || name.equals("DateSub")) {
-            return "CAST((" + NativeTypes.finite(NativeSql.part(parts, 0)) + (name.equals("DateAdd") ? " + " : " - ") + NativeSql.part(parts, 1) + ") AS DATE)";
+            return "CAST((" + NativeTypes.finite(NativeSql.at(arguments, 0)) + (name.equals("DateAdd") ? " + " : " - ") + NativeSql.at(arguments, 1) + ") AS DATE)";
         }
         if (name.equals("StartsWith") || name.equals("EndsWith") || name.equals("Contains")) {
             String function = name.equals("StartsWith") ? "starts_with" : name.equals("EndsWith") ? "suffix" : "contains";
-            return function + "(" + NativeSql.listed(parts) + ")";
+            return function + "(" + NativeSql.list(arguments) + ")";
         }
         if (name.equals("Upper") || name.equals("Lower")) {
-            return NativeTexts.inCase(NativeSql.part(parts, 0), name.toLowerCase(Locale.ROOT));
+            return NativeStrings.inCase(NativeSql.at(arguments, 0), name.toLowerCase(Locale.ROOT));
         }
         if (name.equals("Substring")) {
-            return NativeTexts.substring(parts);
+            return NativeStrings.substring(arguments);
         }
-        if (name.equals("BloomFilterMightContain")) { // without it, most groups of an aggregate would be of no use
+        if (name.equals("BloomFilterMightContain")) { // without the filter, an aggregate would compute many useless groups
             throw new NativeSql.Declined("a Bloom filter of the keys of another table");
         }
         throw new NativeSql.Declined("expression " + name);

@@ -18,24 +18,24 @@ import org.apache.spark.sql.execution.joins.HashedRelation;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 
-/** A join in the SQL of DuckDB. */
+/** A physical join in DuckDB's SQL. */
 final class NativeJoin {
-    /** A larger one is not copied to where DuckDB is: each task would make a hash table of it. */
-    private static final long MOST_BYTES = 128L << 20;
+    /** Maximum size of a broadcast relation: each task copies it and builds a hash table. */
+    private static final long MAX_BYTES = 128L << 20;
 
     final SparkPlan left;
     final SparkPlan right;
-    /** The side that was broadcast, null if none was. */
+    /** The broadcast side, null for a shuffled join. */
     final SparkPlan build;
     final boolean buildsLeft;
     private final BaseJoinExec join;
 
-    /** A join whose sides lie together. */
+    /** A join whose sides are partitioned alike. */
     NativeJoin(SparkPlan join) {
         this(join, null, false);
     }
 
-    /** A join with a side that was broadcast. */
+    /** A join with a broadcast side. */
     NativeJoin(BroadcastHashJoinExec join) throws NativeSql.Declined {
         this(join, join.buildSide().toString().equals("BuildLeft") ? join.left() : join.right(),
                 join.buildSide().toString().equals("BuildLeft"));
@@ -46,8 +46,8 @@ final class NativeJoin {
             throw new NativeSql.Declined("a broadcast that has not run");
         }
         Object relation = relation(build);
-        if (!RelationRows.areKnown(relation) || ((HashedRelation) relation).estimatedSize() > MOST_BYTES) {
-            throw new NativeSql.Declined("a large broadcast");
+        if (!RelationRows.isSupported(relation) || ((HashedRelation) relation).estimatedSize() > MAX_BYTES) {
+            throw new NativeSql.Declined("a large broadcast relation");
         }
     }
 
@@ -63,7 +63,7 @@ final class NativeJoin {
         return build.executeBroadcast().value();
     }
 
-    /** Returns the number of the broadcast that a side is. */
+    /** Returns the id of the broadcast side. */
     long broadcast() {
         return build.executeBroadcast().id();
     }
@@ -77,17 +77,17 @@ final class NativeJoin {
 
     private String kind() throws NativeSql.Declined {
         String kind = join.joinType().toString();
-        boolean isFree = build == null;
+        boolean isShuffled = build == null;
         if (kind.equals("Inner")) {
             return "JOIN";
         }
-        if (kind.equals("LeftOuter") && (isFree || !buildsLeft)) {
+        if (kind.equals("LeftOuter") && (isShuffled || !buildsLeft)) {
             return "LEFT JOIN";
         }
-        if (kind.equals("RightOuter") && (isFree || buildsLeft)) {
+        if (kind.equals("RightOuter") && (isShuffled || buildsLeft)) {
             return "RIGHT JOIN";
         }
-        if (kind.equals("FullOuter") && isFree) {
+        if (kind.equals("FullOuter") && isShuffled) {
             return "FULL JOIN";
         }
         if (!buildsLeft && (kind.equals("LeftSemi") || kind.equals("LeftAnti"))) {
@@ -103,40 +103,40 @@ final class NativeJoin {
         }
         for (Object column : Catalyst.each(right.output())) {
             if (ids.contains(NativeSql.column((AttributeReference) column))) {
-                throw new NativeSql.Declined("a join of equal columns");
+                throw new NativeSql.Declined("a join whose sides have a column in common");
             }
         }
         if (left.output().isEmpty() || right.output().isEmpty()) {
-            throw new NativeSql.Declined("no columns");
+            throw new NativeSql.Declined("a plan without columns");
         }
     }
 
     private static String columns(SparkPlan plan) throws NativeSql.Declined {
-        StringBuilder found = new StringBuilder();
+        StringBuilder columns = new StringBuilder();
         for (Object column : Catalyst.each(plan.output())) {
-            found.append(found.length() == 0 ? "" : ", ").append(NativeSql.column((AttributeReference) column));
+            columns.append(columns.length() == 0 ? "" : ", ").append(NativeSql.column((AttributeReference) column));
         }
-        return found.length() == 0 ? "1 AS nothing" : found.toString();
+        return columns.length() == 0 ? "1 AS nothing" : columns.toString();
     }
 
     private String condition() throws NativeSql.Declined {
-        StringBuilder found = new StringBuilder();
-        List<?> ours = Catalyst.each(join.leftKeys());
-        List<?> theirs = Catalyst.each(join.rightKeys());
-        for (int i = 0; i < ours.size(); i++) {
-            found.append(i == 0 ? "" : " AND ").append(NativeSql.equal((Expression) ours.get(i), (Expression) theirs.get(i)));
+        StringBuilder sql = new StringBuilder();
+        List<?> leftKeys = Catalyst.each(join.leftKeys());
+        List<?> rightKeys = Catalyst.each(join.rightKeys());
+        for (int i = 0; i < leftKeys.size(); i++) {
+            sql.append(i == 0 ? "" : " AND ").append(NativeSql.equal((Expression) leftKeys.get(i), (Expression) rightKeys.get(i)));
         }
         if (join.condition().isDefined()) {
             Expression condition = (Expression) (Object) join.condition().get();
             if (!join.joinType().toString().equals("Inner")) {
                 checkCompares(condition);
             }
-            found.append(" AND ").append(NativeSql.condition(condition));
+            sql.append(" AND ").append(NativeSql.condition(condition));
         }
-        return found.toString();
+        return sql.toString();
     }
 
-    /** Checks that a condition compares the sides: with another one, DuckDB would compare all rows of an outer join. */
+    /** Checks that a condition compares the sides: otherwise DuckDB would compare all pairs of an outer join. */
     private void checkCompares(Expression condition) throws NativeSql.Declined {
         if (condition instanceof And) {
             checkCompares(((And) condition).left());
@@ -148,26 +148,26 @@ final class NativeJoin {
         }
     }
 
-    /** Whether a condition compares a value of one side with one of the other, or says that they differ. */
+    /** Whether a condition compares a value of the left side with a value of the right side, including `<>`. */
     static boolean compares(Expression condition, AttributeSet left, AttributeSet right) {
-        Expression one = condition instanceof Not && Catalyst.first(condition) instanceof EqualTo ? Catalyst.first(condition) : condition;
-        if (!(one instanceof BinaryComparison)) {
+        Expression comparison = condition instanceof Not && Catalyst.first(condition) instanceof EqualTo ? Catalyst.first(condition) : condition;
+        if (!(comparison instanceof BinaryComparison)) {
             return false;
         }
-        Expression first = Catalyst.first(one);
-        Expression last = Catalyst.last(one);
-        return isOf(first, left) && isOf(last, right) || isOf(first, right) && isOf(last, left);
+        Expression first = Catalyst.first(comparison);
+        Expression last = Catalyst.last(comparison);
+        return refersOnlyTo(first, left) && refersOnlyTo(last, right) || refersOnlyTo(first, right) && refersOnlyTo(last, left);
     }
 
-    private static boolean isOf(Expression one, AttributeSet side) {
-        return one.references().nonEmpty() && one.references().subsetOf(side);
+    private static boolean refersOnlyTo(Expression expression, AttributeSet side) {
+        return expression.references().nonEmpty() && expression.references().subsetOf(side);
     }
 
     /** Writes the rows of a build side to a file. */
     static void write(SparkPlan build, String path) throws Exception {
         List<StructField> fields = new ArrayList<>();
-        for (Object each : Catalyst.each(build.output())) {
-            AttributeReference column = (AttributeReference) each;
+        for (Object element : Catalyst.each(build.output())) {
+            AttributeReference column = (AttributeReference) element;
             fields.add(DataTypes.createStructField(NativeSql.column(column), column.dataType(), true));
         }
         RelationRows rows = new RelationRows((HashedRelation) relation(build));

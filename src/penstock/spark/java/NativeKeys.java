@@ -21,49 +21,49 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The keys that a Bloom filter was made of, for DuckDB, which has no such filter: it joins their rows.
+ * The keys of a Bloom filter, for DuckDB: it has no Bloom filters and uses a semi join with the keys instead.
  *
- * A tag of the filter's expression tells the number of the keys, and the broadcast relation they come from, if any.
+ * A tag of the filter's expression holds the number of the key set, and the broadcast relation of the keys, if any.
  */
 public final class NativeKeys {
     private static final TreeNodeTag<Object> KEYS = new TreeNodeTag<Object>("penstock.native-keys");
 
-    /** Marks the expression that asks a Bloom filter; `broadcast` is -1 if the keys come from no relation. */
+    /** Tags a Bloom filter expression; `broadcast` is -1 if the keys do not come from a broadcast relation. */
     public Expression tagged(Expression filter, long number, long broadcast, long rows) {
         filter.setTagValue(KEYS, Arrays.<Object>asList(number, broadcast, rows));
         return filter;
     }
 
-    /** Returns the number of the keys of a filter, null if it is none that was marked. */
+    /** Returns the number of a filter's key set, null without tag. */
     static Object number(Expression filter) {
         return filter.getTagValue(KEYS).isEmpty() ? null : ((List<?>) filter.getTagValue(KEYS).get()).get(0);
     }
 
-    /** Returns the broadcast relation that the keys of a marked filter come from. */
+    /** Returns the id of the broadcast relation of a tagged filter's keys. */
     static Object broadcast(Expression filter) {
         return ((List<?>) filter.getTagValue(KEYS).get()).get(1);
     }
 
-    /** Returns how many rows the keys of a marked filter have. */
+    /** Returns the number of keys of a tagged filter. */
     static long rows(Expression filter) {
         return (Long) ((List<?>) filter.getTagValue(KEYS).get()).get(2);
     }
 
-    /** Returns the condition that columns are among the keys of a marked filter, which are a table ``k``. */
-    static String met(Expression filter) throws NativeSql.Declined {
+    /** Returns the join condition of columns with the keys of a tagged filter, in a table ``k``. */
+    static String joinCondition(Expression filter) throws NativeSql.Declined {
         List<?> hashed = Catalyst.each(Catalyst.last(filter).children());
-        StringBuilder found = new StringBuilder();
+        StringBuilder sql = new StringBuilder();
         for (int i = 0; i < hashed.size(); i++) {
             Expression key = (Expression) hashed.get(i);
             if (NativeTypes.isFloating(key.dataType())) {
                 throw new NativeSql.Declined("a comparison of floating-point numbers");
             }
-            found.append(i == 0 ? "" : " AND ").append(NativeSql.condition(key)).append(" = k.k").append(i);
+            sql.append(i == 0 ? "" : " AND ").append(NativeSql.condition(key)).append(" = k.k").append(i);
         }
-        return found.toString();
+        return sql.toString();
     }
 
-    /** Writes what a plan of keys gives to a file. */
+    /** Writes the rows of a plan of keys to a file. */
     public void writePlan(SparkPlan plan, String path) throws Exception {
         Object[] rows = (Object[]) plan.executeCollect();
         ArrowFile.write(CollectionConverters.asScala(Arrays.asList(rows).iterator()), schema(plan.output()), path);
@@ -84,7 +84,7 @@ public final class NativeKeys {
         return DataTypes.createStructType(fields);
     }
 
-    /** The keys of rows; the next ones take the place of the last in memory. */
+    /** The keys of rows; each overwrites the previous one in memory. */
     private static final class Keys extends AbstractIterator<Object> {
         private final Iterator<?> rows;
         private final UnsafeProjection projection;

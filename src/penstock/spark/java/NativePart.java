@@ -29,147 +29,147 @@ import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.math.BigInt;
 
-/** A part of a plan as one query of DuckDB's: over the files of a scan, or over exchanged columns; see `NativeParts`. */
+/** A part of a physical plan as a DuckDB query over the files of a scan, or over exchanged columns; see `NativeParts`. */
 final class NativePart {
-    /** Why an exchange is no part. */
+    /** The reason why an exchange is not supported. */
     static final String EXCHANGE = "an exchange";
 
     final SparkPlan plan;
     final String sql;
-    /** What is read, null if the part is over exchanged columns. */
+    /** The scan, null if the part reads exchanged columns. */
     FileSourceScanExec scan;
-    /** The exchanged columns, which the query calls ``input_0`` and so on. */
+    /** The exchanged columns, named ``input_0`` and so on in the query. */
     final List<Object> inputs = new ArrayList<>();
-    /** The sides that were broadcast to its joins, which the query calls ``build_0`` and so on. */
+    /** The broadcast sides of its joins, named ``build_0`` and so on in the query. */
     final List<Object> builds = new ArrayList<>();
-    /** The numbers of the keys that its rows must be among; see `NativeKeys`. */
+    /** The numbers of the key sets that filter its rows; see `NativeKeys`. */
     final List<Object> keys = new ArrayList<>();
-    /** Whether rows are summed up. */
+    /** Whether the part contains an aggregate. */
     boolean aggregates;
-    /** The broadcasts that are joined above what is looked at. */
-    private final List<Object> joined = new ArrayList<>();
+    /** The ids of the broadcasts that are joined above the visited operator. */
+    private final List<Object> joinedBroadcasts = new ArrayList<>();
     private final String name;
-    private boolean needsLayout;
+    private boolean needsPartitioning;
     private long keyRows;
-    /** How many operators above what is looked at may drop rows of it, in DuckDB before their values are computed. */
-    private int droppers;
+    /** The number of operators above the visited one that may drop its rows; DuckDB may drop them before computing values. */
+    private int droppingOperators;
 
     NativePart(SparkPlan plan) throws NativeSql.Declined {
         this(plan, "scan");
     }
 
-    /** A part whose query calls the rows of its files by a name. */
+    /** A part whose query refers to the rows of its files by a name. */
     NativePart(SparkPlan plan, String name) throws NativeSql.Declined {
         this.plan = plan;
         this.name = name;
         sql = of(plan);
         if (scan != null && !inputs.isEmpty()) {
-            throw new NativeSql.Declined("files beside exchanged rows");
+            throw new NativeSql.Declined("files together with exchanged rows");
         }
-        if (needsLayout) {
+        if (needsPartitioning) {
             checkLayout();
         }
     }
 
-    /** Whether anything is done to the exchanged columns. */
-    boolean isMoreThanItsInputs() {
-        SparkPlan ready = ready(plan);
-        return inputs.isEmpty() || !(within(ready == null ? plan : ready) instanceof NativeRows);
+    /** Whether the part does more than read exchanged columns. */
+    boolean computesAnything() {
+        SparkPlan materialized = materializedPlan(plan);
+        return inputs.isEmpty() || !(unwrap(materialized == null ? plan : materialized) instanceof NativeRows);
     }
 
-    /** Returns how many bytes of exchanged columns its largest task reads at most, as they were written. */
-    long largestTask() {
-        long found = 0;
+    /** Returns an upper bound of the exchanged bytes that a task reads, as written. */
+    long maxTaskBytes() {
+        long bytes = 0;
         for (Object input : inputs) {
-            found += ((NativeRows) input).largestPartition();
+            bytes += ((NativeRows) input).largestPartition();
         }
-        return found;
+        return bytes;
     }
 
-    /** Returns how many rows its builds and keys have. */
+    /** Returns the total rows of its build sides and key sets. */
     long joinedRows() {
-        long found = keyRows;
+        long total = keyRows;
         for (Object build : builds) {
             Option<?> rows = ((BroadcastQueryStageExec) build).getRuntimeStatistics().rowCount();
-            found += rows.isEmpty() ? 0 : ((BigInt) (Object) rows.get()).longValue();
+            total += rows.isEmpty() ? 0 : ((BigInt) (Object) rows.get()).longValue();
         }
-        return found;
+        return total;
     }
 
     private String of(SparkPlan plan) throws NativeSql.Declined {
-        SparkPlan ready = ready(plan);
-        if (ready != null) {
-            return named(of(ready), ready, plan);
+        SparkPlan materialized = materializedPlan(plan);
+        if (materialized != null) {
+            return named(of(materialized), materialized, plan);
         }
-        SparkPlan one = within(plan);
-        if (one instanceof FileSourceScanExec) {
+        SparkPlan operator = unwrap(plan);
+        if (operator instanceof FileSourceScanExec) {
             if (scan != null) {
                 throw new NativeSql.Declined("two tables");
             }
-            scan = (FileSourceScanExec) one;
+            scan = (FileSourceScanExec) operator;
             return NativeScan.sql(scan, name);
         }
-        if (one instanceof NativeRows) {
-            inputs.add(one);
+        if (operator instanceof NativeRows) {
+            inputs.add(operator);
             return "SELECT * FROM input_" + (inputs.size() - 1);
         }
-        if (one instanceof ProjectExec) {
-            if (droppers > 0 && !ExpressionSafety.cannotFail(((ProjectExec) one).projectList())) {
+        if (operator instanceof ProjectExec) {
+            if (droppingOperators > 0 && !ExpressionSafety.cannotFail(((ProjectExec) operator).projectList())) {
                 throw new NativeSql.Declined("a value that may fail, of a row that may be dropped");
             }
-            return "SELECT " + named(((ProjectExec) one).projectList()) + " FROM (" + of(((ProjectExec) one).child()) + ")";
+            return "SELECT " + named(((ProjectExec) operator).projectList()) + " FROM (" + of(((ProjectExec) operator).child()) + ")";
         }
-        if (one instanceof FilterExec) {
-            return filtered(((FilterExec) one).condition(), ofDropped(((FilterExec) one).child()));
+        if (operator instanceof FilterExec) {
+            return filter(((FilterExec) operator).condition(), ofDroppable(((FilterExec) operator).child()));
         }
-        if (one instanceof BroadcastHashJoinExec) {
-            return joinedWithBuild(new NativeJoin((BroadcastHashJoinExec) one));
+        if (operator instanceof BroadcastHashJoinExec) {
+            return joinedWithBuild(new NativeJoin((BroadcastHashJoinExec) operator));
         }
-        if (one instanceof SortMergeJoinExec || one instanceof ShuffledHashJoinExec) {
-            needsLayout = true;
-            NativeJoin join = new NativeJoin(one);
-            List<Object> before = new ArrayList<>(joined);
-            String left = ofDropped(unsorted(join.left));
-            joined.retainAll(before); // those of one side are of no use to the other
-            return join.of(left, ofDropped(unsorted(join.right)));
+        if (operator instanceof SortMergeJoinExec || operator instanceof ShuffledHashJoinExec) {
+            needsPartitioning = true;
+            NativeJoin join = new NativeJoin(operator);
+            List<Object> joinedAbove = new ArrayList<>(joinedBroadcasts);
+            String left = ofDroppable(withoutSort(join.left));
+            joinedBroadcasts.retainAll(joinedAbove); // broadcasts joined in one side do not filter the other
+            return join.of(left, ofDroppable(withoutSort(join.right)));
         }
-        if (one instanceof HashAggregateExec || one instanceof SortAggregateExec) {
-            BaseAggregateExec aggregate = (BaseAggregateExec) one;
-            String below = of(unsorted((SparkPlan) Catalyst.each(one.children()).get(0)));
+        if (operator instanceof HashAggregateExec || operator instanceof SortAggregateExec) {
+            BaseAggregateExec aggregate = (BaseAggregateExec) operator;
+            String rows = of(withoutSort((SparkPlan) Catalyst.each(operator.children()).get(0)));
             aggregates = true;
             if (aggregate.requiredChildDistributionExpressions().isEmpty()) {
-                return new NativeAggregate(aggregate).of(below);
+                return new NativePartialAggregate(aggregate).of(rows);
             }
-            needsLayout = true;
-            return NativeTotals.of(aggregate, below);
+            needsPartitioning = true;
+            return NativeFinalAggregate.of(aggregate, rows);
         }
-        throw new NativeSql.Declined(one instanceof Exchange ? EXCHANGE : "operator " + Catalyst.name(one));
+        throw new NativeSql.Declined(operator instanceof Exchange ? EXCHANGE : "operator " + Catalyst.name(operator));
     }
 
-    private String ofDropped(SparkPlan plan) throws NativeSql.Declined {
-        droppers++;
+    private String ofDroppable(SparkPlan plan) throws NativeSql.Declined {
+        droppingOperators++;
         String rows = of(plan);
-        droppers--;
+        droppingOperators--;
         return rows;
     }
 
-    /** Returns what a plan is that only says how another one is run. */
-    private static SparkPlan within(SparkPlan plan) {
+    /** Returns the operator inside nodes that only wrap it for execution. */
+    private static SparkPlan unwrap(SparkPlan plan) {
         boolean isWrapped = plan instanceof WholeStageCodegenExec || plan instanceof InputAdapter;
-        return isWrapped ? within((SparkPlan) Catalyst.each(plan.children()).get(0)) : plan;
+        return isWrapped ? unwrap((SparkPlan) Catalyst.each(plan.children()).get(0)) : plan;
     }
 
-    /** Returns the plan of rows that lie ready, null if a plan is something else. */
-    private static SparkPlan ready(SparkPlan plan) {
-        SparkPlan one = within(plan);
-        return one instanceof RDDScanExec ? NativeRows.planOf(one) : null;
+    /** Returns the plan behind a scan of materialized rows, null for other plans. */
+    private static SparkPlan materializedPlan(SparkPlan plan) {
+        SparkPlan operator = unwrap(plan);
+        return operator instanceof RDDScanExec ? NativeRows.planOf(operator) : null;
     }
 
-    /** Returns a query with the columns of another plan: a result that is read twice has other ones at one of its places. */
+    /** Renames the columns of a query to those of another plan: a result that is read twice has different column ids. */
     private static String named(String sql, SparkPlan from, SparkPlan to) throws NativeSql.Declined {
         List<?> columns = Catalyst.each(to.output());
         if (columns.size() != from.output().size()) {
-            throw new NativeSql.Declined("a result that is read by other columns");
+            throw new NativeSql.Declined("a result that is read with another number of columns");
         }
         StringBuilder names = new StringBuilder();
         for (Object column : columns) {
@@ -178,65 +178,65 @@ final class NativePart {
         return "SELECT * FROM (" + sql + ") AS t(" + names + ")";
     }
 
-    /** Returns a plan less the sort that is only there for the operator above. */
-    private static SparkPlan unsorted(SparkPlan plan) {
-        SparkPlan one = within(plan);
-        return one instanceof SortExec ? ((SortExec) one).child() : one;
+    /** Returns a plan without the sort that only serves the operator above. */
+    private static SparkPlan withoutSort(SparkPlan plan) {
+        SparkPlan operator = unwrap(plan);
+        return operator instanceof SortExec ? ((SortExec) operator).child() : operator;
     }
 
     private String joinedWithBuild(NativeJoin join) throws NativeSql.Declined {
-        joined.add(join.broadcast());
+        joinedBroadcasts.add(join.broadcast());
         String build = "SELECT * FROM build_" + builds.size();
         builds.add(join.build);
-        return join.buildsLeft ? join.of(build, ofDropped(join.right)) : join.of(ofDropped(join.left), build);
+        return join.buildsLeft ? join.of(build, ofDroppable(join.right)) : join.of(ofDroppable(join.left), build);
     }
 
     static String named(Seq<NamedExpression> expressions) throws NativeSql.Declined {
-        StringBuilder found = new StringBuilder();
-        for (Object each : Catalyst.each(expressions)) {
-            NamedExpression one = (NamedExpression) each;
-            found.append(found.length() == 0 ? "" : ", ").append(NativeSql.of((Expression) each)).append(" AS c")
-                    .append(one.exprId().id());
+        StringBuilder columns = new StringBuilder();
+        for (Object element : Catalyst.each(expressions)) {
+            NamedExpression expression = (NamedExpression) element;
+            columns.append(columns.length() == 0 ? "" : ", ").append(NativeSql.of((Expression) element)).append(" AS c")
+                    .append(expression.exprId().id());
         }
-        return found.length() == 0 ? "1 AS nothing" : found.toString();
+        return columns.length() == 0 ? "1 AS nothing" : columns.toString();
     }
 
-    /** Returns the rows that meet a condition. A filter by keys that are joined anyway is of no more use. */
-    private String filtered(Expression condition, String below) throws NativeSql.Declined {
+    /** Returns the rows that match a condition. A filter by keys is skipped if their broadcast is joined above. */
+    private String filter(Expression condition, String below) throws NativeSql.Declined {
         if (condition instanceof And) {
-            return filtered(((And) condition).right(), filtered(((And) condition).left(), below));
+            return filter(((And) condition).right(), filter(((And) condition).left(), below));
         }
         Object number = NativeKeys.number(condition);
         if (number == null) {
             return "SELECT * FROM (" + below + ") WHERE " + NativeSql.condition(condition);
         }
-        if (joined.contains(NativeKeys.broadcast(condition))) {
+        if (joinedBroadcasts.contains(NativeKeys.broadcast(condition))) {
             return below;
         }
         keys.add(number);
         keyRows += NativeKeys.rows(condition);
-        return "SELECT s.* FROM (" + below + ") AS s SEMI JOIN keys_" + number + " AS k ON " + NativeKeys.met(condition);
+        return "SELECT s.* FROM (" + below + ") AS s SEMI JOIN keys_" + number + " AS k ON " + NativeKeys.joinCondition(condition);
     }
 
-    /** Checks that the rows of joins and aggregates lie together: Spark's own rule would exchange them otherwise. */
+    /** Checks that Spark's own rule would not exchange the inputs of joins and aggregates. */
     private void checkLayout() throws NativeSql.Declined {
-        boolean moves;
+        boolean exchanges;
         try {
-            moves = exchanges(new EnsureRequirements(true, Option.empty()).apply(plan));
-        } catch (Exception refused) { // see `CutLayouts`, which throws what is not declared
-            moves = true;
+            exchanges = containsExchange(new EnsureRequirements(true, Option.empty()).apply(plan));
+        } catch (Exception refused) { // `CoalescedLayouts` throws an undeclared exception
+            exchanges = true;
         }
-        if (moves) {
+        if (exchanges) {
             throw new NativeSql.Declined("rows that must be exchanged first");
         }
     }
 
-    private static boolean exchanges(SparkPlan plan) {
+    private static boolean containsExchange(SparkPlan plan) {
         if (plan instanceof Exchange) {
             return true;
         }
         for (Object child : plan instanceof NativeRows ? new ArrayList<Object>() : Catalyst.each(plan.children())) {
-            if (exchanges((SparkPlan) child)) {
+            if (containsExchange((SparkPlan) child)) {
                 return true;
             }
         }

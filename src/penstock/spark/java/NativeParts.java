@@ -28,7 +28,7 @@ import scala.collection.immutable.Seq;
 
 /** Finds the parts of a physical plan that DuckDB can run; see `native_parts`. */
 public final class NativeParts {
-    /** Returns the largest parts that can be run, and for each scan that is in none of them why. */
+    /** Returns the maximal parts that DuckDB can run, and the reason for each scan outside of them. */
     public Answer find(SparkPlan plan) throws JsonProcessingException {
         List<Object> facts = new ArrayList<>();
         List<Object> handles = new ArrayList<>();
@@ -37,32 +37,32 @@ public final class NativeParts {
     }
 
     private static void visit(SparkPlan plan, String above, List<Object> facts, List<Object> handles) {
-        String why = null;
+        String reason = null;
         try {
             NativePart part = new NativePart(plan);
-            if (part.isMoreThanItsInputs()) {
+            if (part.computesAnything()) {
                 add(facts(part, above), null, facts, plan, handles);
             } else {
-                addDeclined(above == null ? "nothing is computed of it" : above, "", facts, plan, handles);
+                addDeclined(above == null ? "nothing is computed from it" : above, "", facts, plan, handles);
             }
             return;
         } catch (NativeSql.Declined declined) {
-            why = declined.getMessage();
+            reason = declined.getMessage();
             if (plan instanceof FileSourceScanExec) {
-                addDeclined(why, NativeScan.table((FileSourceScanExec) plan), facts, plan, handles);
+                addDeclined(reason, NativeScan.table((FileSourceScanExec) plan), facts, plan, handles);
                 return;
             }
         }
-        why = NativePart.EXCHANGE.equals(why) ? null : why;
-        if (!isScattered(plan, why, facts, handles)) {
+        reason = NativePart.EXCHANGE.equals(reason) ? null : reason;
+        if (!addScattered(plan, reason, facts, handles)) {
             for (Object child : Catalyst.each(plan.children())) {
-                visit((SparkPlan) child, why, facts, handles);
+                visit((SparkPlan) child, reason, facts, handles);
             }
         }
     }
 
-    /** Whether what is below an exchange, or an aggregate that needs one, can be run; its rows leave as columns then. */
-    private static boolean isScattered(SparkPlan plan, String above, List<Object> facts, List<Object> handles) {
+    /** Adds the input of an exchange, or of an aggregate that needs one, as a part that writes columns; false if unsupported. */
+    private static boolean addScattered(SparkPlan plan, String above, List<Object> facts, List<Object> handles) {
         try {
             Object scatter = null;
             if (plan instanceof ShuffleExchangeExec) {
@@ -74,25 +74,25 @@ public final class NativeParts {
                 return false;
             }
             SparkPlan child = (SparkPlan) Catalyst.each(plan.children()).get(0);
-            Map<String, Object> found = facts(new NativePart(child), above);
-            found.put("scatter", scatter);
-            add(found, plan instanceof ShuffleExchangeExec ? plan : null, facts, child, handles);
+            Map<String, Object> partFacts = facts(new NativePart(child), above);
+            partFacts.put("scatter", scatter);
+            add(partFacts, plan instanceof ShuffleExchangeExec ? plan : null, facts, child, handles);
             return true;
         } catch (NativeSql.Declined declined) {
             return false;
         }
     }
 
-    private static void addDeclined(String why, String table, List<Object> facts, SparkPlan node, List<Object> handles) {
-        Map<String, Object> found = new HashMap<>();
-        found.put("declined", why);
-        found.put("table", table);
-        add(found, null, facts, node, handles);
+    private static void addDeclined(String reason, String table, List<Object> facts, SparkPlan node, List<Object> handles) {
+        Map<String, Object> declined = new HashMap<>();
+        declined.put("declined", reason);
+        declined.put("table", table);
+        add(declined, null, facts, node, handles);
     }
 
-    private static void add(Map<String, Object> one, SparkPlan exchange, List<Object> facts, SparkPlan node,
+    private static void add(Map<String, Object> partFacts, SparkPlan exchange, List<Object> facts, SparkPlan node,
             List<Object> handles) {
-        facts.add(one);
+        facts.add(partFacts);
         handles.add(node);
         handles.add(exchange == null ? node : exchange);
     }
@@ -101,108 +101,108 @@ public final class NativeParts {
         if (part.scan != null) {
             NativeFolders.check(part.scan);
         }
-        Map<String, Object> found = new HashMap<>();
-        found.put("sql", part.sql);
-        found.put("columns", columns(part.plan.output()));
+        Map<String, Object> facts = new HashMap<>();
+        facts.put("sql", part.sql);
+        facts.put("columns", columns(part.plan.output()));
         List<Object> inputs = new ArrayList<>();
         for (Object input : part.inputs) {
             inputs.add(columns(((SparkPlan) input).output()));
         }
-        found.put("inputs", inputs);
-        found.put("read", part.scan == null ? new ArrayList<>() : NativeScan.columns(part.scan, false));
-        found.put("folders", part.scan == null ? new ArrayList<>() : NativeScan.columns(part.scan, true));
-        found.put("table", part.scan == null ? "" : NativeScan.table(part.scan));
-        found.put("calendar", part.scan == null ? "CORRECTED" : NativeScan.calendar(part.scan));
-        found.put("aggregates", part.aggregates);
-        found.put("builds", part.builds.size());
-        found.put("keys", part.keys);
-        found.put("joined_rows", part.joinedRows());
-        found.put("task_bytes", part.largestTask());
-        found.put("above", above);
-        return found;
+        facts.put("inputs", inputs);
+        facts.put("read", part.scan == null ? new ArrayList<>() : NativeScan.columns(part.scan, false));
+        facts.put("folders", part.scan == null ? new ArrayList<>() : NativeScan.columns(part.scan, true));
+        facts.put("table", part.scan == null ? "" : NativeScan.table(part.scan));
+        facts.put("calendar", part.scan == null ? "CORRECTED" : NativeScan.calendar(part.scan));
+        facts.put("aggregates", part.aggregates);
+        facts.put("builds", part.builds.size());
+        facts.put("keys", part.keys);
+        facts.put("joined_rows", part.joinedRows());
+        facts.put("task_bytes", part.maxTaskBytes());
+        facts.put("above", above);
+        return facts;
     }
 
-    /** Returns the names and types of columns. */
+    /** Returns the name and type of each column. */
     static List<Object> columns(Seq<Attribute> output) throws NativeSql.Declined {
         List<Object> columns = new ArrayList<>();
         Set<Object> names = new HashSet<>();
         for (Object column : Catalyst.each(output)) {
-            Map<String, Object> one = new HashMap<>();
+            Map<String, Object> facts = new HashMap<>();
             if (!names.add(NativeSql.column((AttributeReference) column))) {
-                throw new NativeSql.Declined("a column that stands twice");
+                throw new NativeSql.Declined("a column that occurs twice");
             }
-            one.put("name", NativeSql.column((AttributeReference) column));
-            one.put("type", Catalyst.type((Expression) column));
-            columns.add(one);
+            facts.put("name", NativeSql.column((AttributeReference) column));
+            facts.put("type", Catalyst.type((Expression) column));
+            columns.add(facts);
         }
         if (columns.isEmpty()) {
-            throw new NativeSql.Declined("no columns");
+            throw new NativeSql.Declined("a plan without columns");
         }
         return columns;
     }
 
-    /** Returns the exchanged columns that a part reads, each as rows of a place and a batch. */
+    /** Returns the inputs of a part, each an RDD of rows with a subpartition and a batch of columns. */
     public List<Object> inputs(SparkPlan plan) throws NativeSql.Declined {
-        List<Object> found = new ArrayList<>();
+        List<Object> inputs = new ArrayList<>();
         for (Object input : new NativePart(plan).inputs) {
-            found.add(((NativeRows) input).child().execute());
+            inputs.add(((NativeRows) input).child().execute());
         }
-        return found;
+        return inputs;
     }
 
-    /** Returns rows with one text each, of which every task gets the one that says which files it reads. */
+    /** Returns an RDD with a row per task: the JSON list of the files that the task reads. */
     public Object tasks(SparkPlan leaf) throws JsonProcessingException, NativeSql.Declined {
         return NativeScan.tasks(new NativePart(leaf).scan);
     }
 
-    /** Lets the tasks of a leaf, in a plan that has run, stand for its scan, that has read some rows. */
-    public void tell(SparkPlan tasks, SparkPlan leaf, long rows) throws NativeSql.Declined {
-        NativeScan.stand(tasks, new NativePart(leaf).scan, rows);
+    /** Records in an executed plan that the tasks of a leaf replace its scan, and the rows that they read. */
+    public void recordScan(SparkPlan tasks, SparkPlan leaf, long rows) throws NativeSql.Declined {
+        NativeScan.recordScan(tasks, new NativePart(leaf).scan, rows);
     }
 
-    /** Returns as JSON what is known of the tasks and files of a leaf; see `NativeScan.sample`. */
-    public String sample(SparkPlan leaf, int wanted) throws JsonProcessingException, NativeSql.Declined {
-        return NativeScan.sample(new NativePart(leaf).scan, wanted);
+    /** Returns a sample of the tasks of a leaf as JSON; see `NativeScan.sample`. */
+    public String sample(SparkPlan leaf, int count) throws JsonProcessingException, NativeSql.Declined {
+        return NativeScan.sample(new NativePart(leaf).scan, count);
     }
 
     /**
-     * Returns a plan whose rows are those of one that has short decimals as whole numbers.
+     * Returns a plan that converts unscaled integers back to decimals.
      *
-     * @param output the columns that are wanted
+     * @param output the columns of the returned plan
      */
     public SparkPlan withDecimals(SparkPlan plan, Seq<Attribute> output) {
         return new ProjectExec(values(plan.output(), output), plan);
     }
 
-    /** Returns some columns with the names and types of others. */
+    /** Returns columns with the names and types of other columns. */
     static Seq<NamedExpression> values(Seq<Attribute> columns, Seq<Attribute> output) {
-        List<NamedExpression> found = new ArrayList<>();
+        List<NamedExpression> values = new ArrayList<>();
         for (int i = 0; i < output.size(); i++) {
-            Attribute wanted = (Attribute) (Object) output.apply(i);
-            Attribute given = (Attribute) (Object) columns.apply(i);
-            Expression value = given;
-            if (!given.dataType().equals(wanted.dataType())) {
-                DecimalType type = (DecimalType) wanted.dataType();
-                value = new MakeDecimal(given, type.precision(), type.scale(), true);
+            Attribute target = (Attribute) (Object) output.apply(i);
+            Attribute source = (Attribute) (Object) columns.apply(i);
+            Expression value = source;
+            if (!source.dataType().equals(target.dataType())) {
+                DecimalType type = (DecimalType) target.dataType();
+                value = new MakeDecimal(source, type.precision(), type.scale(), true);
             }
-            found.add(new Alias(value, wanted.name(), wanted.exprId(), Catalyst.<String>none(), Option.empty(),
+            values.add(new Alias(value, target.name(), target.exprId(), Catalyst.<String>none(), Option.empty(),
                     Catalyst.<String>none()));
         }
-        return PythonUtils.toSeq(found);
+        return PythonUtils.toSeq(values);
     }
 
-    /** Writes the rows of a broadcast side of a leaf to a file. */
+    /** Writes the rows of a leaf's build side to a file. */
     public void writeBuild(SparkPlan leaf, int number, String path) throws Exception {
         NativeJoin.write((SparkPlan) new NativePart(leaf).builds.get(number), path);
     }
 
-    /** Returns a plan with some of its parts replaced. */
-    public SparkPlan replaced(SparkPlan plan, List<?> old, List<?> made) {
+    /** Returns a plan with parts replaced. */
+    public SparkPlan replaced(SparkPlan plan, List<?> old, List<?> replacements) {
         for (int i = 0; i < old.size(); i++) {
             if (old.get(i) == plan) {
-                SparkPlan other = (SparkPlan) made.get(i);
-                other.copyTagsFrom(plan);
-                return other;
+                SparkPlan replacement = (SparkPlan) replacements.get(i);
+                replacement.copyTagsFrom(plan);
+                return replacement;
             }
         }
         if (plan.children().isEmpty()) {
@@ -210,7 +210,7 @@ public final class NativeParts {
         }
         List<SparkPlan> children = new ArrayList<>();
         for (Object child : Catalyst.each(plan.children())) {
-            children.add(replaced((SparkPlan) child, old, made));
+            children.add(replaced((SparkPlan) child, old, replacements));
         }
         Object copy = plan.withNewChildren(PythonUtils.toSeq(children));
         return (SparkPlan) copy;

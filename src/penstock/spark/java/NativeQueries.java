@@ -23,41 +23,41 @@ import org.slf4j.LoggerFactory;
 import scala.Option;
 import scala.collection.immutable.Seq;
 
-/** Finds the parts of an optimised plan that DuckDB can compute as one query each; see `native_query`. */
+/** Finds the parts of an optimised plan that DuckDB can compute with a single query each; see `native_query`. */
 public final class NativeQueries {
     private static final String EXECUTION = "spark.penstock.execution.";
     private static final Logger LOG = LoggerFactory.getLogger(NativeQueries.class);
-    /** Operators that fail only where an expression of theirs does; a table, a script or a function of Python fails otherwise. */
+    /** Operators that fail only if an expression fails; tables, scripts and Python functions can fail by themselves. */
     private static final Set<String> SAFE = ExpressionSafety.words("Aggregate Expand Filter Generate GlobalLimit Join "
             + "LocalLimit Offset Project Sort Union Window");
 
     /**
-     * Returns the plan as it is searched, and the largest parts of it that save Spark an exchange, each as a query.
+     * Returns the normalized plan, and its maximal parts that save an exchange, each as a DuckDB query.
      *
-     * The facts tell of each part, and why the others are none. The first object is the plan.
+     * The facts describe the parts, and the reasons why other parts are declined. The first object is the plan.
      */
     public Answer find(LogicalPlan plan, SparkSession session) throws JsonProcessingException {
-        LogicalPlan searched = NativeShape.of(plan);
-        NativeSearch search = new NativeSearch(searched, session.sessionState().planner());
+        LogicalPlan normalized = NativeNormalization.of(plan);
+        NativeSearch search = new NativeSearch(normalized, session.sessionState().planner());
         BigInteger bytes = BigInteger.ZERO;
         for (Object leaf : search.rest) {
             bytes = bytes.add(((LogicalPlan) leaf).stats().sizeInBytes().bigInteger());
         }
         List<Object> handles = new ArrayList<>();
-        handles.add(searched);
-        handles.addAll(search.places);
+        handles.add(normalized);
+        handles.addAll(search.roots);
         Map<String, Object> facts = new HashMap<>();
         facts.put("rest", bytes);
         facts.put("parts", search.parts);
-        facts.put("why", search.why);
-        facts.put("rest_may_fail", restMayFail(searched, search.places));
-        facts.put("has_late_values", NativeShape.hasLateValues(searched, search.places));
+        facts.put("why", search.declinedReasons);
+        facts.put("rest_may_fail", restMayFail(normalized, search.roots));
+        facts.put("has_late_values", NativeNormalization.hasLateValues(normalized, search.roots));
         return Answer.of(facts, handles);
     }
 
-    /** Whether what Spark computes of a plan, above its parts or beside them, may raise an error. */
+    /** Whether the operators outside of the parts, which Spark runs, may raise an error. */
     private static boolean restMayFail(LogicalPlan plan, List<?> parts) {
-        if (NativeShape.isPart(plan, parts)) {
+        if (NativeNormalization.isPart(plan, parts)) {
             return false;
         }
         boolean mayFail = !SAFE.contains(Catalyst.name(plan)) || !ExpressionSafety.cannotFail(plan.expressions());
@@ -68,11 +68,11 @@ public final class NativeQueries {
     }
 
     /**
-     * Whether a small query is computed sooner by DuckDB. The job looks at the files before it is.
+     * Whether DuckDB computes a small query faster; the job checks the files later.
      *
-     * @param fewestExchanges from so many exchanges on it is; 0 if it never is
+     * @param fewestExchanges the exchanges from which on DuckDB is faster; 0 disables it
      */
-    static boolean takeSmall(LogicalPlan plan, double fewestExchanges) {
+    static boolean isFasterNatively(LogicalPlan plan, double fewestExchanges) {
         Option<?> active = SparkSession.getActiveSession();
         SparkSession session = (SparkSession) active.get();
         boolean isOff = !"true".equalsIgnoreCase(SQLConf.get().getConfString(EXECUTION + "native", "true"));
@@ -80,30 +80,30 @@ public final class NativeQueries {
             return false;
         }
         try {
-            NativeSearch search = new NativeSearch(NativeShape.of(plan), session.sessionState().planner());
+            NativeSearch search = new NativeSearch(NativeNormalization.of(plan), session.sessionState().planner());
             return search.parts.size() == 1 && search.rest.isEmpty();
-        } catch (Exception error) { // Spark runs it
-            LOG.warn("DuckDB cannot be asked for a query", error);
+        } catch (Exception error) {
+            LOG.warn("Cannot translate a query for DuckDB; Spark runs it", error);
             return false;
         }
     }
 
-    /** Returns a plan with some of its parts replaced. */
-    public LogicalPlan withParts(LogicalPlan plan, List<?> old, List<?> made) {
+    /** Returns a plan with parts replaced. */
+    public LogicalPlan withParts(LogicalPlan plan, List<?> old, List<?> replacements) {
         for (int i = 0; i < old.size(); i++) {
             if (old.get(i) == plan) {
-                return (LogicalPlan) made.get(i);
+                return (LogicalPlan) replacements.get(i);
             }
         }
         List<LogicalPlan> children = new ArrayList<>();
         for (Object child : Catalyst.each(plan.children())) {
-            children.add(withParts((LogicalPlan) child, old, made));
+            children.add(withParts((LogicalPlan) child, old, replacements));
         }
         return children.isEmpty() ? plan : (LogicalPlan) (Object) plan.withNewChildren(PythonUtils.toSeq(children));
     }
 
-    /** Returns the first column that Spark can hash as it is, null if there is none. */
-    public Attribute hashed(Seq<Attribute> output) {
+    /** Returns the first column that Spark can hash without normalization, null if there is none. */
+    public Attribute hashableColumn(Seq<Attribute> output) {
         for (Object column : Catalyst.each(output)) {
             if (!NativeTypes.isFloating(((Expression) column).dataType())) {
                 return (Attribute) column;
@@ -112,7 +112,7 @@ public final class NativeQueries {
         return null;
     }
 
-    /** Returns a plan whose rows have the names and types of some columns: short decimals come as whole numbers. */
+    /** Returns a plan whose rows have the names and types of other columns; converts unscaled integers to decimals. */
     public LogicalPlan withOutput(LogicalPlan plan, Seq<Attribute> output) {
         return new Project(NativeParts.values(plan.output(), output), plan);
     }

@@ -27,48 +27,48 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation;
 
 import scala.collection.immutable.Seq;
 
-/** An optimised plan, or a part of one, as one query of DuckDB's over all files of its tables; see `NativeQueries`. */
+/** An optimised plan, or a part of it, as a single DuckDB query over all files of its tables; see `NativeQueries`. */
 final class NativeQuery {
     final LogicalPlan plan;
     final String sql;
-    /** The scans of its tables, whose rows the query calls ``scan_0`` and so on. */
+    /** The scans of its tables, named ``scan_0`` and so on in the query. */
     final List<Object> scans = new ArrayList<>();
-    /** Whether Spark would exchange rows for it. */
+    /** Whether Spark would exchange rows to compute it. */
     boolean exchanges;
     final NativeResults results;
-    /** How many operators above what is spelled may drop rows of it, perhaps before their values are computed. */
-    private int droppers;
+    /** The number of operators above the translated one that may drop its rows, possibly before computing values. */
+    private int droppingOperators;
     private final SparkPlanner planner;
 
     NativeQuery(LogicalPlan plan, SparkPlanner planner) throws NativeSql.Declined {
         this.plan = plan;
         this.planner = planner;
         results = new NativeResults(this, plan);
-        sql = results.spelled(plan);
+        sql = results.translate(plan);
     }
 
-    /** Whether a plan sums rows up, or takes the first ones: its result is far smaller than what it reads. */
+    /** Whether a plan aggregates rows or takes the first ones: its result is much smaller than its input. */
     static boolean reduces(LogicalPlan plan) {
         if (plan instanceof Join || plan instanceof Project || plan instanceof Window || plan instanceof Filter) {
-            boolean found = false;
+            boolean isReduced = false;
             for (Object child : Catalyst.each(plan.children())) {
-                found = found || reduces((LogicalPlan) child);
+                isReduced = isReduced || reduces((LogicalPlan) child);
             }
-            return found;
+            return isReduced;
         }
-        boolean found = plan instanceof Union;
+        boolean isReducedUnion = plan instanceof Union;
         for (Object child : Catalyst.each(plan.children())) {
-            found = found && reduces((LogicalPlan) child);
+            isReducedUnion = isReducedUnion && reduces((LogicalPlan) child);
         }
-        return found || plan instanceof Aggregate || plan instanceof GlobalLimit;
+        return isReducedUnion || plan instanceof Aggregate || plan instanceof GlobalLimit;
     }
 
-    private static boolean isAtMostOne(LogicalPlan plan) {
+    private static boolean hasAtMostSingleRow(LogicalPlan plan) {
         return plan.maxRows().isDefined() && ((Long) plan.maxRows().get()).longValue() <= 1;
     }
 
-    /** Returns inner joins side by side, with what is asked of their rows: DuckDB finds the order. */
-    private String inner(Join join) throws NativeSql.Declined {
+    /** Returns adjacent inner joins as a flat list with all conditions: DuckDB chooses the join order. */
+    private String innerJoin(Join join) throws NativeSql.Declined {
         List<Object> sides = new ArrayList<>();
         List<Object> conditions = new ArrayList<>();
         addSides(join, sides, conditions);
@@ -76,67 +76,67 @@ final class NativeQuery {
         for (Object side : sides) {
             from.append(from.length() == 0 ? "" : ", ").append("(").append(side).append(") AS side_").append(from.length());
         }
-        StringBuilder met = new StringBuilder();
+        StringBuilder where = new StringBuilder();
         for (Object condition : conditions) {
-            met.append(met.length() == 0 ? " WHERE " : " AND ").append(condition);
+            where.append(where.length() == 0 ? " WHERE " : " AND ").append(condition);
         }
-        return "SELECT " + columns(join) + " FROM " + from + met;
+        return "SELECT " + columns(join) + " FROM " + from + where;
     }
 
     private void addSides(LogicalPlan plan, List<Object> sides, List<Object> conditions) throws NativeSql.Declined {
-        if (plan instanceof Join && NativePairs.isInner((Join) plan)) {
+        if (plan instanceof Join && NativeLogicalJoin.isInner((Join) plan)) {
             Join join = (Join) plan;
-            NativePairs.checkNames(join);
-            conditions.addAll(NativePairs.ofInner(join, isAtMostOne(join.left()) || isAtMostOne(join.right())));
+            NativeLogicalJoin.checkNames(join);
+            conditions.addAll(NativeLogicalJoin.ofInner(join, hasAtMostSingleRow(join.left()) || hasAtMostSingleRow(join.right())));
             addSides(join.left(), sides, conditions);
             addSides(join.right(), sides, conditions);
-        } else if (!isScan(plan) && plan instanceof Project && NativeSemiJoins.isChoice((Project) plan)) {
+        } else if (!isScan(plan) && Catalyst.isPruning(plan)) {
             addSides(((Project) plan).child(), sides, conditions);
-        } else if (!isScan(plan) && !sumsUp(plan) && plan instanceof Filter) {
+        } else if (!isScan(plan) && !isAggregate(plan) && plan instanceof Filter) {
             conditions.add(NativeSql.condition(((Filter) plan).condition()));
             addSides(((Filter) plan).child(), sides, conditions);
         } else {
-            sides.add(ofDropped(plan));
+            sides.add(ofDroppable(plan));
         }
     }
 
-    static boolean sumsUp(LogicalPlan plan) {
+    static boolean isAggregate(LogicalPlan plan) {
         boolean isAbove = plan instanceof Project || plan instanceof Filter;
-        return plan instanceof Aggregate || isAbove && sumsUp((LogicalPlan) (Object) plan.children().head());
+        return plan instanceof Aggregate || isAbove && isAggregate((LogicalPlan) (Object) plan.children().head());
     }
 
     String of(LogicalPlan plan) throws NativeSql.Declined {
-        String name = results.name(plan, droppers > 0);
+        String name = results.name(plan, droppingOperators > 0);
         return name == null ? rows(plan) : named(name, plan);
     }
 
-    /** Returns a plan that is computed by itself: nothing drops rows of it. */
+    /** Returns the query of a plan that is computed separately, so that no operator drops its rows. */
     String alone(LogicalPlan plan, boolean isValue) throws NativeSql.Declined {
-        int above = droppers;
-        droppers = 0;
+        int outerOperators = droppingOperators;
+        droppingOperators = 0;
         String sql = isValue ? of(plan) : rows(plan);
-        droppers = above;
+        droppingOperators = outerOperators;
         return sql;
     }
 
-    /** Returns the rows of a plan of which what is above may drop some, before or after their values are computed. */
-    private String ofDropped(LogicalPlan plan) throws NativeSql.Declined {
-        droppers++;
+    /** Returns the rows of a plan that the operator above may drop, before or after computing values. */
+    private String ofDroppable(LogicalPlan plan) throws NativeSql.Declined {
+        droppingOperators++;
         String rows = of(plan);
-        droppers--;
+        droppingOperators--;
         return rows;
     }
 
-    /** Returns a condition. A comparison alone is asked of all rows, if nothing above drops some of them before. */
+    /** Returns a condition. A single comparison is evaluated for all rows if no operator above drops some. */
     private String condition(Expression condition) throws NativeSql.Declined {
-        Expression needed = NativeConditions.withoutNulls(condition);
-        return droppers > 0 || needed instanceof And ? NativeSql.condition(condition) : NativeSql.of(needed);
+        Expression needed = NativeConditions.withoutRedundantNotNull(condition);
+        return droppingOperators > 0 || needed instanceof And ? NativeSql.condition(condition) : NativeSql.of(needed);
     }
 
-    /** Checks that no value fails of a row that may be dropped: Spark computes it, and DuckDB perhaps not. */
+    /** Checks that no value of a droppable row fails: Spark computes it, DuckDB possibly not. */
     private void checkSafe(Seq<?> values) throws NativeSql.Declined {
         for (Object value : Catalyst.each(values)) {
-            if (droppers > 0 && !ExpressionSafety.cannotFail(NativeResults.withValues((Expression) value))) {
+            if (droppingOperators > 0 && !ExpressionSafety.cannotFail(NativeResults.withoutSubqueries((Expression) value))) {
                 throw new NativeSql.Declined("a value that may fail, of a row that may be dropped");
             }
         }
@@ -155,34 +155,34 @@ final class NativeQuery {
         }
         if (plan instanceof Filter) {
             Filter filter = (Filter) plan;
-            return "SELECT * FROM (" + ofDropped(filter.child()) + ") WHERE " + condition(filter.condition());
+            return "SELECT * FROM (" + ofDroppable(filter.child()) + ") WHERE " + condition(filter.condition());
         }
         if (plan instanceof Join) {
             Join join = (Join) plan;
             exchanges = true;
-            return NativePairs.isInner(join) ? inner(join) : NativePairs.of(join, ofDropped(join.left()), ofDropped(join.right()));
+            return NativeLogicalJoin.isInner(join) ? innerJoin(join) : NativeLogicalJoin.of(join, ofDroppable(join.left()), ofDroppable(join.right()));
         }
         if (plan instanceof Aggregate) {
             exchanges = true;
-            for (Object each : Catalyst.each(((Aggregate) plan).aggregateExpressions())) {
-                boolean isFunction = each instanceof Alias && ((Alias) each).child() instanceof AggregateExpression;
-                checkSafe(isFunction ? ((AggregateExpression) ((Alias) each).child()).aggregateFunction().children() : Catalyst.seq((Expression) each));
+            for (Object element : Catalyst.each(((Aggregate) plan).aggregateExpressions())) {
+                boolean isFunction = element instanceof Alias && ((Alias) element).child() instanceof AggregateExpression;
+                checkSafe(isFunction ? ((AggregateExpression) ((Alias) element).child()).aggregateFunction().children() : Catalyst.seq((Expression) element));
             }
-            return NativeGroups.of((Aggregate) plan, of(((Aggregate) plan).child()));
+            return NativeLogicalAggregate.of((Aggregate) plan, of(((Aggregate) plan).child()));
         }
         if (plan instanceof Union) {
-            StringBuilder found = new StringBuilder();
+            StringBuilder union = new StringBuilder();
             for (Object child : Catalyst.each(plan.children())) {
                 checkTypes((LogicalPlan) child, plan);
                 String rows = named("(" + of((LogicalPlan) child) + ")", plan);
-                found.append(found.length() == 0 ? "" : " UNION ALL ").append(rows);
+                union.append(union.length() == 0 ? "" : " UNION ALL ").append(rows);
             }
-            return found.toString();
+            return union.toString();
         }
         if (plan instanceof GlobalLimit && ((GlobalLimit) plan).child() instanceof LocalLimit) {
             LogicalPlan below = ((LocalLimit) ((GlobalLimit) plan).child()).child();
             if (below instanceof Sort && ((Sort) below).global()) {
-                return NativeOrder.of((GlobalLimit) plan, (Sort) below, ofDropped(((Sort) below).child()));
+                return NativeTopN.of((GlobalLimit) plan, (Sort) below, ofDroppable(((Sort) below).child()));
             }
         }
         if (plan instanceof Window) {
@@ -190,12 +190,12 @@ final class NativeQuery {
             return NativeWindows.of((Window) plan, of(((Window) plan).child()));
         }
         if (plan instanceof Expand) {
-            return NativeGroups.expanded((Expand) plan, of(((Expand) plan).child()));
+            return NativeLogicalAggregate.expanded((Expand) plan, of(((Expand) plan).child()));
         }
         throw new NativeSql.Declined("operator " + Catalyst.name(plan));
     }
 
-    /** Returns rows with the names of a plan's columns. */
+    /** Renames the columns of rows to those of a plan. */
     private static String named(String rows, LogicalPlan plan) throws NativeSql.Declined {
         return "SELECT * FROM " + rows + " AS t(" + columns(plan) + ")";
     }
@@ -206,22 +206,22 @@ final class NativeQuery {
             names.append(names.length() == 0 ? "" : ", ").append(NativeSql.column((AttributeReference) column));
         }
         if (names.length() == 0) {
-            throw new NativeSql.Declined("no columns");
+            throw new NativeSql.Declined("a plan without columns");
         }
         return names.toString();
     }
 
-    private static void checkTypes(LogicalPlan one, LogicalPlan other) throws NativeSql.Declined {
-        List<?> mine = Catalyst.each(one.output());
-        List<?> theirs = Catalyst.each(other.output());
-        for (int i = 0; i < mine.size(); i++) {
-            if (!Catalyst.type((Expression) mine.get(i)).equals(Catalyst.type((Expression) theirs.get(i)))) {
+    private static void checkTypes(LogicalPlan child, LogicalPlan union) throws NativeSql.Declined {
+        List<?> childColumns = Catalyst.each(child.output());
+        List<?> unionColumns = Catalyst.each(union.output());
+        for (int i = 0; i < childColumns.size(); i++) {
+            if (!Catalyst.type((Expression) childColumns.get(i)).equals(Catalyst.type((Expression) unionColumns.get(i)))) {
                 throw new NativeSql.Declined("a union of different types");
             }
         }
     }
 
-    /** Whether a plan filters and projects the rows of a table, and does nothing else. */
+    /** Whether a plan only filters and projects the rows of a table. */
     static boolean isScan(QueryPlan<?> plan) {
         if (plan instanceof Project || plan instanceof Filter) {
             return isScan((LogicalPlan) (Object) plan.children().head());
@@ -230,16 +230,16 @@ final class NativeQuery {
     }
 
     private String scan(LogicalPlan plan) throws NativeSql.Declined {
-        for (LogicalPlan one = plan; one instanceof Project; one = ((Project) one).child()) {
-            checkSafe(((Project) one).projectList()); // Spark's optimiser leaves none below a filter that might fail
+        for (LogicalPlan projection = plan; projection instanceof Project; projection = ((Project) projection).child()) {
+            checkSafe(((Project) projection).projectList()); // the optimiser leaves no failing values below a filter
         }
-        LogicalPlan copy = plan.clone(); // the planner leaves its tags on what it is given
-        HandoverRule.leave(copy);
+        LogicalPlan copy = plan.clone(); // the planner tags the nodes of its input
+        DelegationRule.exclude(copy);
         Object physical = planner.plan(copy).next();
-        int place = scans.size();
-        scans.add(null); // a subquery of its conditions has scans of its own
-        NativePart part = new NativePart((SparkPlan) physical, "scan_" + place);
-        scans.set(place, part.scan);
+        int index = scans.size();
+        scans.add(null); // a subquery in its conditions adds scans of its own
+        NativePart part = new NativePart((SparkPlan) physical, "scan_" + index);
+        scans.set(index, part.scan);
         return part.sql;
     }
 }

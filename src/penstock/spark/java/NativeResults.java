@@ -18,78 +18,78 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Window;
 
-/** What a query of DuckDB's computes before its rows: subqueries, and aggregates that stand in it again. */
+/** Intermediate results of a DuckDB query: subqueries, and aggregates that occur repeatedly. */
 final class NativeResults {
-    /** The results of the query that is spelled in a thread, which spells the subqueries of its expressions. */
-    private static final ThreadLocal<Object> SPELLED = new ThreadLocal<>();
+    /** The results of the query that this thread is translating, to which subqueries in expressions are added. */
+    private static final ThreadLocal<Object> TRANSLATING = new ThreadLocal<>();
 
-    /** Each in turn: a name, a query, and whether one row at most is wanted of it. */
+    /** The results in order: name, query, and whether the result is a scalar. */
     final List<Object> all = new ArrayList<>();
     private final NativeQuery query;
     /**
-     * The names of aggregates, by what they compute: null of one that stands at one place, an empty one of one that stands
-     * at several and is not spelled yet.
+     * The names of aggregates by canonical plan: null for an aggregate that occurs once, empty for a repeated aggregate that
+     * is not translated yet.
      */
-    private final Map<Object, Object> named = new HashMap<>();
-    /** The names of the results of subqueries, by what they compute. */
-    private final Map<Object, Object> values = new HashMap<>();
-    /** Plans of the fields that subqueries have put together, by what these compute. */
+    private final Map<Object, Object> aggregateNames = new HashMap<>();
+    /** The names of subquery results by canonical plan. */
+    private final Map<Object, Object> subqueryNames = new HashMap<>();
+    /** The plans of merged subqueries' fields by canonical plan. */
     private final Map<Object, Object> fields = new HashMap<>();
 
     NativeResults(NativeQuery query, LogicalPlan plan) {
         this.query = query;
-        count(plan);
+        countAggregates(plan);
     }
 
-    /** Whether this thread spells a query: the values of its subqueries are checked before its rows are computed. */
-    static boolean checksValues() {
-        return SPELLED.get() != null;
+    /** Whether this thread is translating a query, whose subqueries are computed and checked before its rows. */
+    static boolean isTranslating() {
+        return TRANSLATING.get() != null;
     }
 
-    /** Marks the aggregates that stand in a plan again, with what is made of their results. */
-    private void count(LogicalPlan plan) {
-        if (NativeQuery.sumsUp(plan)) {
+    /** Marks the aggregates, and the operators on top of them, that occur repeatedly in a plan. */
+    private void countAggregates(LogicalPlan plan) {
+        if (NativeQuery.isAggregate(plan)) {
             Object key = plan.canonicalized();
-            boolean isKnown = named.containsKey(key);
-            named.put(key, isKnown ? "" : null);
-            if (isKnown) {
-                return; // what is below is computed once with it
+            boolean isRepeated = aggregateNames.containsKey(key);
+            aggregateNames.put(key, isRepeated ? "" : null);
+            if (isRepeated) {
+                return; // its children are computed with it
             }
         }
-        for (Object below : Catalyst.each(plan.children())) {
-            count((LogicalPlan) below);
+        for (Object child : Catalyst.each(plan.children())) {
+            countAggregates((LogicalPlan) child);
         }
         for (Object subquery : Catalyst.each(plan.subqueries())) {
-            count(NativeShape.of((LogicalPlan) subquery));
+            countAggregates(NativeNormalization.of((LogicalPlan) subquery));
         }
     }
 
-    /** Spells a plan; the subqueries of its expressions are among these results. */
-    String spelled(LogicalPlan plan) throws NativeSql.Declined {
-        SPELLED.set(this);
+    /** Translates a plan, and adds the subqueries of its expressions to these results. */
+    String translate(LogicalPlan plan) throws NativeSql.Declined {
+        TRANSLATING.set(this);
         try {
             return query.of(plan);
         } finally {
-            SPELLED.remove();
+            TRANSLATING.remove();
         }
     }
 
     /**
-     * Returns the name of the result of an aggregate, null if the plan is none or is best computed where it stands.
+     * Returns the name of a plan's intermediate result, null if the plan is computed inline.
      *
-     * One that stands at several places is computed once. One with values that may fail, or a window function with such, is
-     * computed by itself, if what is above may drop rows of it: Spark computes all of them.
+     * A repeated aggregate is computed once. An aggregate or window with values that may fail is computed separately if an
+     * operator above may drop its rows: Spark computes all of them.
      */
-    String name(LogicalPlan plan, boolean isDropped) throws NativeSql.Declined {
-        boolean isAgain = NativeQuery.sumsUp(plan) && named.get(plan.canonicalized()) != null;
-        boolean isWhole = NativeQuery.sumsUp(plan) || plan instanceof Window; // of which rows are dropped by their groups
-        return isAgain || isDropped && isWhole && !cannotFail(plan) ? result(plan, false) : null;
+    String name(LogicalPlan plan, boolean isDroppable) throws NativeSql.Declined {
+        boolean isRepeated = NativeQuery.isAggregate(plan) && aggregateNames.get(plan.canonicalized()) != null;
+        boolean isGrouped = NativeQuery.isAggregate(plan) || plan instanceof Window; // filters above drop whole groups of it
+        return isRepeated || isDroppable && isGrouped && !cannotFail(plan) ? result(plan, false) : null;
     }
 
-    /** Whether no value of a plan can fail. */
+    /** Whether no expression of a plan can fail. */
     static boolean cannotFail(LogicalPlan plan) {
-        for (Object one : Catalyst.each(plan.expressions())) {
-            if (!ExpressionSafety.cannotFail(withValues((Expression) one))) {
+        for (Object expression : Catalyst.each(plan.expressions())) {
+            if (!ExpressionSafety.cannotFail(withoutSubqueries((Expression) expression))) {
                 return false;
             }
         }
@@ -101,12 +101,12 @@ final class NativeResults {
         return true;
     }
 
-    /** Returns the name of a result, which is computed once for all places where it stands. */
+    /** Returns the name of a result, adding it unless it exists. */
     private String result(LogicalPlan plan, boolean isValue) throws NativeSql.Declined {
-        Map<Object, Object> names = isValue ? values : named;
+        Map<Object, Object> names = isValue ? subqueryNames : aggregateNames;
         Object key = plan.canonicalized();
         if (names.get(key) == null || names.get(key).equals("")) {
-            String sql = query.alone(plan, isValue); // which may have such results itself: they come before it
+            String sql = query.alone(plan, isValue); // it may add results of its own, which come first
             String name = "result_" + all.size();
             all.add(Arrays.<Object>asList(name, sql, isValue));
             names.put(key, name);
@@ -115,55 +115,55 @@ final class NativeResults {
     }
 
     /**
-     * Returns the value of a subquery in the query that this thread spells.
+     * Returns the value of a subquery in the query that this thread is translating.
      *
-     * It is computed before, whether rows ask for it or not, as Spark does: its errors must be seen.
+     * Like in Spark, it is computed even if no row uses it, so that its errors are raised.
      */
     static String value(ScalarSubquery subquery) throws NativeSql.Declined {
-        NativeResults results = (NativeResults) SPELLED.get();
+        NativeResults results = (NativeResults) TRANSLATING.get();
         if (results == null || subquery.isCorrelated()) {
             throw new NativeSql.Declined("a subquery");
         }
-        return "(SELECT * FROM " + results.result(NativeShape.of(subquery.plan()), true) + ")";
+        return "(SELECT * FROM " + results.result(NativeNormalization.of(subquery.plan()), true) + ")";
     }
 
-    /** Returns a field of the value of a subquery, which Spark has put together of several subqueries of the same rows. */
+    /** Returns a field of a subquery that Spark has merged from several subqueries over the same rows. */
     static String field(GetStructField field) throws NativeSql.Declined {
-        NativeResults results = (NativeResults) SPELLED.get();
+        NativeResults results = (NativeResults) TRANSLATING.get();
         ScalarSubquery subquery = field.child() instanceof ScalarSubquery ? (ScalarSubquery) field.child() : null;
-        Project made = subquery != null && subquery.plan() instanceof Project ? (Project) subquery.plan() : null;
-        Object struct = made != null && made.projectList().size() == 1 ? Catalyst.first((Expression) made.projectList().head()) : null;
+        Project projection = subquery != null && subquery.plan() instanceof Project ? (Project) subquery.plan() : null;
+        Object struct = projection != null && projection.projectList().size() == 1 ? Catalyst.first((Expression) projection.projectList().head()) : null;
         if (!(struct instanceof CreateNamedStruct) || results == null || subquery.isCorrelated()) {
             throw new NativeSql.Declined("a field of a struct");
         }
-        return results.field(made, (CreateNamedStruct) struct, field.ordinal());
+        return results.field(projection, (CreateNamedStruct) struct, field.ordinal());
     }
 
-    private String field(Project made, CreateNamedStruct struct, int place) throws NativeSql.Declined {
-        Object key = made.canonicalized();
+    private String field(Project projection, CreateNamedStruct struct, int index) throws NativeSql.Declined {
+        Object key = projection.canonicalized();
         if (!fields.containsKey(key)) {
             List<NamedExpression> columns = new ArrayList<>();
             for (Object value : Catalyst.each(struct.valExprs())) {
-                columns.add(NativeShape.alias((Expression) value, "field"));
+                columns.add(NativeNormalization.alias((Expression) value, "field"));
             }
-            fields.put(key, NativeShape.of(new Project(PythonUtils.toSeq(columns), made.child())));
+            fields.put(key, NativeNormalization.of(new Project(PythonUtils.toSeq(columns), projection.child())));
         }
         LogicalPlan plan = (LogicalPlan) fields.get(key);
-        String column = NativeSql.column((AttributeReference) (Object) plan.output().apply(place));
+        String column = NativeSql.column((AttributeReference) (Object) plan.output().apply(index));
         return "(SELECT " + column + " FROM " + result(plan, true) + ")";
     }
 
-    /** Returns an expression with nulls in place of its subqueries: they raise no errors where the expression is. */
-    static Expression withValues(Expression one) {
-        if (one instanceof ScalarSubquery && !((ScalarSubquery) one).isCorrelated()) {
-            return new Literal(null, one.dataType());
+    /** Returns an expression with its subqueries replaced by null, as these raise their errors elsewhere. */
+    static Expression withoutSubqueries(Expression expression) {
+        if (expression instanceof ScalarSubquery && !((ScalarSubquery) expression).isCorrelated()) {
+            return new Literal(null, expression.dataType());
         }
-        List<Expression> parts = new ArrayList<>();
+        List<Expression> children = new ArrayList<>();
         boolean differs = false;
-        for (Object part : Catalyst.each(one.children())) {
-            parts.add(withValues((Expression) part));
-            differs |= parts.get(parts.size() - 1) != part;
+        for (Object child : Catalyst.each(expression.children())) {
+            children.add(withoutSubqueries((Expression) child));
+            differs |= children.get(children.size() - 1) != child;
         }
-        return differs ? (Expression) (Object) one.withNewChildren(PythonUtils.toSeq(parts)) : one;
+        return differs ? (Expression) (Object) expression.withNewChildren(PythonUtils.toSeq(children)) : expression;
     }
 }

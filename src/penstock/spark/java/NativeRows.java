@@ -27,9 +27,9 @@ import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
 /**
- * Rows of columns that were exchanged. Below it, each row is a batch of columns; see `native/scatter.py`.
+ * Converts exchanged column batches to rows. Each row of its child is a batch of columns; see `native/scatter.py`.
  *
- * Spark copies such a node by calling its constructor with the elements of the product.
+ * Spark copies the node by calling its constructor with the product's elements.
  */
 public final class NativeRows extends SparkPlan {
     private static final long serialVersionUID = 1L;
@@ -41,10 +41,8 @@ public final class NativeRows extends SparkPlan {
     private final transient Function<Object, Object> decoder;
 
     /**
-     * Makes the node.
-     *
-     * @param keys what the rows are hashed by
-     * @param decoder makes rows of batches: see `NativeDecoder`
+     * @param keys the expressions by which the rows are hashed
+     * @param decoder converts batches to rows; see `NativeDecoder`
      */
     public NativeRows(SparkPlan child, Seq<Attribute> columns, Seq<Expression> keys, Function<Object, Object> decoder) {
         this.child = child;
@@ -53,12 +51,12 @@ public final class NativeRows extends SparkPlan {
         this.decoder = decoder;
     }
 
-    /** Lets a leaf tell from which plan its rows are. */
+    /** Tags a leaf with the plan of its rows. */
     static void remember(LogicalPlan leaf, SparkPlan plan) {
         leaf.setTagValue(PLAN, plan);
     }
 
-    /** Returns the plan that the rows of a scan are from, null if that is not known. */
+    /** Returns the plan of a scan's rows, null without tag. */
     static SparkPlan planOf(SparkPlan scan) {
         if (scan.logicalLink().isEmpty()) {
             return null;
@@ -71,31 +69,31 @@ public final class NativeRows extends SparkPlan {
         return child;
     }
 
-    /** Returns how many bytes a task reads at most, as they were written; 0 if that is not known. */
+    /** Returns the bytes of the largest task's input, as written; 0 if unknown. */
     long largestPartition() {
         SparkPlan stage = child instanceof AQEShuffleReadExec ? ((AQEShuffleReadExec) child).child() : child;
         if (!(stage instanceof ShuffleQueryStageExec) || ((ShuffleQueryStageExec) stage).mapStats().isEmpty()) {
             return 0;
         }
-        long[] sizes = ((MapOutputStatistics) (Object) ((ShuffleQueryStageExec) stage).mapStats().get()).bytesByPartitionId();
-        long found = 0;
+        long[] subpartitionBytes = ((MapOutputStatistics) (Object) ((ShuffleQueryStageExec) stage).mapStats().get()).bytesByPartitionId();
+        long largest = 0;
         if (child instanceof AQEShuffleReadExec) {
             for (Object spec : Catalyst.each(((AQEShuffleReadExec) child).partitionSpecs())) {
                 long size = 0;
                 if (spec instanceof CoalescedPartitionSpec) {
                     CoalescedPartitionSpec merged = (CoalescedPartitionSpec) spec;
                     for (int i = merged.startReducerIndex(); i < merged.endReducerIndex(); i++) {
-                        size += sizes[i];
+                        size += subpartitionBytes[i];
                     }
                 }
-                found = Math.max(found, size);
+                largest = Math.max(largest, size);
             }
-            return found;
+            return largest;
         }
-        for (int i = 0; i < sizes.length; i++) {
-            found = Math.max(found, sizes[i]);
+        for (int i = 0; i < subpartitionBytes.length; i++) {
+            largest = Math.max(largest, subpartitionBytes[i]);
         }
-        return found;
+        return largest;
     }
 
     Seq<Expression> keys() {
@@ -107,7 +105,7 @@ public final class NativeRows extends SparkPlan {
         return "NativeRows";
     }
 
-    /** What tasks get instead, where an operator above sends itself to them: see `PenstockExec.writeReplace`. */
+    /** Replaces the node when an operator above is serialized for tasks; see `PenstockExec.writeReplace`. */
     protected Object writeReplace() {
         return new CommandResultExec(columns, null, null);
     }
@@ -118,21 +116,21 @@ public final class NativeRows extends SparkPlan {
         return (RDD<InternalRow>) decoder.apply(Arrays.<Object>asList(child.execute(), columns));
     }
 
-    /** Batches were hashed by a number that stands for the subpartition that the keys of their rows belong to. */
+    /** Translates the partitioning: batches are hashed by the number of the subpartition of their rows' keys. */
     @Override
     public Partitioning outputPartitioning() {
-        Object layout = child.outputPartitioning();
+        Object partitioning = child.outputPartitioning();
         if (child instanceof AQEShuffleReadExec && ((AQEShuffleReadExec) child).isLocalRead()) {
-            return new UnknownPartitioning(((Partitioning) layout).numPartitions()); // the layout is that of what was exchanged
+            return new UnknownPartitioning(((Partitioning) partitioning).numPartitions()); // it reports the partitioning of the exchange
         }
-        if (layout instanceof CoalescedHashPartitioning) {
-            CoalescedHashPartitioning merged = (CoalescedHashPartitioning) layout;
+        if (partitioning instanceof CoalescedHashPartitioning) {
+            CoalescedHashPartitioning merged = (CoalescedHashPartitioning) partitioning;
             return new CoalescedHashPartitioning(byKeys(merged.from()), merged.partitions());
         }
-        if (layout instanceof HashPartitioning) {
-            return byKeys((HashPartitioning) layout);
+        if (partitioning instanceof HashPartitioning) {
+            return byKeys((HashPartitioning) partitioning);
         }
-        return new UnknownPartitioning(((Partitioning) layout).numPartitions());
+        return new UnknownPartitioning(((Partitioning) partitioning).numPartitions());
     }
 
     private HashPartitioning byKeys(HashPartitioning batches) {
@@ -175,8 +173,8 @@ public final class NativeRows extends SparkPlan {
     }
 
     @Override
-    public Object productElement(int place) {
-        return elements().get(place);
+    public Object productElement(int index) {
+        return elements().get(index);
     }
 
     private List<Object> elements() {

@@ -35,17 +35,17 @@ import org.apache.spark.unsafe.types.UTF8String;
 
 import scala.jdk.javaapi.CollectionConverters;
 
-/** What a scan of Parquet files reads, and which task reads which part of them; see `NativeParts`. */
+/** A scan of Parquet files in DuckDB, and the assignment of splits to tasks; see `NativeParts`. */
 final class NativeScan {
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    /** The plan that stands for a scan that DuckDB does: its columns, and the rows that were counted. */
+    /** Tag of a plan that replaces a scan: the scan's columns, and the rows that were read. */
     private static final TreeNodeTag<Object> SCAN = new TreeNodeTag<Object>("penstock.native-scan");
 
     private NativeScan() {
     }
 
-    /** Returns the columns of a scan as SQL, whose rows have a name. */
+    /** Returns the query for a scan's columns from a named relation. */
     static String sql(FileSourceScanExec scan, String name) throws NativeSql.Declined {
         HadoopFsRelation relation = scan.relation();
         if (relation.fileFormat().getClass() != ParquetFileFormat.class) {
@@ -58,136 +58,136 @@ final class NativeScan {
             }
         }
         if (!scan.fileConstantMetadataColumns().isEmpty()) {
-            throw new NativeSql.Declined("columns that tell of files");
+            throw new NativeSql.Declined("metadata columns of files");
         }
         if (scan.conf().parquetFieldIdReadEnabled()) {
-            throw new NativeSql.Declined("columns that are found by their ids");
+            throw new NativeSql.Declined("columns that are matched by their field ids");
         }
         if (new ParquetOptions(relation.options(), scan.conf()).ignoreCorruptFiles()) {
-            throw new NativeSql.Declined("corrupt files that are ignored"); // which rows of them are read depends on the reader
+            throw new NativeSql.Declined("ignoring corrupt files"); // the rows read from corrupt files depend on the reader
         }
         if (scan.bucketedScan()) {
             throw new NativeSql.Declined("a bucketed table");
         }
         for (Object filter : Catalyst.each(scan.partitionFilters())) {
-            if (asks((Expression) filter)) {
-                throw new NativeSql.Declined("partitions that are chosen while the query runs");
+            if (hasSubquery((Expression) filter)) {
+                throw new NativeSql.Declined("partitions that are pruned while the query runs");
             }
         }
         for (Object filter : Catalyst.each(scan.dataFilters())) {
             checkFilter((Expression) filter);
         }
         List<Object> stored = new ArrayList<>(Arrays.asList(relation.dataSchema().fieldNames()));
-        // A column that is in the files and in the names of their folders has the folder's value.
+        // A column in both the files and the folder names has the value of the folder name.
         stored.removeAll(Arrays.asList(relation.partitionSchema().fieldNames()));
         NativeFolders.checkTypes(scan);
         Set<Object> names = new HashSet<>();
-        StringBuilder found = new StringBuilder();
-        for (Object each : Catalyst.each(scan.output())) {
-            AttributeReference column = (AttributeReference) each;
-            if (!stored.contains(column.name()) && !NativeFolders.has(scan, column)) {
+        StringBuilder columns = new StringBuilder();
+        for (Object element : Catalyst.each(scan.output())) {
+            AttributeReference column = (AttributeReference) element;
+            if (!stored.contains(column.name()) && !NativeFolders.isPartitionColumn(scan, column)) {
                 throw new NativeSql.Declined("a column that is not in the files");
             }
             if (!names.add(column.name().toLowerCase(Locale.ROOT))) {
                 throw new NativeSql.Declined("columns whose names differ in case only");
             }
-            found.append(found.length() == 0 ? "" : ", ").append(identifier(column.name())).append(" AS ")
+            columns.append(columns.length() == 0 ? "" : ", ").append(identifier(column.name())).append(" AS ")
                     .append(NativeSql.column(column));
         }
-        return "SELECT " + (found.length() == 0 ? "1 AS nothing" : found) + " FROM " + name;
+        return "SELECT " + (columns.length() == 0 ? "1 AS nothing" : columns) + " FROM " + name;
     }
 
     private static String identifier(String name) {
         return '"' + name.replace("\"", "\"\"") + '"';
     }
 
-    /** Checks a filter of the files: Spark's filters of Parquet take some days for others, and drop NaN. */
-    private static void checkFilter(Expression one) throws NativeSql.Declined {
-        boolean isDay = one.dataType().catalogString().equals("date");
-        if (isDay && one instanceof Literal) {
-            NativeTypes.literal(((Literal) one).value(), one.dataType());
+    /** Checks a pushed-down filter: Spark's Parquet filters shift some dates, and drop NaN. */
+    private static void checkFilter(Expression expression) throws NativeSql.Declined {
+        boolean isDay = expression.dataType().catalogString().equals("date");
+        if (isDay && expression instanceof Literal) {
+            NativeTypes.literal(((Literal) expression).value(), expression.dataType());
         }
-        if (isDay && Catalyst.name(one).contains("Subquery") && !NativeResults.checksValues()) {
-            throw new NativeSql.Declined("a filter of files by a day that a subquery gives");
+        if (isDay && Catalyst.name(expression).contains("Subquery") && !NativeResults.isTranslating()) {
+            throw new NativeSql.Declined("a filter of files by a date from a subquery");
         }
-        if (one instanceof InSet && ((InSet) one).child().dataType().catalogString().equals("date")) {
-            scala.collection.Iterator<?> days = ((InSet) one).hset().iterator();
+        if (expression instanceof InSet && ((InSet) expression).child().dataType().catalogString().equals("date")) {
+            scala.collection.Iterator<?> days = ((InSet) expression).hset().iterator();
             while (days.hasNext()) {
-                NativeTypes.literal(days.next(), ((InSet) one).child().dataType());
+                NativeTypes.literal(days.next(), ((InSet) expression).child().dataType());
             }
         }
-        boolean compares = one instanceof BinaryComparison || one instanceof In || one instanceof InSet;
-        if (compares && NativeTypes.isFloating(Catalyst.first(one).dataType())) { // statistics of files know no NaN
+        boolean compares = expression instanceof BinaryComparison || expression instanceof In || expression instanceof InSet;
+        if (compares && NativeTypes.isFloating(Catalyst.first(expression).dataType())) { // file statistics ignore NaN
             throw new NativeSql.Declined("a filter of files by floating-point numbers");
         }
-        for (Object part : Catalyst.each(one.children())) {
-            checkFilter((Expression) part);
+        for (Object child : Catalyst.each(expression.children())) {
+            checkFilter((Expression) child);
         }
     }
 
-    /** Whether an expression asks another query. */
-    private static boolean asks(Expression one) {
-        if (Catalyst.name(one).contains("Subquery")) {
+    /** Whether an expression contains a subquery. */
+    private static boolean hasSubquery(Expression expression) {
+        if (Catalyst.name(expression).contains("Subquery")) {
             return true;
         }
-        for (Object part : Catalyst.each(one.children())) {
-            if (asks((Expression) part)) {
+        for (Object child : Catalyst.each(expression.children())) {
+            if (hasSubquery((Expression) child)) {
                 return true;
             }
         }
         return false;
     }
 
-    /** Returns the names and types of the columns that are read: those in files, or those in the names of folders. */
+    /** Returns the name and type of the columns read from files, or of the partition columns. */
     static List<Object> columns(FileSourceScanExec scan, boolean ofFolders) throws NativeSql.Declined {
-        List<Object> found = new ArrayList<>();
-        for (Object each : Catalyst.each(scan.output())) {
-            AttributeReference column = (AttributeReference) each;
-            if (NativeFolders.has(scan, column) == ofFolders) {
-                Map<String, Object> one = new HashMap<>();
-                one.put("name", column.name());
-                one.put("type", Catalyst.type(column));
-                found.add(one);
+        List<Object> columns = new ArrayList<>();
+        for (Object element : Catalyst.each(scan.output())) {
+            AttributeReference column = (AttributeReference) element;
+            if (NativeFolders.isPartitionColumn(scan, column) == ofFolders) {
+                Map<String, Object> facts = new HashMap<>();
+                facts.put("name", column.name());
+                facts.put("type", Catalyst.type(column));
+                columns.add(facts);
             }
         }
-        return found;
+        return columns;
     }
 
-    /** Lets a plan stand for a scan, that has read some rows. */
-    static void stand(SparkPlan plan, FileSourceScanExec scan, long rows) {
+    /** Tags a plan that replaces a scan with the columns and rows of the scan. */
+    static void recordScan(SparkPlan plan, FileSourceScanExec scan, long rows) {
         plan.setTagValue(SCAN, Arrays.<Object>asList(ScanMetrics.columns(scan), rows));
     }
 
-    /** Returns what `ScanMetrics` wants to know of a plan that stands for a scan, null of any other plan. */
+    /** Returns the facts for `ScanMetrics` of a plan that replaces a scan, null for other plans. */
     static Map<String, Object> facts(SparkPlan plan) {
         if (plan.getTagValue(SCAN).isEmpty()) {
             return null;
         }
-        List<?> told = (List<?>) plan.getTagValue(SCAN).get();
+        List<?> recorded = (List<?>) plan.getTagValue(SCAN).get();
         Map<String, Object> facts = new HashMap<>();
-        facts.put("columns", told.get(0));
-        facts.put("rows", told.get(1));
+        facts.put("columns", recorded.get(0));
+        facts.put("rows", recorded.get(1));
         facts.put("kept", null);
         return facts;
     }
 
-    /** Returns what is read. */
+    /** Returns the name of the table's first root folder, empty without roots. */
     static String table(FileSourceScanExec scan) {
         List<?> roots = CollectionConverters.asJava(scan.relation().location().rootPaths());
         return roots.isEmpty() ? "" : ((Path) roots.get(0)).getName();
     }
 
-    /** Returns how dates are read of files that do not tell who has written them. */
+    /** Returns the rebase mode for dates in files that do not name their writer. */
     static String calendar(FileSourceScanExec scan) {
         return new ParquetOptions(scan.relation().options(), scan.conf()).datetimeRebaseModeInRead();
     }
 
-    /** Returns rows with one text each, of which every task gets the one that says which files it reads. */
+    /** Returns an RDD with a row per task: the JSON list of the files that the task reads. */
     static Object tasks(FileSourceScanExec scan) throws JsonProcessingException, NativeSql.Declined {
         List<InternalRow> texts = new ArrayList<>();
-        for (Object each : partitions(scan)) {
+        for (Object element : partitions(scan)) {
             List<Object> files = new ArrayList<>();
-            for (PartitionedFile file : ((FilePartition) each).files()) {
+            for (PartitionedFile file : ((FilePartition) element).files()) {
                 files.add(facts(file, scan));
             }
             texts.add(new GenericInternalRow(new Object[] {UTF8String.fromString(JSON.writeValueAsString(files))}));
@@ -197,30 +197,29 @@ final class NativeScan {
     }
 
     /**
-     * Returns how many tasks there are, the files that some of them read first, and the bytes of all that these read, as
-     * JSON: those of tasks that lie as far apart as can be.
+     * Returns, as JSON, the number of tasks, and the first file and total bytes of some tasks, evenly spaced.
      */
-    static String sample(FileSourceScanExec scan, int wanted) throws JsonProcessingException, NativeSql.Declined {
+    static String sample(FileSourceScanExec scan, int count) throws JsonProcessingException, NativeSql.Declined {
         List<?> tasks = partitions(scan);
         List<Object> files = new ArrayList<>();
         List<Object> sizes = new ArrayList<>();
-        for (int i = 0; i < Math.min(wanted, tasks.size()); i++) {
-            FilePartition task = (FilePartition) tasks.get(i * tasks.size() / Math.min(wanted, tasks.size()));
+        for (int i = 0; i < Math.min(count, tasks.size()); i++) {
+            FilePartition task = (FilePartition) tasks.get(i * tasks.size() / Math.min(count, tasks.size()));
             if (task.files().length > 0) {
-                Map<String, Object> one = facts(task.files()[0], scan);
+                Map<String, Object> firstFile = facts(task.files()[0], scan);
                 long bytes = 0;
-                for (PartitionedFile file : task.files()) {
-                    bytes += file.length();
+                for (PartitionedFile split : task.files()) {
+                    bytes += split.length();
                 }
-                files.add(one);
+                files.add(firstFile);
                 sizes.add(bytes);
             }
         }
-        Map<String, Object> found = new HashMap<>();
-        found.put("tasks", tasks.size());
-        found.put("files", files);
-        found.put("task_bytes", sizes);
-        return JSON.writeValueAsString(found);
+        Map<String, Object> facts = new HashMap<>();
+        facts.put("tasks", tasks.size());
+        facts.put("files", files);
+        facts.put("task_bytes", sizes);
+        return JSON.writeValueAsString(facts);
     }
 
     private static List<?> partitions(FileSourceScanExec scan) {

@@ -18,16 +18,16 @@ import org.apache.spark.sql.types.DecimalType;
 
 import scala.collection.immutable.Seq;
 
-/** Into which subpartitions rows go that leave as columns; see `native/scatter.py`. */
+/** The hash partitioning of rows that are exchanged as columns; see `native/scatter.py`. */
 final class NativeScatter {
-    private static final List<String> HASHED = Arrays.asList("boolean tinyint smallint int bigint date".split(" "));
-    /** Decimals of so many digits are hashed as long integers. */
+    private static final List<String> HASHABLE = Arrays.asList("boolean tinyint smallint int bigint date".split(" "));
+    /** Decimals up to this precision are hashed as longs. */
     private static final int LONG_DIGITS = 18;
 
     private NativeScatter() {
     }
 
-    /** Returns what an exchange hashes, null if it is of another kind. */
+    /** Returns the key indexes and subpartitions of a hash exchange, null for other exchanges. */
     static Map<String, Object> of(ShuffleExchangeExec exchange) {
         Object target = exchange.outputPartitioning();
         if (!(target instanceof HashPartitioning) || target.getClass() != HashPartitioning.class) {
@@ -37,7 +37,7 @@ final class NativeScatter {
         return of(hashing.expressions(), hashing.numPartitions(), exchange.child());
     }
 
-    /** Returns what an aggregate wants exchanged, null if that is not by keys. */
+    /** Returns the key indexes and subpartitions of the exchange below an aggregate; null if none is needed or without keys. */
     static Map<String, Object> of(BaseAggregateExec aggregate) {
         if (aggregate.requiredChildDistributionExpressions().isEmpty()) {
             return null;
@@ -45,30 +45,30 @@ final class NativeScatter {
         Object keys = aggregate.requiredChildDistributionExpressions().get();
         SparkPlan child = (SparkPlan) Catalyst.each(((SparkPlan) aggregate).children()).get(0);
         if (child.outputPartitioning().satisfies((Distribution) (Object) aggregate.requiredChildDistribution().head())) {
-            return null; // Spark would exchange nothing
+            return null; // Spark needs no exchange
         }
         return of((Seq<?>) keys, ((SparkPlan) aggregate).conf().numShufflePartitions(), child);
     }
 
     private static Map<String, Object> of(Seq<?> keys, int subpartitions, SparkPlan child) {
-        List<Object> places = new ArrayList<>();
+        List<Object> indexes = new ArrayList<>();
         for (Object key : Catalyst.each(keys)) {
-            int place = place(key, child);
-            if (place < 0 || !isHashed(((Expression) key).dataType())) {
+            int index = indexOf(key, child);
+            if (index < 0 || !isHashable(((Expression) key).dataType())) {
                 return null;
             }
-            places.add(place);
+            indexes.add(index);
         }
-        if (places.isEmpty()) {
+        if (indexes.isEmpty()) {
             return null;
         }
-        Map<String, Object> found = new HashMap<>();
-        found.put("keys", places);
-        found.put("subpartitions", subpartitions);
-        return found;
+        Map<String, Object> facts = new HashMap<>();
+        facts.put("keys", indexes);
+        facts.put("subpartitions", subpartitions);
+        return facts;
     }
 
-    private static int place(Object key, SparkPlan child) {
+    private static int indexOf(Object key, SparkPlan child) {
         for (int i = 0; key instanceof Attribute && i < child.output().size(); i++) {
             if (((Attribute) (Object) child.output().apply(i)).exprId().equals(((Attribute) key).exprId())) {
                 return i;
@@ -77,7 +77,7 @@ final class NativeScatter {
         return -1;
     }
 
-    private static boolean isHashed(DataType type) {
-        return type instanceof DecimalType ? ((DecimalType) type).precision() <= LONG_DIGITS : HASHED.contains(type.catalogString());
+    private static boolean isHashable(DataType type) {
+        return type instanceof DecimalType ? ((DecimalType) type).precision() <= LONG_DIGITS : HASHABLE.contains(type.catalogString());
     }
 }

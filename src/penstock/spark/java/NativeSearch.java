@@ -16,80 +16,80 @@ import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.SparkPlanner;
 
-/** The largest parts of a plan that DuckDB can compute as one query each, from the top down. */
+/** Searches a plan top-down for maximal parts that DuckDB can compute with a single query each. */
 final class NativeSearch {
-    /** What is told of each part. */
+    /** The facts of each part. */
     final List<Object> parts = new ArrayList<>();
 
-    /** Where the parts stand in the plan. */
-    final List<Object> places = new ArrayList<>();
+    /** The root node of each part. */
+    final List<Object> roots = new ArrayList<>();
 
-    /** Why what is above a part is none; what only brings rows into their last form comes last, as it keeps nothing back. */
-    final List<Object> why = new ArrayList<>();
+    /** The reasons why operators above the parts are declined; those of final sorts, projections and limits come last. */
+    final List<Object> declinedReasons = new ArrayList<>();
 
-    /** The leaves that are in no part. */
+    /** The leaves outside of all parts. */
     final List<Object> rest = new ArrayList<>();
 
     private final SparkPlanner planner;
 
     NativeSearch(LogicalPlan plan, SparkPlanner planner) throws JsonProcessingException {
         this.planner = planner;
-        List<Object> last = new ArrayList<>();
-        visit(plan, true, last);
-        why.addAll(last);
+        List<Object> finalReasons = new ArrayList<>();
+        visit(plan, true, finalReasons);
+        declinedReasons.addAll(finalReasons);
     }
 
-    private void visit(LogicalPlan plan, boolean isTop, List<Object> last) throws JsonProcessingException {
+    private void visit(LogicalPlan plan, boolean isTop, List<Object> finalReasons) throws JsonProcessingException {
         if (plan.children().isEmpty()) {
             rest.add(plan);
             return;
         }
-        boolean isLast = isTop && isLast(plan);
+        boolean isFinal = isTop && isFinal(plan);
         try {
             if (hasJoinHint(plan)) {
                 throw new NativeSql.Declined("a join hint");
             }
             NativeQuery query = new NativeQuery(plan, planner);
-            // Else nothing is saved, or more rows are handed over than need be.
+            // Otherwise nothing is saved, or more rows than necessary are transferred.
             if (query.exchanges && (isTop || NativeQuery.reduces(plan))) {
                 parts.add(facts(query));
-                places.add(plan);
+                roots.add(plan);
                 return;
             }
         } catch (NativeSql.Declined declined) {
-            (isLast ? last : why).add(declined.getMessage());
+            (isFinal ? finalReasons : declinedReasons).add(declined.getMessage());
         }
         for (Object child : Catalyst.each(plan.children())) {
-            visit((LogicalPlan) child, isLast, last);
+            visit((LogicalPlan) child, isFinal, finalReasons);
         }
         for (Object subquery : Catalyst.each(plan.subqueries())) {
             rest.addAll(Catalyst.each(((LogicalPlan) subquery).collectLeaves()));
         }
     }
 
-    /** Whether a plan only brings rows into the form in which the user wants them. */
-    private static boolean isLast(LogicalPlan plan) {
+    /** Whether a plan only sorts, projects or limits the final rows. */
+    private static boolean isFinal(LogicalPlan plan) {
         return plan instanceof Sort || plan instanceof Project || plan instanceof GlobalLimit || plan instanceof LocalLimit;
     }
 
-    /** Whether the user said how Spark should join rows of a plan, or of one of its subqueries. */
+    /** Whether a plan, or one of its subqueries, contains a join hint. */
     private static boolean hasJoinHint(LogicalPlan plan) {
-        boolean found = plan instanceof Join
+        boolean hasHint = plan instanceof Join
                 && (((Join) plan).hint().leftHint().isDefined() || ((Join) plan).hint().rightHint().isDefined());
         for (Object below : Catalyst.below(plan)) {
-            found = found || hasJoinHint((LogicalPlan) below);
+            hasHint = hasHint || hasJoinHint((LogicalPlan) below);
         }
-        return found;
+        return hasHint;
     }
 
     private static Map<String, Object> facts(NativeQuery query) throws NativeSql.Declined, JsonProcessingException {
-        Map<String, Object> found = new HashMap<>();
-        found.put("sql", query.sql);
-        found.put("results", query.results.all);
-        found.put("columns", NativeParts.columns(query.plan.output()));
+        Map<String, Object> facts = new HashMap<>();
+        facts.put("sql", query.sql);
+        facts.put("results", query.results.all);
+        facts.put("columns", NativeParts.columns(query.plan.output()));
         List<Object> tables = new ArrayList<>();
-        for (Object each : query.scans) {
-            FileSourceScanExec scan = (FileSourceScanExec) each;
+        for (Object element : query.scans) {
+            FileSourceScanExec scan = (FileSourceScanExec) element;
             Map<String, Object> table = new HashMap<>();
             table.put("name", NativeScan.table(scan));
             table.put("read", NativeScan.columns(scan, false));
@@ -98,7 +98,7 @@ final class NativeSearch {
             table.put("files", NativeFolders.files(scan));
             tables.add(table);
         }
-        found.put("tables", tables);
-        return found;
+        facts.put("tables", tables);
+        return facts;
     }
 }

@@ -20,18 +20,18 @@ import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import scala.Option;
 
 /**
- * Spells expressions in the SQL of DuckDB: only those that are known to give the values that Spark gives.
+ * Translates expressions to DuckDB's SQL: only those that return the same values as in Spark.
  *
- * An overflow is an error in DuckDB. The rows are then computed by Spark, so it may be an error or a value there.
+ * An overflow is an error in DuckDB. Spark then computes the rows, with its own result of an overflow.
  */
 final class NativeSql {
     private static final Map<String, Object> OPERATORS = new HashMap<>();
 
-    /** So many values of a list are spelled, as a dynamic filter holds keys; a longer one is not. */
-    private static final int LISTED = 10_000;
+    /** Maximum values of an IN list, the same as the maximum keys of a dynamic filter. */
+    private static final int MAX_LIST_VALUES = 10_000;
 
-    /** So long is an expression at most: casts and quotients repeat theirs. DuckDB plans a million in three seconds. */
-    private static final int LONGEST = 50_000;
+    /** Maximum characters of an expression: casts and quotients repeat their operands. DuckDB plans a million in 3 seconds. */
+    private static final int MAX_CHARACTERS = 50_000;
 
     static {
         put(OPERATORS, "And AND Or OR EqualTo = LessThan < LessThanOrEqual <= GreaterThan > GreaterThanOrEqual >= "
@@ -41,19 +41,19 @@ final class NativeSql {
     private NativeSql() {
     }
 
-    /** What is not spelled, and why. */
+    /** Thrown if an expression or plan is not supported, with the reason. */
     static final class Declined extends Exception {
         private static final long serialVersionUID = 1L;
 
-        Declined(String why) {
-            super(why);
+        Declined(String reason) {
+            super(reason);
         }
     }
 
-    private static void put(Map<String, Object> map, String words) {
-        String[] found = words.split(" ");
-        for (int i = 0; i < found.length; i += 2) {
-            map.put(found[i], found[i + 1]);
+    private static void put(Map<String, Object> map, String text) {
+        String[] pairs = text.split(" ");
+        for (int i = 0; i < pairs.length; i += 2) {
+            map.put(pairs[i], pairs[i + 1]);
         }
     }
 
@@ -63,78 +63,78 @@ final class NativeSql {
         return "c" + Catalyst.id(column);
     }
 
-    /** Returns an expression. */
-    static String of(Expression one) throws Declined {
-        String sql = spelled(one);
-        if (sql.length() <= LONGEST) {
+    /** Translates an expression. */
+    static String of(Expression expression) throws Declined {
+        String sql = translate(expression);
+        if (sql.length() <= MAX_CHARACTERS) {
             return sql;
         }
         throw new Declined("an expression that is too long");
     }
 
-    private static String spelled(Expression one) throws Declined {
-        String type = NativeTypes.nameOf(one.dataType());
-        String name = Catalyst.name(one);
-        List<?> parts = Catalyst.each(one.children());
-        if (one instanceof AttributeReference) {
-            return column((AttributeReference) one);
+    private static String translate(Expression expression) throws Declined {
+        String type = NativeTypes.nameOf(expression.dataType());
+        String name = Catalyst.name(expression);
+        List<?> children = Catalyst.each(expression.children());
+        if (expression instanceof AttributeReference) {
+            return column((AttributeReference) expression);
         }
-        if (one instanceof Literal) {
-            return NativeTypes.literal(((Literal) one).value(), one.dataType());
+        if (expression instanceof Literal) {
+            return NativeTypes.literal(((Literal) expression).value(), expression.dataType());
         }
-        if (one instanceof Cast) {
-            return NativeCasts.of((Cast) one, part(parts, 0));
+        if (expression instanceof Cast) {
+            return NativeCasts.of((Cast) expression, at(children, 0));
         }
-        if (one instanceof InSet) {
-            return inSet((InSet) one);
+        if (expression instanceof InSet) {
+            return inSet((InSet) expression);
         }
-        if (one instanceof CaseWhen) {
-            return caseWhen((CaseWhen) one);
+        if (expression instanceof CaseWhen) {
+            return caseWhen((CaseWhen) expression);
         }
-        if (one instanceof GetStructField) {
-            return NativeResults.field((GetStructField) one);
+        if (expression instanceof GetStructField) {
+            return NativeResults.field((GetStructField) expression);
         }
-        if (one instanceof ScalarSubquery) {
-            return NativeResults.value((ScalarSubquery) one);
+        if (expression instanceof ScalarSubquery) {
+            return NativeResults.value((ScalarSubquery) expression);
         }
-        if (one instanceof BinaryArithmetic) {
-            return NativeArithmetic.of((BinaryArithmetic) one);
+        if (expression instanceof BinaryArithmetic) {
+            return NativeArithmetic.of((BinaryArithmetic) expression);
         }
-        if (one instanceof And || one instanceof Or) {
-            NativeConditions.check(one);
+        if (expression instanceof And || expression instanceof Or) {
+            NativeConditions.check(expression);
         }
         if (OPERATORS.containsKey(name)) {
-            checkOrdered(parts);
-            return "(" + part(parts, 0) + " " + OPERATORS.get(name) + " " + part(parts, 1) + ")";
+            checkOrdered(children);
+            return "(" + at(children, 0) + " " + OPERATORS.get(name) + " " + at(children, 1) + ")";
         }
         if (name.equals("Alias") || name.equals("KnownNotNull") || name.equals("KnownNullable")) {
-            return part(parts, 0);
+            return at(children, 0);
         }
         if (name.equals("Not")) {
-            return "(NOT " + part(parts, 0) + ")";
+            return "(NOT " + at(children, 0) + ")";
         }
         if (name.equals("IsNull") || name.equals("IsNotNull")) {
-            // Where a file says that a column has no nulls, DuckDB does not compute what is made of it.
-            return "(" + condition((Expression) parts.get(0)) + (name.equals("IsNull") ? " IS NULL)" : " IS NOT NULL)");
+            // If a file's statistics exclude nulls of a column, DuckDB skips evaluating expressions of it.
+            return "(" + condition((Expression) children.get(0)) + (name.equals("IsNull") ? " IS NULL)" : " IS NOT NULL)");
         }
         if (name.equals("EqualNullSafe")) {
-            checkComparable(parts);
-            return "(" + part(parts, 0) + " IS NOT DISTINCT FROM " + part(parts, 1) + ")";
+            checkComparable(children);
+            return "(" + at(children, 0) + " IS NOT DISTINCT FROM " + at(children, 1) + ")";
         }
         if (name.equals("In")) {
-            NativeConditions.check(one);
-            checkComparable(parts);
-            return "(" + part(parts, 0) + " IN (" + listed(parts.subList(1, parts.size())) + "))";
+            NativeConditions.check(expression);
+            checkComparable(children);
+            return "(" + at(children, 0) + " IN (" + list(children.subList(1, children.size())) + "))";
         }
         if (name.equals("Coalesce")) {
-            checkSameTypes(parts);
-            return "coalesce(" + listed(parts) + ")";
+            checkSameTypes(children);
+            return "coalesce(" + list(children) + ")";
         }
         if (name.equals("If")) {
-            checkSameTypes(parts.subList(1, 3));
-            return "(CASE WHEN " + NativeConditions.of((Expression) parts.get(0)) + " THEN " + part(parts, 1) + " ELSE " + part(parts, 2) + " END)";
+            checkSameTypes(children.subList(1, 3));
+            return "(CASE WHEN " + NativeConditions.of((Expression) children.get(0)) + " THEN " + at(children, 1) + " ELSE " + at(children, 2) + " END)";
         }
-        return NativeFunctions.of(one, parts);
+        return NativeFunctions.of(expression, children);
     }
 
     /** Returns the operator of an expression. */
@@ -143,105 +143,105 @@ final class NativeSql {
     }
 
     /** Checks that two keys of a join can be compared. */
-    static void checkKeys(Expression one, Expression other) throws Declined {
+    static void checkKeys(Expression left, Expression right) throws Declined {
         List<Object> keys = new ArrayList<>();
-        keys.add(one);
-        keys.add(other);
+        keys.add(left);
+        keys.add(right);
         checkComparable(keys);
-        if (!ExpressionSafety.cannotFail(one) || !ExpressionSafety.cannotFail(other)) {
+        if (!ExpressionSafety.cannotFail(left) || !ExpressionSafety.cannotFail(right)) {
             throw new Declined("a key that may fail");
         }
     }
 
-    /** Returns that two keys of a join are equal. */
-    static String equal(Expression one, Expression other) throws Declined {
-        checkKeys(one, other);
-        return "(" + of(one) + " = " + of(other) + ")";
+    /** Returns the equality of two join keys. */
+    static String equal(Expression left, Expression right) throws Declined {
+        checkKeys(left, right);
+        return "(" + of(left) + " = " + of(right) + ")";
     }
 
-    /** Returns a condition. DuckDB may ask its parts in another order, or not at all, so none may fail in Spark. */
-    static String condition(Expression one) throws Declined {
-        if (!ExpressionSafety.cannotFail(NativeResults.withValues(one))) {
+    /** Returns a condition that cannot fail in Spark: DuckDB may reorder or skip its operands. */
+    static String condition(Expression expression) throws Declined {
+        if (!ExpressionSafety.cannotFail(NativeResults.withoutSubqueries(expression))) {
             throw new Declined("a condition that may fail");
         }
-        return of(one);
+        return of(expression);
     }
 
-    static String part(List<?> parts, int place) throws Declined {
-        return of((Expression) parts.get(place));
+    static String at(List<?> expressions, int index) throws Declined {
+        return of((Expression) expressions.get(index));
     }
 
-    static String listed(List<?> parts) throws Declined {
-        if (parts.size() > LISTED) {
-            throw new Declined("a list of " + parts.size() + " values");
+    static String list(List<?> expressions) throws Declined {
+        if (expressions.size() > MAX_LIST_VALUES) {
+            throw new Declined("a list of " + expressions.size() + " values");
         }
-        StringBuilder found = new StringBuilder();
-        for (int i = 0; i < parts.size(); i++) {
-            found.append(i == 0 ? "" : ", ").append(part(parts, i));
+        StringBuilder sql = new StringBuilder();
+        for (int i = 0; i < expressions.size(); i++) {
+            sql.append(i == 0 ? "" : ", ").append(at(expressions, i));
         }
-        return found.toString();
+        return sql.toString();
     }
 
-    /** Checks that the order of values is known: of floating-point numbers, where no files tell how large they are. */
-    private static void checkOrdered(List<?> parts) throws Declined {
-        for (Object part : parts) {
-            for (Object column : Catalyst.each(((Expression) part).references().toSeq())) {
+    /** Checks that values can be ordered. Floating-point values must not refer to floating-point columns, which have file statistics. */
+    private static void checkOrdered(List<?> values) throws Declined {
+        for (Object value : values) {
+            for (Object column : Catalyst.each(((Expression) value).references().toSeq())) {
                 if (NativeTypes.isFloating(((Expression) column).dataType())) {
-                    checkComparable(parts);
+                    checkComparable(values);
                 }
             }
         }
-        checkSameTypes(parts);
+        checkSameTypes(values);
     }
 
-    /** Checks that values can be compared. What files say of their largest numbers knows nothing of NaN. */
-    private static void checkComparable(List<?> parts) throws Declined {
-        checkSameTypes(parts);
-        if (NativeTypes.isFloating(((Expression) parts.get(0)).dataType())) {
+    /** Checks that values can be compared. Floating-point values cannot, as file statistics ignore NaN. */
+    private static void checkComparable(List<?> values) throws Declined {
+        checkSameTypes(values);
+        if (NativeTypes.isFloating(((Expression) values.get(0)).dataType())) {
             throw new Declined("a comparison of floating-point numbers");
         }
     }
 
-    static void checkSameTypes(List<?> parts) throws Declined {
-        String first = Catalyst.type((Expression) parts.get(0));
-        for (Object part : parts) {
-            if (!Catalyst.type((Expression) part).equals(first)) {
-                throw new Declined("values of different types side by side");
+    static void checkSameTypes(List<?> values) throws Declined {
+        String first = Catalyst.type((Expression) values.get(0));
+        for (Object value : values) {
+            if (!Catalyst.type((Expression) value).equals(first)) {
+                throw new Declined("values of different types");
             }
         }
     }
 
     private static String inSet(InSet in) throws Declined {
         List<Object> values = new ArrayList<>();
-        scala.collection.Iterator<?> each = in.hset().iterator();
-        while (each.hasNext()) {
-            values.add(each.next());
+        scala.collection.Iterator<?> iterator = in.hset().iterator();
+        while (iterator.hasNext()) {
+            values.add(iterator.next());
         }
         checkComparable(Catalyst.each(in.children()));
-        if (values.size() > LISTED || values.isEmpty()) {
+        if (values.size() > MAX_LIST_VALUES || values.isEmpty()) {
             throw new Declined("a list of " + values.size() + " values");
         }
-        StringBuilder found = new StringBuilder("(" + of(in.child()) + " IN (");
+        StringBuilder sql = new StringBuilder("(" + of(in.child()) + " IN (");
         for (int i = 0; i < values.size(); i++) {
-            found.append(i == 0 ? "" : ", ").append(NativeTypes.literal(values.get(i), in.child().dataType()));
+            sql.append(i == 0 ? "" : ", ").append(NativeTypes.literal(values.get(i), in.child().dataType()));
         }
-        return found.append("))").toString();
+        return sql.append("))").toString();
     }
 
-    private static String caseWhen(CaseWhen one) throws Declined {
+    private static String caseWhen(CaseWhen expression) throws Declined {
         List<Object> values = new ArrayList<>();
-        StringBuilder found = new StringBuilder("(CASE");
-        for (Object each : Catalyst.each(one.branches())) {
-            scala.Tuple2<?, ?> branch = (scala.Tuple2<?, ?>) each;
-            found.append(" WHEN ").append(NativeConditions.of((Expression) branch._1())).append(" THEN ").append(of((Expression) branch._2()));
+        StringBuilder sql = new StringBuilder("(CASE");
+        for (Object element : Catalyst.each(expression.branches())) {
+            scala.Tuple2<?, ?> branch = (scala.Tuple2<?, ?>) element;
+            sql.append(" WHEN ").append(NativeConditions.of((Expression) branch._1())).append(" THEN ").append(of((Expression) branch._2()));
             values.add(branch._2());
         }
-        Option<?> other = one.elseValue();
-        if (other.isDefined()) {
-            values.add(other.get());
-            found.append(" ELSE ").append(of((Expression) other.get()));
+        Option<?> elseValue = expression.elseValue();
+        if (elseValue.isDefined()) {
+            values.add(elseValue.get());
+            sql.append(" ELSE ").append(of((Expression) elseValue.get()));
         }
         checkSameTypes(values);
-        return found.append(" END)").toString();
+        return sql.append(" END)").toString();
     }
 }

@@ -14,7 +14,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Window;
 
 import scala.collection.immutable.Seq;
 
-/** Window functions in the SQL of DuckDB; see `NativeQuery`. */
+/** Window functions in DuckDB's SQL; see `NativeQuery`. */
 final class NativeWindows {
     private static final List<String> RANKS = Arrays.asList("RowNumber Rank DenseRank".split(" "));
     private static final List<String> RANK_FUNCTIONS = Arrays.asList("row_number() rank() dense_rank()".split(" "));
@@ -23,17 +23,17 @@ final class NativeWindows {
     }
 
     static String of(Window plan, String rows) throws NativeSql.Declined {
-        StringBuilder found = new StringBuilder("SELECT *");
-        for (Object each : Catalyst.each(plan.windowExpressions())) {
-            Alias alias = (Alias) each;
+        StringBuilder sql = new StringBuilder("SELECT *");
+        for (Object element : Catalyst.each(plan.windowExpressions())) {
+            Alias alias = (Alias) element;
             if (!(alias.child() instanceof WindowExpression)) {
-                throw new NativeSql.Declined("an expression of window functions");
+                throw new NativeSql.Declined("an expression with window functions");
             }
-            WindowExpression one = (WindowExpression) alias.child();
-            String over = " OVER (" + partitions(plan) + orders(plan.orderSpec()) + frame(one) + ")";
-            found.append(", ").append(value(one.windowFunction(), over)).append(" AS c").append(alias.exprId().id());
+            WindowExpression expression = (WindowExpression) alias.child();
+            String over = " OVER (" + partitions(plan) + orders(plan.orderSpec()) + frame(expression) + ")";
+            sql.append(", ").append(value(expression.windowFunction(), over)).append(" AS c").append(alias.exprId().id());
         }
-        return found + " FROM (" + rows + ")";
+        return sql + " FROM (" + rows + ")";
     }
 
     private static String value(Expression function, String over) throws NativeSql.Declined {
@@ -45,28 +45,28 @@ final class NativeWindows {
                 || ((AggregateExpression) function).isDistinct()) {
             throw new NativeSql.Declined("window function " + name);
         }
-        return NativeGroups.of((AggregateExpression) function, over);
+        return NativeLogicalAggregate.of((AggregateExpression) function, over);
     }
 
     private static String partitions(Window plan) throws NativeSql.Declined {
-        StringBuilder found = new StringBuilder();
-        for (Object each : Catalyst.each(plan.partitionSpec())) {
-            if (!(each instanceof AttributeReference) || NativeTypes.isFloating(((Expression) each).dataType())) {
-                throw new NativeSql.Declined("windows by something else than columns");
+        StringBuilder sql = new StringBuilder();
+        for (Object key : Catalyst.each(plan.partitionSpec())) {
+            if (!(key instanceof AttributeReference) || NativeTypes.isFloating(((Expression) key).dataType())) {
+                throw new NativeSql.Declined("windows partitioned by expressions other than columns");
             }
-            found.append(found.length() == 0 ? "PARTITION BY " : ", ").append(NativeSql.column((AttributeReference) each));
+            sql.append(sql.length() == 0 ? "PARTITION BY " : ", ").append(NativeSql.column((AttributeReference) key));
         }
-        return found.toString();
+        return sql.toString();
     }
 
-    /** Returns an order, empty if there is none. */
+    /** Returns ORDER BY, or an empty text without sort keys. */
     static String orders(Seq<SortOrder> orders) throws NativeSql.Declined {
         StringBuilder keys = new StringBuilder();
-        for (Object each : Catalyst.each(orders)) {
-            SortOrder key = (SortOrder) each;
+        for (Object element : Catalyst.each(orders)) {
+            SortOrder key = (SortOrder) element;
             Expression value = key.child();
             if (NativeTypes.isFloating(value.dataType()) || !ExpressionSafety.cannotFail(value)) {
-                throw new NativeSql.Declined("an order by " + Catalyst.type(value));
+                throw new NativeSql.Declined("sorting by " + Catalyst.type(value));
             }
             keys.append(keys.length() == 0 ? " ORDER BY " : ", ").append(NativeSql.of(value)).append(" ").append(key.direction().sql())
                     .append(" ").append(key.nullOrdering().sql());
@@ -74,21 +74,21 @@ final class NativeWindows {
         return keys.toString();
     }
 
-    /** Returns the frame of a function: from the first row of its partition to the current one, or to the last. */
-    private static String frame(WindowExpression one) throws NativeSql.Declined {
-        if (RANKS.contains(Catalyst.name(one.windowFunction()))) {
-            return ""; // it has none in DuckDB
+    /** Returns the frame of a function: from the first row of its partition to the current or the last row. */
+    private static String frame(WindowExpression expression) throws NativeSql.Declined {
+        if (RANKS.contains(Catalyst.name(expression.windowFunction()))) {
+            return ""; // rank functions have no frame in DuckDB
         }
-        Object frame = one.windowSpec().frameSpecification();
+        Object frame = expression.windowSpec().frameSpecification();
         if (frame instanceof SpecifiedWindowFrame) {
-            SpecifiedWindowFrame given = (SpecifiedWindowFrame) frame;
-            String kind = Catalyst.name(given.frameType()).equals("RowFrame") ? " ROWS" : " RANGE";
-            String upper = Catalyst.name(given.upper());
-            boolean isKnown = upper.equals("CurrentRow") || upper.equals("UnboundedFollowing");
-            if (Catalyst.name(given.lower()).equals("UnboundedPreceding") && isKnown) {
+            SpecifiedWindowFrame specified = (SpecifiedWindowFrame) frame;
+            String kind = Catalyst.name(specified.frameType()).equals("RowFrame") ? " ROWS" : " RANGE";
+            String upper = Catalyst.name(specified.upper());
+            boolean isSupported = upper.equals("CurrentRow") || upper.equals("UnboundedFollowing");
+            if (Catalyst.name(specified.lower()).equals("UnboundedPreceding") && isSupported) {
                 return kind + " BETWEEN UNBOUNDED PRECEDING AND " + (upper.equals("CurrentRow") ? "CURRENT ROW" : "UNBOUNDED FOLLOWING");
             }
         }
-        throw new NativeSql.Declined("a window of another frame");
+        throw new NativeSql.Declined("a window with another frame");
     }
 }

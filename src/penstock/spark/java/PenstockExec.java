@@ -19,21 +19,20 @@ import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
 /**
- * A physical leaf that stands for a whole query. Penstock runs the query when, and only when, its rows are asked for.
+ * A physical leaf that represents a whole query. Penstock runs the query only when its rows are requested.
  *
- * Spark copies such a node by calling its constructor with the elements of the product, and compares these: so it holds
- * nothing but the query and who runs it. What the job gives is a plan whose last stage has not run, and that plan does
- * the rest.
+ * Spark copies the node by calling its constructor with the product's elements, and compares these: so the node holds
+ * only the query and its service. The job returns a plan whose last stage has not run; that plan serves all actions.
  */
 public final class PenstockExec extends SparkPlan {
     private static final long serialVersionUID = 1L;
 
     private final transient LogicalPlan query;
     private final transient QueryHook.Service service;
-    /** Not the node itself: who wants to see the plan does not wait until the query has run. */
-    private final transient Object explaining = new Object();
+    /** A separate lock, so that explaining the plan does not wait for a running query. */
+    private final transient Object explanationLock = new Object();
     private transient SparkPlan result;
-    private transient HandedQuery handed;
+    private transient DelegatedQuery delegated;
     private transient Seq<?> explained;
 
     public PenstockExec(LogicalPlan query, QueryHook.Service service) {
@@ -42,29 +41,29 @@ public final class PenstockExec extends SparkPlan {
     }
 
     /**
-     * Runs the query, once: a second action runs its last stage again, as in Spark. One without a shuffle is its last
-     * stage, so it is run as a whole again: its sources may hold other rows by then.
+     * Runs the query once: a second action only runs its last stage again, as in Spark. A query without shuffle consists of
+     * its last stage, so it runs again completely: its sources may have changed.
      *
-     * Janino would let a synchronized private method hold the lock of the class.
+     * A synchronized block, as Janino locks the class in a synchronized private method.
      */
     private SparkPlan result() {
         synchronized (this) {
             if (result != null) {
                 return result;
             }
-            handed = new HandedQuery(service, query, session());
-            SparkPlan made = handed.result();
-            result = RowLayout.isNarrow(query) ? null : made;
-            return made;
+            delegated = new DelegatedQuery(service, query, session());
+            SparkPlan plan = delegated.result();
+            result = RowLayout.isNarrow(query) ? null : plan;
+            return plan;
         }
     }
 
-    /** Whether AQE would run a part of the query before its last stage. */
+    /** Whether AQE would run stages of the query before its last stage. */
     boolean hasStages() {
         return !RowLayout.isNarrow(query) || CachedRows.haveStages(query);
     }
 
-    /** Runs the query but for its last stage, and the cached queries that it reads; where Spark runs it, its stages. */
+    /** Runs the query up to its last stage, and the cached queries that it reads. */
     void runStages() {
         if (!hasStages()) {
             return;
@@ -77,24 +76,24 @@ public final class PenstockExec extends SparkPlan {
         if (RowLayout.isNarrow(query)) {
             return;
         }
-        SparkPlan made = result();
-        if (made instanceof AdaptiveSparkPlanExec) {
-            ((AdaptiveSparkPlanExec) made).finalPhysicalPlan();
+        SparkPlan plan = result();
+        if (plan instanceof AdaptiveSparkPlanExec) {
+            ((AdaptiveSparkPlanExec) plan).finalPhysicalPlan();
         }
     }
 
-    /** Drops what was kept for a command, which has its rows; who asks again has them computed again. */
-    void dropKept() {
+    /** Drops the rows cached for a command that has finished; a further action computes them again. */
+    void dropCachedRows() {
         synchronized (this) {
-            if (handed != null) {
-                handed.drop();
+            if (delegated != null) {
+                delegated.dropRows();
             }
         }
     }
 
     /**
-     * What tasks get instead, where an operator above sends itself to them with all below it, as a limit does: they
-     * have no such class. Protected, as Janino would make a function of a private method.
+     * Replaces the node when an operator above, such as a limit, is serialized for tasks with its children: executors do not
+     * have this class. Protected, as Janino compiles a private method to a static function.
      */
     protected Object writeReplace() {
         return new CommandResultExec(output(), null, null);
@@ -145,19 +144,19 @@ public final class PenstockExec extends SparkPlan {
         return this;
     }
 
-    /** What is shown below the node: the query, as Penstock gets it, and for a user who asks the job it would be. */
-    @SuppressWarnings({"rawtypes", "unchecked"}) // Scala's two declarations of the element have no common one in Java
+    /** Returns the nodes shown below this one: the query, and the explanation of the job if a user requested it. */
+    @SuppressWarnings({"rawtypes", "unchecked"}) // Scala declares two element types without a common Java type
     @Override
     public Seq innerChildren() {
-        if (session() == null || !ExplainedLine.isWanted(session().sparkContext())) {
+        if (session() == null || !ExplainedLine.isRequested(session().sparkContext())) {
             return Catalyst.seq(query);
         }
-        synchronized (explaining) {
+        synchronized (explanationLock) {
             if (explained == null) {
-                List<Object> all = new ArrayList<>();
-                all.add(query);
-                all.addAll(ExplainedLine.of(new HandedQuery(service, query, session()).explanation()));
-                explained = PythonUtils.toSeq(all);
+                List<Object> nodes = new ArrayList<>();
+                nodes.add(query);
+                nodes.addAll(ExplainedLine.of(new DelegatedQuery(service, query, session()).explanation()));
+                explained = PythonUtils.toSeq(nodes);
             }
             return explained;
         }
@@ -173,7 +172,7 @@ public final class PenstockExec extends SparkPlan {
         return nodeName() + " " + query.output().mkString("[", ", ", "]");
     }
 
-    /** What is shown of the constructor's arguments: nothing, the query is shown below. */
+    /** Shows no constructor arguments, as the query is shown below. */
     @Override
     public Iterator<Object> stringArgs() {
         return Catalyst.<Object>none().iterator();
@@ -185,8 +184,8 @@ public final class PenstockExec extends SparkPlan {
     }
 
     @Override
-    public Object productElement(int place) {
-        return place == 0 ? query : service;
+    public Object productElement(int index) {
+        return index == 0 ? query : service;
     }
 
     @Override

@@ -35,12 +35,12 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import scala.Option;
 import scala.collection.immutable.Seq;
 
-/** Reads the nodes of a logical plan; see `plans.read_plan`. */
+/** Reads the properties of a logical plan's nodes; see `plans.read_plan`. */
 public final class PlanReader {
-    /** So many columns are named in the description of a node. */
+    /** Maximum columns in the description of a node. */
     private static final int DESCRIBED_COLUMNS = 25;
 
-    /** Returns facts of all nodes of a plan, each node before its inputs, and the nodes. */
+    /** Returns the facts of all nodes of a plan in pre-order, and the nodes. */
     public Answer read(LogicalPlan plan) throws JsonProcessingException {
         List<Object> facts = new ArrayList<>();
         List<Object> nodes = new ArrayList<>();
@@ -61,7 +61,7 @@ public final class PlanReader {
         }
     }
 
-    /** Returns the inputs of a plan; a recursion is a leaf, as its inputs mean nothing without it. */
+    /** Returns the inputs of a plan; a recursion counts as a leaf, as its inputs are meaningless outside of it. */
     private static List<?> inputs(LogicalPlan plan) {
         return Catalyst.name(plan).equals("UnionLoop") ? Collections.emptyList() : Catalyst.each(plan.children());
     }
@@ -116,10 +116,10 @@ public final class PlanReader {
         } else if (plan instanceof Repartition) {
             facts.put("repartition", repartition(((Repartition) plan).shuffle(), ((Repartition) plan).numPartitions()));
         } else if (plan instanceof RepartitionByExpression) {
-            Option<?> wanted = ((RepartitionByExpression) plan).optNumPartitions();
-            facts.put("repartition", repartition(true, wanted.isDefined() ? wanted.get() : null));
+            Option<?> partitions = ((RepartitionByExpression) plan).optNumPartitions();
+            facts.put("repartition", repartition(true, partitions.isDefined() ? partitions.get() : null));
         } else if (plan instanceof Filter) {
-            facts.put("only_not_null", wantsOnlyNotNull(((Filter) plan).condition()));
+            facts.put("only_not_null", isOnlyNotNull(((Filter) plan).condition()));
         } else if (plan instanceof Project) {
             putNames(facts, Catalyst.each(((Project) plan).projectList()));
         } else if (plan instanceof Aggregate) {
@@ -129,26 +129,26 @@ public final class PlanReader {
         return facts;
     }
 
-    /** Whether Spark runs an aggregate by hashing, in generated code, which computes a result where it is used. */
+    /** Whether Spark runs an aggregate as a hash aggregate in generated code, which evaluates results lazily. */
     static boolean isGeneratedHashAggregate(Aggregate aggregate) {
         List<Attribute> buffers = new ArrayList<>();
         return aggregate.groupingExpressions().nonEmpty() && areGenerated(aggregate.aggregateExpressions(), buffers)
                 && Aggregate$.MODULE$.supportsHashAggregate(PythonUtils.toSeq(buffers), aggregate.groupingExpressions());
     }
 
-    /** Whether all functions in some expressions can be generated code; adds the columns of their partial results. */
+    /** Whether all aggregate functions in the expressions support code generation; adds the columns of their buffers. */
     private static boolean areGenerated(Seq<?> expressions, List<Attribute> buffers) {
-        for (Object each : Catalyst.each(expressions)) {
-            Expression one = (Expression) each;
-            if (one instanceof AggregateFunction && !(one instanceof DeclarativeAggregate)) { // one of Python has no buffer
+        for (Object element : Catalyst.each(expressions)) {
+            Expression expression = (Expression) element;
+            if (expression instanceof AggregateFunction && !(expression instanceof DeclarativeAggregate)) { // Python functions have no buffer
                 return false;
             }
-            if (one instanceof AggregateFunction) {
-                for (Object column : Catalyst.each(((AggregateFunction) one).aggBufferAttributes())) {
+            if (expression instanceof AggregateFunction) {
+                for (Object column : Catalyst.each(((AggregateFunction) expression).aggBufferAttributes())) {
                     buffers.add((Attribute) column);
                 }
             }
-            if (!areGenerated(one.children(), buffers)) {
+            if (!areGenerated(expression.children(), buffers)) {
                 return false;
             }
         }
@@ -157,8 +157,8 @@ public final class PlanReader {
 
     private static Map<String, Object> sort(Sort sort) {
         List<Object> order = new ArrayList<>();
-        for (Object one : Catalyst.each(sort.order())) {
-            order.add(one.toString());
+        for (Object key : Catalyst.each(sort.order())) {
+            order.add(key.toString());
         }
         Map<String, Object> facts = new HashMap<>();
         facts.put("is_global", sort.global());
@@ -173,10 +173,10 @@ public final class PlanReader {
         return facts;
     }
 
-    private static void putNames(Map<String, Object> facts, List<?> named) {
+    private static void putNames(Map<String, Object> facts, List<?> columns) {
         Map<String, Object> moved = new HashMap<>();
         Map<String, Object> renames = new HashMap<>();
-        for (Object column : named) {
+        for (Object column : columns) {
             if (column instanceof Alias) {
                 Alias alias = (Alias) column;
                 Expression child = Catalyst.first(alias);
@@ -192,9 +192,9 @@ public final class PlanReader {
         facts.put("renames", renames);
     }
 
-    private static boolean wantsOnlyNotNull(Expression condition) {
+    private static boolean isOnlyNotNull(Expression condition) {
         if (condition instanceof And) {
-            return wantsOnlyNotNull(((And) condition).left()) && wantsOnlyNotNull(((And) condition).right());
+            return isOnlyNotNull(((And) condition).left()) && isOnlyNotNull(((And) condition).right());
         }
         return condition instanceof IsNotNull;
     }

@@ -20,19 +20,19 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation;
 
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Looks through a whole plan, its subqueries included, for what somebody may have written into it. */
+/** Searches a plan and its subqueries for settings and metrics that a user has attached. */
 public final class PlanSearch {
-    /** Whether metrics are observed on a plan, on one of its subqueries, or on what was cached of it. */
+    /** Whether metrics are observed on a plan, its subqueries, or its cached inputs. */
     public boolean observesMetrics(LogicalPlan plan) {
-        boolean found = plan instanceof CollectMetrics || plan instanceof InMemoryRelation
+        boolean observes = plan instanceof CollectMetrics || plan instanceof InMemoryRelation
                 && observesMetrics(((InMemoryRelation) plan).cacheBuilder().logicalPlan());
         for (Object below : Catalyst.below(plan)) {
-            found = found || observesMetrics((LogicalPlan) below);
+            observes = observes || observesMetrics((LogicalPlan) below);
         }
-        return found;
+        return observes;
     }
 
-    /** Returns the advisory sizes of a plan's exchanges, and the names of its readers' options in small letters. */
+    /** Returns the advisory sizes of a plan's exchanges, and its readers' option names in lower case. */
     public Object advisorySizesAndOptions(LogicalPlan plan) throws JsonProcessingException {
         List<Object> sizes = new ArrayList<>();
         Set<Object> options = new HashSet<>();
@@ -43,8 +43,8 @@ public final class PlanSearch {
         return Answer.of(facts);
     }
 
-    /** Whether somebody said at a place of a plan how it is to run, or in an option of one of its readers. */
-    boolean saysHow(LogicalPlan plan, long firstHint, long lastHint) {
+    /** Whether a plan contains a hint encoded as an advisory size, or a reader option of Penstock. */
+    boolean hasUserSettings(LogicalPlan plan, long firstHint, long lastHint) {
         List<Object> sizes = new ArrayList<>();
         Set<Object> options = new HashSet<>();
         add(plan, sizes, options);

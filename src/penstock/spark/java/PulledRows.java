@@ -3,16 +3,16 @@ package penstock;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.types.StructType;
 
-/** Rows that tasks take piece by piece, whenever they are free; see `pulled`. */
+/** Rows that tasks request chunk by chunk; see `pulled`. */
 public final class PulledRows {
-    /** Returns the rows of an RDD whose partitions are the pieces. */
+    /** Returns the rows of an RDD whose partitions are the chunks. */
     public RDD<Object> over(RDD<Object> rows, int tasks) {
-        return new PieceRdd(rows, tasks, null);
+        return new ChunkRdd(rows, tasks, null);
     }
 
-    /** Returns for each task the port and the secret by which its Python worker gets the rows, as columns. */
+    /** Returns a row per task: host, port and secret with which its Python worker requests the rows as columns. */
     public RDD<Object> tickets(RDD<Object> rows, int tasks, StructType schema, String timeZone, boolean largeTypes,
-            int mostRows, long mostBytes) {
-        return new PieceRdd(rows, tasks, new PieceServer.Form(schema, timeZone, largeTypes, mostRows, mostBytes));
+            int maxRows, long maxBytes) {
+        return new ChunkRdd(rows, tasks, new ChunkServer.Format(schema, timeZone, largeTypes, maxRows, maxBytes));
     }
 }

@@ -10,18 +10,18 @@ import java.util.function.BiConsumer;
 import org.apache.spark.unsafe.Platform;
 
 /**
- * Calls Python, always from one thread.
+ * Calls Python from a single thread.
  *
- * py4j keeps a connection, and a thread of Python, for each thread that has called, also when that has ended. A Connect
- * server runs each query on a thread of its own. No call waits for a query's end, so one thread is enough.
+ * py4j keeps a connection and a Python thread for each thread that has called, even after that thread has ended. A Connect
+ * server runs each query on its own thread. No call waits for the end of a query, so a single thread suffices.
  */
 final class PythonCalls {
-    private static final ExecutorService THREAD = Executors.newSingleThreadExecutor(new Maker());
+    private static final ExecutorService THREAD = Executors.newSingleThreadExecutor(new CleanThreadFactory());
 
     private PythonCalls() {
     }
 
-    /** Calls, and returns when Python has; throws what the call throws. */
+    /** Calls Python and waits for the return; rethrows the error of the call. */
     static void call(BiConsumer<Object, Object> callee, Object first, Object second) throws InterruptedException {
         try {
             start(callee, first, second).get();
@@ -30,7 +30,7 @@ final class PythonCalls {
         }
     }
 
-    /** Calls behind all calls that were started before, and waits for none. */
+    /** Queues a call without waiting. */
     static Future<?> start(BiConsumer<Object, Object> callee, Object first, Object second) {
         return THREAD.submit(new Call(callee, first, second));
     }
@@ -52,14 +52,14 @@ final class PythonCalls {
         }
     }
 
-    /** Makes a thread that takes over nothing of the query that happens to be the first: no session, no properties. */
-    private static final class Maker implements ThreadFactory {
+    /** Creates a thread that inherits neither session nor properties from the thread of the first query. */
+    private static final class CleanThreadFactory implements ThreadFactory {
         @Override
         public Thread newThread(Runnable work) {
-            Thread made = new Thread(null, work, "penstock-python-calls", 0, false);
-            made.setDaemon(true);
-            made.setContextClassLoader(PythonCalls.class.getClassLoader());
-            return made;
+            Thread thread = new Thread(null, work, "penstock-python-calls", 0, false);
+            thread.setDaemon(true);
+            thread.setContextClassLoader(PythonCalls.class.getClassLoader());
+            return thread;
         }
     }
 }

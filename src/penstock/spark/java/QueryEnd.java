@@ -5,46 +5,46 @@ import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * Ends a streaming query between two batches.
+ * Stops a streaming query between two batches.
  *
- * To stop a query, Spark interrupts the batch that runs. A query that is only told that it has ended interrupts itself, if
- * it is told so after it has logged a batch and before it has planned it. But the thread of a query takes the lock of its
- * progress to log that it begins a batch, and takes it again to log that the batch is done. Whoever holds the lock sees the
- * thread come to stand at one of the two places, and tells it at the second.
+ * To stop a query, Spark interrupts the running batch. Setting the query's state to terminated instead also interrupts it
+ * if that happens after a batch was logged and before it is planned. But the query's thread takes the lock of its progress
+ * to log the start of a batch, and takes it again to log the end. A thread that holds the lock sees the query wait at one
+ * of these two points, and sets the state at the second.
  */
 @SuppressWarnings({"rawtypes", "unchecked"}) // Janino does not infer types of elements
 public final class QueryEnd {
-    /** Milliseconds for which the lock is held, so that who calls can be interrupted. */
-    private static final long LONGEST = 200;
-    /** Milliseconds between two looks at the thread: a batch takes more. */
-    private static final long LOOK = 2;
+    /** Milliseconds for which the lock is held at most, so that the caller remains interruptible. */
+    private static final long MAX_MILLIS = 200;
+    /** Milliseconds between two checks of the thread; a batch takes longer. */
+    private static final long CHECK_MILLIS = 2;
     private static final String RUNS = "it runs";
-    private static final String BEGINS = "it begins a batch"; // which is to come to its end
+    private static final String BEGINS = "it begins a batch";
     private static final String ENDS = "it ends";
     private static final String WOKEN = "it was woken, and ends";
     private static final String ENDED = "it had ended";
 
-    /** Ends a query if it comes to the end of a batch within a moment; says whether it did. */
+    /** Stops a query if it reaches the end of a batch within `MAX_MILLIS`; returns the outcome. */
     public String end(ReentrantLock lock, AtomicReference state, Object active, Object ended, Thread thread)
             throws InterruptedException {
-        long until = System.nanoTime() + LONGEST * 1_000_000;
-        while (System.nanoTime() < until && lock.tryLock(LONGEST, TimeUnit.MILLISECONDS)) {
+        long deadline = System.nanoTime() + MAX_MILLIS * 1_000_000;
+        while (System.nanoTime() < deadline && lock.tryLock(MAX_MILLIS, TimeUnit.MILLISECONDS)) {
             try {
-                String found = endWhileLocked(lock, state, active, ended, thread, until);
-                if (found != BEGINS) {
-                    return found;
+                String outcome = endWhileLocked(lock, state, active, ended, thread, deadline);
+                if (outcome != BEGINS) {
+                    return outcome;
                 }
             } finally {
-                lock.unlock(); // the lock is fair: a query that begins a batch goes first
+                lock.unlock(); // the lock is fair: a query that begins a batch gets it first
             }
         }
         return RUNS;
     }
 
     private static String endWhileLocked(
-            ReentrantLock lock, AtomicReference state, Object active, Object ended, Thread thread, long until)
+            ReentrantLock lock, AtomicReference state, Object active, Object ended, Thread thread, long deadline)
             throws InterruptedException {
-        while (thread.isAlive() && System.nanoTime() < until) {
+        while (thread.isAlive() && System.nanoTime() < deadline) {
             if (state.get() == ended) {
                 return ENDED;
             }
@@ -55,38 +55,38 @@ public final class QueryEnd {
                 return state.compareAndSet(active, ended) ? ENDS : RUNS;
             }
             if (!runs(thread, "waitTillTime")) {
-                Thread.sleep(LOOK);
+                Thread.sleep(CHECK_MILLIS);
                 continue;
             }
-            String found = endOfSleeper(lock, state, active, ended, thread);
-            if (found != RUNS) {
-                return found;
+            String outcome = endWhileAsleep(lock, state, active, ended, thread);
+            if (outcome != RUNS) {
+                return outcome;
             }
         }
         return RUNS;
     }
 
-    /** Ends a query that waits for the time of its next batch, and which may wake by itself in this moment. */
-    private static String endOfSleeper(
+    /** Stops a query that sleeps until its next batch, and that may wake up at any moment. */
+    private static String endWhileAsleep(
             ReentrantLock lock, AtomicReference state, Object active, Object ended, Thread thread)
             throws InterruptedException {
         if (!state.compareAndSet(active, ended)) {
             return RUNS;
         }
-        if (runs(thread, "waitTillTime")) { // and asks once it wakes whether the query has ended
+        if (runs(thread, "waitTillTime")) { // it checks the state when it wakes up
             thread.interrupt();
             return WOKEN;
         }
         while (thread.isAlive() && runs(thread, "runActivatedStream")) {
-            if (lock.hasQueuedThread(thread)) { // it had asked before, and begins a batch
+            if (lock.hasQueuedThread(thread)) { // it had checked the state before, and begins a batch
                 state.set(active);
-                if (thread.isInterrupted()) { // by others, who have ended it meanwhile
+                if (thread.isInterrupted()) { // by another thread that has stopped it meanwhile
                     state.set(ended);
                     return ENDED;
                 }
                 return BEGINS;
             }
-            Thread.sleep(LOOK);
+            Thread.sleep(CHECK_MILLIS);
         }
         return ENDS;
     }

@@ -27,9 +27,9 @@ import scala.collection.immutable.Seq;
 import scala.runtime.AbstractFunction1;
 
 /**
- * Lets Spark's planner ask whether Penstock takes a query, and hands it over when its rows are asked for.
+ * A planner strategy that delegates queries to Penstock; a query starts when its rows are requested.
  *
- * One for the JVM: plans of all sessions refer to it.
+ * There is one per JVM: the plans of all sessions refer to it.
  */
 public final class QueryHook {
     private static final Map<String, Object> COUNTS = new ConcurrentHashMap<>();
@@ -38,41 +38,41 @@ public final class QueryHook {
     private static volatile Service service;
     private static volatile boolean hasEnded;
 
-    /** Who runs queries (it is called with "run", "cancel" or "explain", and the query), and which ones. */
+    /** The runner of queries (called with "run", "cancel" or "explain", and the query), and the rule that selects them. */
     public static final class Service {
         private final BiConsumer<Object, Object> runner;
-        private final HandoverRule rule;
+        private final DelegationRule rule;
 
-        Service(BiConsumer<Object, Object> runner, HandoverRule rule) {
+        Service(BiConsumer<Object, Object> runner, DelegationRule rule) {
             this.runner = runner;
             this.rule = rule;
         }
 
-        void run(HandedQuery query) throws InterruptedException {
+        void run(DelegatedQuery query) throws InterruptedException {
             PythonCalls.call(runner, "run", query);
         }
 
-        void explain(HandedQuery query) throws InterruptedException {
+        void explain(DelegatedQuery query) throws InterruptedException {
             PythonCalls.call(runner, "explain", query);
         }
 
-        /** Nobody waits for it: the thread that waited for the query was interrupted. */
-        void cancel(HandedQuery query) {
+        /** Cancels a query without waiting: the waiting thread was interrupted. */
+        void cancel(DelegatedQuery query) {
             PythonCalls.start(runner, "cancel", query);
         }
     }
 
-    /** Lets queries be run from now on, or no more with null. */
+    /** Sets the service for new queries; null disables delegation. */
     public void use(Service next) {
         service = next;
     }
 
-    /** Returns who runs queries now, null of nobody. */
+    /** Returns the current service, null without delegation. */
     public Service current() {
         return service;
     }
 
-    /** Lets Spark run all queries from now on, planned ones too: the program ends, and can start no threads any more. */
+    /** Lets Spark run all queries, including planned ones: the program ends and can no longer start threads. */
     public void end() {
         hasEnded = true;
         service = null;
@@ -87,47 +87,47 @@ public final class QueryHook {
             boolean dividesWrites, String prefixes, long firstHint, long lastHint) {
         long[] hints = {firstHint, lastHint};
         return new Service(runner,
-                new HandoverRule(threshold, takesSmall, fewestExchanges, dividesWrites, prefixes.split(" "), hints));
+                new DelegationRule(threshold, takesSmall, fewestExchanges, dividesWrites, prefixes.split(" "), hints));
     }
 
-    /** Lets the planners of a session ask, of those that are cloned from it, and of those of its application made later. */
-    @SuppressWarnings({"rawtypes", "unchecked"}) // Janino wants the maker's function to be one of objects
+    /** Installs the strategy in a session, its clones, and future sessions of the application. */
+    @SuppressWarnings({"rawtypes", "unchecked"}) // Janino requires a function of objects
     public void install(SparkSession session) {
-        List<SparkStrategy> all = new ArrayList<>();
-        for (Object each : Catalyst.each(session.experimental().extraStrategies())) {
-            if (each instanceof Strategy) {
+        List<SparkStrategy> strategies = new ArrayList<>();
+        for (Object element : Catalyst.each(session.experimental().extraStrategies())) {
+            if (element instanceof Strategy) {
                 return;
             }
-            all.add((SparkStrategy) each);
+            strategies.add((SparkStrategy) element);
         }
-        all.add(new Strategy());
-        session.experimental().extraStrategies_$eq(PythonUtils.toSeq(all));
+        strategies.add(new Strategy());
+        session.experimental().extraStrategies_$eq(PythonUtils.toSeq(strategies));
         if (INJECTED.add(session.extensions())) {
             session.extensions().injectPlannerStrategy((Function1) new StrategyMaker());
         }
     }
 
-    /** Marks a plan that Penstock lets Spark plan, so that no part of it is handed over. */
-    public void leave(LogicalPlan plan) {
-        HandoverRule.leave(plan);
+    /** Marks a plan that Penstock lets Spark plan, so that no part of it is delegated. */
+    public void exclude(LogicalPlan plan) {
+        DelegationRule.exclude(plan);
     }
 
-    /** Returns how many queries were taken, and how many were left to Spark for which reason. */
+    /** Returns the number of delegated queries, and of declined queries by reason. */
     public Object counts() throws JsonProcessingException {
-        Map<String, Object> found = new TreeMap<>();
-        for (Object each : COUNTS.entrySet()) {
-            Map.Entry<?, ?> count = (Map.Entry<?, ?>) each;
-            found.put((String) count.getKey(), ((LongAdder) count.getValue()).sum());
+        Map<String, Object> counts = new TreeMap<>();
+        for (Object element : COUNTS.entrySet()) {
+            Map.Entry<?, ?> count = (Map.Entry<?, ?>) element;
+            counts.put((String) count.getKey(), ((LongAdder) count.getValue()).sum());
         }
-        return Answer.of(found);
+        return Answer.of(counts);
     }
 
-    private static void count(String what) {
-        COUNTS.putIfAbsent(what, new LongAdder());
-        ((LongAdder) COUNTS.get(what)).increment();
+    private static void count(String reason) {
+        COUNTS.putIfAbsent(reason, new LongAdder());
+        ((LongAdder) COUNTS.get(reason)).increment();
     }
 
-    /** Makes the strategy of a session that is made later. */
+    /** Creates the strategy of a future session. */
     public static final class StrategyMaker extends AbstractFunction1<Object, Object> {
         @Override
         public Object apply(Object session) {
@@ -135,60 +135,60 @@ public final class QueryHook {
         }
     }
 
-    /** Asked by the planner for each part of a plan, from the top, before Spark's own strategies. */
+    /** Called by the planner for each subplan, from the top, before Spark's own strategies. */
     public static final class Strategy extends SparkStrategy {
         @Override
         public Seq<SparkPlan> apply(LogicalPlan plan) {
             Service current = service;
             if (current == null || !current.rule.isOn()) {
-                return planned(plan, false); // it may read what was cached before
+                return planned(plan, false); // it may read data that was cached before
             }
-            String answer;
-            boolean isTaken = false;
+            String decision;
+            boolean isAccepted = false;
             try {
-                answer = current.rule.answer(plan);
+                decision = current.rule.decide(plan);
                 if (plan instanceof InsertIntoHadoopFsRelationCommand) {
-                    answer = current.rule.answerOfQuery((InsertIntoHadoopFsRelationCommand) plan);
-                    isTaken = HandoverRule.TAKEN.equals(answer);
-                    answer = isTaken ? null : answer; // it is counted when the planner asks for the query
+                    decision = current.rule.decideForCommand((InsertIntoHadoopFsRelationCommand) plan);
+                    isAccepted = DelegationRule.ACCEPTED.equals(decision);
+                    decision = isAccepted ? null : decision; // it is counted when the planner plans the query
                 }
-            } catch (RuntimeException failed) { // Spark can plan the query, whatever is wrong here
+            } catch (RuntimeException failed) { // Spark can plan the query despite the error
                 return failed(plan, failed);
-            } catch (LinkageError failed) { // another release of Spark than this class was made for
+            } catch (LinkageError failed) { // the class does not fit this release of Spark
                 return failed(plan, failed);
             } catch (StackOverflowError failed) { // Spark may need less stack for a deep plan
                 return failed(plan, failed);
             }
-            if (answer != null) {
-                count(answer);
+            if (decision != null) {
+                count(decision);
             }
-            if (!HandoverRule.TAKEN.equals(answer)) {
-                return planned(plan, isTaken);
+            if (!DelegationRule.ACCEPTED.equals(decision)) {
+                return planned(plan, isAccepted);
             }
             return Catalyst.seq((SparkPlan) new PenstockExec(plan, current));
         }
 
-        /** Returns the plan of a command that has to run stages first; nothing for others, which Spark plans. */
-        private Seq<SparkPlan> planned(LogicalPlan plan, boolean isTaken) {
+        /** Returns the plan of a command that has to run stages first; an empty list for others, which Spark plans. */
+        private Seq<SparkPlan> planned(LogicalPlan plan, boolean isAccepted) {
             if (!(plan instanceof InsertIntoHadoopFsRelationCommand)) {
                 return Catalyst.none();
             }
             DataWritingCommand command = (DataWritingCommand) plan;
-            if (!WriteExec.isNeeded(command.query(), isTaken)) {
+            if (!WriteExec.isNeeded(command.query(), isAccepted)) {
                 return Catalyst.none();
             }
             SparkPlan plain = new DataWritingCommandExec(command, planLater(command.query()));
             return Catalyst.seq((SparkPlan) new WriteExec(plain));
         }
 
-        /** Counts by the kind of what was thrown: its message may name columns, and would be counted for each query. */
+        /** Declines a plan after an error. Counts by error class: messages may name columns and differ for each query. */
         private static Seq<SparkPlan> failed(LogicalPlan plan, Throwable thrown) {
             try {
-                HandoverRule.leave(plan); // nor is a part of it taken
+                DelegationRule.exclude(plan); // so that no part of it is delegated
             } catch (StackOverflowError deeper) {
                 thrown.addSuppressed(deeper);
             }
-            count("Penstock failed to look at it: " + thrown.getClass().getSimpleName());
+            count("Penstock failed to inspect the query: " + thrown.getClass().getSimpleName());
             return Catalyst.none();
         }
     }

@@ -13,9 +13,9 @@ import org.apache.spark.sql.execution.joins.HashedRelation;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
-/** Aggregates the rows of a broadcast relation in the driver, without a query; see `filters.keys_of_relation`. */
+/** Aggregates the rows of a broadcast relation in the driver, without a query; see `filters.collect_relation_keys`. */
 public final class RelationAggregation {
-    /** Returns what functions, bound to its rows, give of all rows of a broadcast relation; null if it holds none. */
+    /** Returns the results of bound aggregate functions over a broadcast relation; null if it is not a hashed relation. */
     public InternalRow aggregate(Object relation, Seq<?> functions) {
         if (!(relation instanceof HashedRelation)) {
             return null;
@@ -35,32 +35,32 @@ public final class RelationAggregation {
     }
 
     /**
-     * Returns the bytes that the rows of a broadcast relation take by themselves, of the sizes of the first ones; the
-     * relation's own size counts the pages of memory that it was given. -1 if it is of an unknown kind.
+     * Returns the bytes of a broadcast relation's rows, extrapolated from the first rows; the relation's own size counts its
+     * allocated memory pages. Returns -1 for unsupported relations.
      *
-     * @param rows how many rows it has
-     * @param most how many rows to look at
+     * @param rows the number of rows
+     * @param maxMeasured the maximum number of rows to measure
      */
-    public long dataBytes(Object relation, long rows, long most) {
+    public long dataBytes(Object relation, long rows, long maxMeasured) {
         if (rows == 0) {
             return 0;
         }
-        long looked = 0;
+        long measured = 0;
         long bytes = 0;
         if (relation instanceof InternalRow[]) {
-            InternalRow[] all = (InternalRow[]) relation;
-            for (; looked < all.length && looked < most; looked++) {
-                bytes += size(all[(int) looked]);
+            InternalRow[] elements = (InternalRow[]) relation;
+            for (; measured < elements.length && measured < maxMeasured; measured++) {
+                bytes += size(elements[(int) measured]);
             }
-        } else if (RelationRows.areKnown(relation)) {
-            Iterator<?> each = new RelationRows((HashedRelation) relation);
-            for (; each.hasNext() && looked < most; looked++) {
-                bytes += size((InternalRow) each.next());
+        } else if (RelationRows.isSupported(relation)) {
+            Iterator<?> iterator = new RelationRows((HashedRelation) relation);
+            for (; iterator.hasNext() && measured < maxMeasured; measured++) {
+                bytes += size((InternalRow) iterator.next());
             }
         } else {
             return -1;
         }
-        return looked == 0 ? 0 : Math.round((double) bytes / looked * rows);
+        return measured == 0 ? 0 : Math.round((double) bytes / measured * rows);
     }
 
     private static long size(InternalRow row) {
@@ -73,7 +73,7 @@ public final class RelationAggregation {
         }
     }
 
-    /** One function, and its value of the rows so far. */
+    /** A function and its intermediate result. */
     private static final class Column {
         private final Expression function;
         private final TypedImperativeAggregate<Object> typed;
@@ -110,7 +110,7 @@ public final class RelationAggregation {
             if (function instanceof Max) {
                 return order > 0;
             }
-            throw new IllegalArgumentException("no way to compute " + function);
+            throw new IllegalArgumentException("Cannot compute the aggregate function " + function);
         }
 
         Object value() {

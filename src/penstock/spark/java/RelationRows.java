@@ -8,10 +8,10 @@ import org.apache.spark.sql.execution.joins.ValueRowWithKeyIndex;
 import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
-/** All rows of a broadcast relation; the next one may take the place of the last in memory. */
+/** All rows of a broadcast relation; each row may overwrite the previous one in memory. */
 final class RelationRows extends AbstractIterator<Object> {
     private final HashedRelation relation;
-    /** Keys, each of them once, or rows with the number of their key: a relation by long integers knows no such rows. */
+    /** Distinct keys, or rows with the number of their key; a relation with long keys only supports the former. */
     private final Iterator<?> outer;
     private final boolean hasKeys;
     private Iterator<?> rows;
@@ -22,8 +22,8 @@ final class RelationRows extends AbstractIterator<Object> {
         outer = hasKeys || isEmpty(relation) ? this.relation.keys() : this.relation.valuesWithKeyIndex();
     }
 
-    /** Whether a relation tells its rows; those of a NOT IN with nulls do not. */
-    static boolean areKnown(Object relation) {
+    /** Whether a relation supports iteration; that of a NOT IN with nulls does not. */
+    static boolean isSupported(Object relation) {
         String name = relation.getClass().getSimpleName();
         return relation instanceof LongHashedRelation || name.equals("UnsafeHashedRelation") || isEmpty(relation);
     }

@@ -28,9 +28,9 @@ import org.apache.spark.sql.sources.Filter;
 import scala.Option;
 import scala.collection.immutable.Seq;
 
-/** Asks the footers of parquet files which row groups a filter can leave out; see `parquet.row_groups_left`. */
+/** Prunes row groups of Parquet files by the statistics in their footers; see `parquet.row_group_fraction`. */
 public final class RowGroups {
-    /** Of more values in a list, parquet is told the bounds. */
+    /** Longer IN lists are pushed down as their bounds. */
     private static final int IN_VALUES = 10;
 
     private static final List<RowGroupFilter.FilterLevel> BY_STATISTICS =
@@ -39,8 +39,8 @@ public final class RowGroups {
     private static final RebaseDateTime.RebaseSpec CORRECTED =
             new RebaseDateTime.RebaseSpec(LegacyBehaviorPolicy.CORRECTED(), Option.empty());
 
-    /** Returns which part of the row groups of some files may hold rows that meet conditions; 1 if nothing is known. */
-    public double partLeft(SparkSession session, Seq<?> paths, Seq<?> conditions)
+    /** Returns the fraction of row groups that may contain rows matching the conditions; 1 if nothing is pushed down. */
+    public double fractionLeft(SparkSession session, Seq<?> paths, Seq<?> conditions)
             throws IOException, ReflectiveOperationException {
         List<Object> pushed = new ArrayList<>();
         for (Object condition : Catalyst.each(conditions)) {
@@ -59,9 +59,9 @@ public final class RowGroups {
                 if (predicate == null) {
                     return 1.0;
                 }
-                List<BlockMetaData> all = reader.getFooter().getBlocks();
-                groups += all.size();
-                left += RowGroupFilter.filterRowGroups(BY_STATISTICS, FilterCompat.get(predicate), all, reader).size();
+                List<BlockMetaData> blocks = reader.getFooter().getBlocks();
+                groups += blocks.size();
+                left += RowGroupFilter.filterRowGroups(BY_STATISTICS, FilterCompat.get(predicate), blocks, reader).size();
             } finally {
                 reader.close();
             }
@@ -69,23 +69,23 @@ public final class RowGroups {
         return groups == 0 ? 1.0 : (double) left / groups;
     }
 
-    /** Returns filters as parquet's own predicate, as far as Spark would push them; null if it would push nothing. */
+    /** Returns the predicate that Spark would push down to Parquet; null if it would push down nothing. */
     private static FilterPredicate predicate(List<?> pushed, MessageType schema) throws ReflectiveOperationException {
-        Constructor<?> maker = ParquetFilters.class.getConstructors()[0];
+        Constructor<?> constructor = ParquetFilters.class.getConstructors()[0];
         List<Object> arguments = new ArrayList<>();
         arguments.addAll(Arrays.asList(new Object[] {schema, true, true, true, true, IN_VALUES, false, CORRECTED}));
-        while (arguments.size() < maker.getParameterCount()) { // one more since Spark 4.3
+        while (arguments.size() < constructor.getParameterCount()) { // Spark 4.3 has another parameter
             arguments.add(Option.empty());
         }
-        ParquetFilters filters = (ParquetFilters) maker.newInstance(arguments.toArray());
-        FilterPredicate all = null;
+        ParquetFilters filters = (ParquetFilters) constructor.newInstance(arguments.toArray());
+        FilterPredicate conjunction = null;
         for (Object filter : pushed) {
-            Option<?> made = filters.createFilter((Filter) filter);
-            if (made.isDefined()) {
-                FilterPredicate found = (FilterPredicate) made.get();
-                all = all == null ? found : FilterApi.and(all, found);
+            Option<?> converted = filters.createFilter((Filter) filter);
+            if (converted.isDefined()) {
+                FilterPredicate predicate = (FilterPredicate) converted.get();
+                conjunction = conjunction == null ? predicate : FilterApi.and(conjunction, predicate);
             }
         }
-        return all;
+        return conjunction;
     }
 }

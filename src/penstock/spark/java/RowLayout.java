@@ -17,9 +17,9 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation;
 
 import scala.collection.immutable.Seq;
 
-/** What a program sees of the partitions in which the rows of a query are read. */
+/** Whether and how a query depends on the partitions in which its rows are read. */
 final class RowLayout {
-    /** Numbers rows by the partitions they are in: DataFrame.zipWithIndex, and the default index of pandas on Spark. */
+    /** Numbers rows by partition: DataFrame.zipWithIndex, and the default index of pandas on Spark. */
     static final String NUMBERED = "AttachDistributedSequence";
 
     /** Operators that need no shuffle. */
@@ -28,8 +28,8 @@ final class RowLayout {
             "MapInPandas", "MapInArrow", "PythonMapInArrow", "DeserializeToObject", "SerializeFromObject", "MapElements",
             "MapPartitions", "TypedFilter", "SubqueryAlias", "Union", NUMBERED}));
 
-    /** Leaves besides files that Spark divides the same way for each query. */
-    private static final Set<String> DIVIDED_BY_SPARK = new HashSet<>(Arrays.asList(new String[] {
+    /** Leaves other than files that Spark partitions the same way in every query. */
+    private static final Set<String> STABLE_LEAVES = new HashSet<>(Arrays.asList(new String[] {
             "LocalRelation", "LogicalRDD", "ExternalRDD", "Range", "OneRowRelation"}));
 
     private RowLayout() {
@@ -37,7 +37,7 @@ final class RowLayout {
 
     /** Whether a plan needs no shuffle. */
     static boolean isNarrow(LogicalPlan plan) {
-        if (!plan.subqueries().isEmpty() || !(plan.children().isEmpty() || isNarrowItself(plan))) {
+        if (!plan.subqueries().isEmpty() || !(plan.children().isEmpty() || isNarrowOperator(plan))) {
             return false;
         }
         for (Object below : Catalyst.each(plan.children())) {
@@ -48,66 +48,66 @@ final class RowLayout {
         return true;
     }
 
-    static boolean isNarrowItself(LogicalPlan plan) {
+    static boolean isNarrowOperator(LogicalPlan plan) {
         return NARROW.contains(Catalyst.name(plan))
                 || plan instanceof Repartition && !((Repartition) plan).shuffle()
                 || plan instanceof Sort && !((Sort) plan).global();
     }
 
     /**
-     * Whether a part of a plan gives rows or values by the partition where a row is read, and by its place there.
+     * Whether rows or values of a plan depend on the partition of a row, and on its position there.
      *
-     * A program may ask for them in several queries, and expects the same: only then do the parts of a random split make
-     * up the whole.
+     * A program may compute them in several queries and expects equal results: only then do the parts of a random split
+     * add up to all rows.
      */
-    static boolean decidesValues(LogicalPlan plan) {
-        boolean uses = Catalyst.name(plan).equals(NUMBERED) || usesPartitions(plan.expressions());
-        if (plan instanceof Sample || uses && isNarrow(plan)) {
+    static boolean dependsOnPartitions(LogicalPlan plan) {
+        boolean usesThem = Catalyst.name(plan).equals(NUMBERED) || usesPartitions(plan.expressions());
+        if (plan instanceof Sample || usesThem && isNarrow(plan)) {
             return true;
         }
-        for (Object each : Catalyst.below(plan)) {
-            if (decidesValues((LogicalPlan) each)) {
+        for (Object element : Catalyst.below(plan)) {
+            if (dependsOnPartitions((LogicalPlan) element)) {
                 return true;
             }
         }
         return false;
     }
 
-    /** Whether there is such an expression as rand or monotonically_increasing_id. */
+    /** Whether an expression such as rand or monotonically_increasing_id occurs. */
     private static boolean usesPartitions(Seq<?> expressions) {
-        for (Object each : Catalyst.each(expressions)) {
-            if (each instanceof Nondeterministic && !Catalyst.name(each).startsWith("InputFile")
-                    || usesPartitions(((Expression) each).children())) {
+        for (Object element : Catalyst.each(expressions)) {
+            if (element instanceof Nondeterministic && !Catalyst.name(element).startsWith("InputFile")
+                    || usesPartitions(((Expression) element).children())) {
                 return true;
             }
         }
         return false;
     }
 
-    /** Whether a plan reads cached rows only. */
-    static boolean isCached(LogicalPlan plan) {
+    /** Whether a plan only reads cached rows. */
+    static boolean readsOnlyCache(LogicalPlan plan) {
         return reads(plan, false);
     }
 
-    /** Whether Spark divides all that a plan reads the same way for each query: a table of a database has no such way. */
-    static boolean isOfSpark(LogicalPlan plan) {
+    /** Whether Spark partitions all sources of a plan the same way in every query, unlike database tables. */
+    static boolean hasStablePartitions(LogicalPlan plan) {
         return reads(plan, true);
     }
 
-    private static boolean reads(LogicalPlan plan, boolean also) {
+    private static boolean reads(LogicalPlan plan, boolean allowsStable) {
         if (plan.children().isEmpty()) {
-            return plan instanceof InMemoryRelation || also && isDividedBySpark(plan);
+            return plan instanceof InMemoryRelation || allowsStable && isStable(plan);
         }
         for (Object below : Catalyst.each(plan.children())) {
-            if (!reads((LogicalPlan) below, also)) {
+            if (!reads((LogicalPlan) below, allowsStable)) {
                 return false;
             }
         }
         return true;
     }
 
-    private static boolean isDividedBySpark(LogicalPlan leaf) {
-        return DIVIDED_BY_SPARK.contains(Catalyst.name(leaf)) || leaf instanceof HiveTableRelation
+    private static boolean isStable(LogicalPlan leaf) {
+        return STABLE_LEAVES.contains(Catalyst.name(leaf)) || leaf instanceof HiveTableRelation
                 || leaf instanceof LogicalRelation && ((LogicalRelation) leaf).relation() instanceof HadoopFsRelation;
     }
 }

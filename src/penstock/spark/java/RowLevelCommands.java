@@ -4,32 +4,32 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.RowLevelWrite;
 
 /**
- * DELETE, UPDATE and MERGE. They tell the table how many rows they changed, and count these in operators and expressions
- * of their own queries, once for each time that a task runs.
+ * DELETE, UPDATE and MERGE. They report the number of changed rows to the table, which operators and expressions of their
+ * own queries count, once per run of a task.
  */
 final class RowLevelCommands {
-    static final String WHY = "a query of DELETE, UPDATE or MERGE, which counts rows in its own operators";
+    static final String REASON = "a query of DELETE, UPDATE or MERGE, which counts rows in its own operators";
 
-    /** How the names begin of the classes that carry these commands out for Delta's tables, by queries like any others. */
+    /** Prefixes of the classes that implement these commands for Delta tables with ordinary queries. */
     private static final String DELTA = "org.apache.spark.sql.delta.commands.";
-    private static final String[] COMMANDS_OF_DELTA = {DELTA + "DeleteCommand", DELTA + "UpdateCommand", DELTA + "MergeInto"};
+    private static final String[] DELTA_COMMANDS = {DELTA + "DeleteCommand", DELTA + "UpdateCommand", DELTA + "MergeInto"};
 
     private RowLevelCommands() {
     }
 
-    /** Whether a plan is such a command as Spark has rewritten it, for Iceberg's tables among others. */
-    static boolean isOne(LogicalPlan plan) {
+    /** Whether a plan is such a command as rewritten by Spark, such as for Iceberg tables. */
+    static boolean isRowLevel(LogicalPlan plan) {
         return plan instanceof RowLevelWrite;
     }
 
-    /** Whether this thread carries one out. */
+    /** Whether this thread is running such a command of Delta. */
     static boolean isRunning() {
         StackTraceElement[] calls = new Throwable().getStackTrace();
         for (int i = 0; i < calls.length; i++) {
             String name = calls[i].getClassName();
             if (name.startsWith(DELTA)) {
-                for (int j = 0; j < COMMANDS_OF_DELTA.length; j++) {
-                    if (name.startsWith(COMMANDS_OF_DELTA[j])) {
+                for (int j = 0; j < DELTA_COMMANDS.length; j++) {
+                    if (name.startsWith(DELTA_COMMANDS[j])) {
                         return true;
                     }
                 }

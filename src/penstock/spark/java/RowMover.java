@@ -20,7 +20,7 @@ import org.apache.spark.util.SerializableConfiguration;
 
 import scala.Option;
 
-/** Moves the state of one store row by row, with nothing of Spark's offline tools: releases before 4.2 have none. */
+/** Moves the state of a store row by row, without Spark's offline tools: releases before 4.2 have none. */
 public final class RowMover extends GroupMover implements RowOutputs {
     private static final long serialVersionUID = 1L;
 
@@ -38,22 +38,21 @@ public final class RowMover extends GroupMover implements RowOutputs {
     private long version;
 
     /**
-     * What is read: rows of key and value.
+     * Sets the source of the old groups: rows of key and value.
      *
-     * @param keyColumns so many columns, the first of the key, are what rows are grouped by; with none there is one
-     *     group only
+     * @param keyColumns the number of leading key columns that rows are grouped by; 0 means a single group
      */
-    public void reads(PartitionReaderFactory readers, Object groups, int oldParallelism, int maxParallelism,
+    public void setSource(PartitionReaderFactory readers, Object groups, int oldParallelism, int maxParallelism,
             StructType keySchema, StructType valueSchema, int keyColumns) {
-        readsGroups(readers, groups, maxParallelism);
+        setGroups(readers, groups, maxParallelism);
         this.oldParallelism = oldParallelism;
         this.keySchema = keySchema;
         this.valueSchema = valueSchema;
         this.keyColumns = keyColumns;
     }
 
-    /** Which version of which stores is written below a root folder, and how keys are encoded. */
-    public void writes(StateStoreConf storeConf, SerializableConfiguration hadoopConf,
+    /** Sets the target: the version and stores below a root folder, and the key encoding. */
+    public void setTarget(StateStoreConf storeConf, SerializableConfiguration hadoopConf,
             KeyStateEncoderSpec keyEncoder, String root, long operator, String store, long version) {
         this.storeConf = storeConf;
         this.hadoopConf = hadoopConf;
@@ -71,25 +70,25 @@ public final class RowMover extends GroupMover implements RowOutputs {
 
     @Override
     List<Object> move(int[] reads, int[] writes) throws Exception {
-        return RowWriter.deal(this, this, reads, writes);
+        return RowWriter.distribute(this, this, reads, writes);
     }
 
     @Override
     public RowWriter output(int group) throws Exception {
         StateStoreId id = new StateStoreId(root, operator, group, store);
-        // Spark makes the folder with the first file, or with version 1: a group without rows would have none.
+        // Spark creates the folder with the first file, or with version 1: a group without rows would have none.
         Path folder = id.storeCheckpointLocation();
         folder.getFileSystem(hadoopConf.value()).mkdirs(folder);
-        StateStoreProvider made = StateStoreProvider$.MODULE$.createAndInit(
+        StateStoreProvider provider = StateStoreProvider$.MODULE$.createAndInit(
                 new StateStoreProviderId(id, UUID.randomUUID()), keySchema, valueSchema, keyEncoder, false, storeConf,
                 hadoopConf.value(), false, Option.empty());
-        if (made instanceof RocksDBStateStoreProvider) {
-            return new DatabaseWriter((RocksDBStateStoreProvider) made, version);
+        if (provider instanceof RocksDBStateStoreProvider) {
+            return new DatabaseWriter((RocksDBStateStoreProvider) provider, version);
         }
-        return new MapWriter((HDFSBackedStateStoreProvider) made, keySchema, version);
+        return new MapWriter((HDFSBackedStateStoreProvider) provider, keySchema, version);
     }
 
-    private StructType groupedBy() {
+    private StructType groupingSchema() {
         StructField[] columns = new StructField[keyColumns];
         System.arraycopy(keySchema.fields(), 0, columns, 0, keyColumns);
         return new StructType(columns);
@@ -97,30 +96,30 @@ public final class RowMover extends GroupMover implements RowOutputs {
 
     private final class Rows extends SourceRows {
         private final int oldGroup;
-        private final UnsafeProjection oldPlace;
-        private final UnsafeProjection place;
+        private final UnsafeProjection oldProjection;
+        private final UnsafeProjection projection;
 
         Rows(int group) throws Exception {
             super(reader(group), keySchema.length(), valueSchema.length());
             oldGroup = group;
-            oldPlace = KeyGroups.projection(groupedBy(), oldParallelism);
-            place = KeyGroups.projection(groupedBy(), maxParallelism);
+            oldProjection = KeyGroups.projection(groupingSchema(), oldParallelism);
+            projection = KeyGroups.projection(groupingSchema(), maxParallelism);
         }
 
         @Override
         boolean next() throws Exception {
             boolean more = super.next();
-            if (more && keyColumns > 0 && oldPlace.apply(key()).getInt(0) != oldGroup) {
-                // Either its key is not what is taken for it here, or the state is damaged: nothing may be moved.
+            if (more && keyColumns > 0 && oldProjection.apply(key()).getInt(0) != oldGroup) {
+                // The key columns are wrong, or the state is damaged: nothing may be moved.
                 throw new IllegalStateException("key group " + oldGroup + " has a row of key group "
-                        + oldPlace.apply(key()).getInt(0));
+                        + oldProjection.apply(key()).getInt(0));
             }
             return more;
         }
 
         @Override
         int group() {
-            return keyColumns > 0 ? place.apply(key()).getInt(0) : 0;
+            return keyColumns > 0 ? projection.apply(key()).getInt(0) : 0;
         }
     }
 }

@@ -1,6 +1,6 @@
 package penstock;
 
-/** Opens new key groups that are given row by row. */
+/** Opens new key groups that are written row by row. */
 interface RowOutputs {
     RowWriter output(int group) throws Exception;
 }

@@ -5,25 +5,25 @@ import java.util.List;
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
-/** A new key group that is given row by row. */
+/** A new key group that is written row by row. */
 abstract class RowWriter {
     abstract void add(UnsafeRow key, UnsafeRow value) throws Exception;
 
-    /** Writes the group; returns its rows and the unique id of its version, which may be empty. */
+    /** Writes the group; returns its rows and the unique id of its version or an empty text. */
     abstract String commit() throws Exception;
 
     abstract void close() throws Exception;
 
-    /** Gives every row of old groups to the new group it belongs to, if it is one of those that are written. */
-    static List<Object> deal(GroupMover mover, RowOutputs opens, int[] reads, int[] writes) throws Exception {
+    /** Moves every row of the old groups to its new group, if this task writes that group. */
+    static List<Object> distribute(GroupMover mover, RowOutputs opener, int[] reads, int[] writes) throws Exception {
         RowWriter[] outputs = new RowWriter[mover.maxParallelism];
         try {
             for (int group : writes) {
-                outputs[group] = opens.output(group);
+                outputs[group] = opener.output(group);
             }
             List<Object> answers = new ArrayList<>();
             for (int group : reads) {
-                answers.add("read\t" + group + "\t" + deal((SourceRows) mover.rows(group), outputs));
+                answers.add("read\t" + group + "\t" + distribute((SourceRows) mover.rows(group), outputs));
             }
             for (int group : writes) {
                 answers.add("written\t" + group + "\t" + outputs[group].commit());
@@ -34,7 +34,7 @@ abstract class RowWriter {
         }
     }
 
-    private static long deal(SourceRows rows, RowWriter[] outputs) throws Exception {
+    private static long distribute(SourceRows rows, RowWriter[] outputs) throws Exception {
         long read = 0;
         try {
             while (rows.next()) {

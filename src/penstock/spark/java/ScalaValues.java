@@ -10,7 +10,7 @@ import org.apache.spark.api.python.PythonUtils;
 import scala.Product;
 import scala.collection.immutable.Seq;
 
-/** Makes what Python cannot make in one call: short sequences, and copies of case classes. */
+/** Creates in a single call what would take Python several: short sequences, and copies of case classes. */
 public final class ScalaValues {
     public Seq<Object> seq() {
         return PythonUtils.toSeq(Collections.emptyList());
@@ -32,13 +32,13 @@ public final class ScalaValues {
         return PythonUtils.toSeq(Arrays.asList(new Object[] {a, b, c, d}));
     }
 
-    /** Returns a copy of a case class object with some fields new; arguments of a second list follow the values. */
+    /** Returns a copy of a case class object with new fields; arguments of a second parameter list follow the values. */
     public Object copied(Product old, Seq<?> names, Seq<?> values)
             throws IllegalAccessException, InvocationTargetException {
         Object[] arguments = new Object[old.productArity() + values.size() - names.size()];
         for (int i = 0; i < old.productArity(); i++) {
-            int place = names.indexOf(old.productElementName(i));
-            arguments[i] = place < 0 ? old.productElement(i) : values.apply(place);
+            int index = names.indexOf(old.productElementName(i));
+            arguments[i] = index < 0 ? old.productElement(i) : values.apply(index);
         }
         for (int i = names.size(); i < values.size(); i++) {
             arguments[old.productArity() + i - names.size()] = values.apply(i);
@@ -48,6 +48,6 @@ public final class ScalaValues {
                 return method.invoke(old, arguments);
             }
         }
-        throw new IllegalArgumentException("no way to copy " + old.getClass());
+        throw new IllegalArgumentException("Cannot copy an object of " + old.getClass());
     }
 }

@@ -23,22 +23,22 @@ import org.apache.spark.util.AccumulatorV2;
 
 import scala.Option;
 
-/** Tells what the leaves of a plan have read, and with how many tasks; see `stage_figures.scanned_rows`. */
+/** The rows that the leaves of an executed plan have read, and their tasks; see `stage_figures.scanned_rows`. */
 public final class ScanMetrics {
     /**
-     * Returns the columns of each scan of a plan that has run, by their ids, the rows that it gave, and those of them
-     * that the filters right above it kept; null if that was not counted.
+     * Returns for each scan of an executed plan: its column ids, its output rows, and the rows that passed the filters
+     * directly above; null if these were not counted.
      */
     public Object rows(SparkPlan plan) throws JsonProcessingException {
-        List<Object> found = new ArrayList<>();
-        collect(plan, null, found);
-        return Answer.of(found);
+        List<Object> scans = new ArrayList<>();
+        collect(plan, null, scans);
+        return Answer.of(scans);
     }
 
-    private static void collect(SparkPlan plan, Object kept, List<Object> found) {
+    private static void collect(SparkPlan plan, Object passed, List<Object> scans) {
         Option<?> rows = plan.metrics().get("numOutputRows");
         if (NativeScan.facts(plan) != null) {
-            found.add(NativeScan.facts(plan));
+            scans.add(NativeScan.facts(plan));
             return;
         }
         if (plan.children().isEmpty()) {
@@ -47,56 +47,56 @@ public final class ScanMetrics {
                 Map<String, Object> facts = new HashMap<>();
                 facts.put("columns", columns(plan));
                 facts.put("rows", read);
-                facts.put("kept", kept == null ? read : kept);
-                found.add(facts);
+                facts.put("kept", passed == null ? read : passed);
+                scans.add(facts);
             }
             return;
         }
-        Object above = null;
+        Object childPassed = null;
         if (plan instanceof FilterExec && rows.isDefined()) {
-            above = kept == null ? ((AccumulatorV2<?, ?>) rows.get()).value() : kept;
+            childPassed = passed == null ? ((AccumulatorV2<?, ?>) rows.get()).value() : passed;
         } else if (plan instanceof ProjectExec || plan instanceof CodegenSupport && rows.isEmpty()
                 || plan instanceof ColumnarToRowExec) {
-            above = kept;
+            childPassed = passed;
         }
         for (Object child : Catalyst.each(plan.children())) {
-            collect((SparkPlan) child, above, found);
+            collect((SparkPlan) child, childPassed, scans);
         }
     }
 
-    /** Returns the columns of a plan, by their ids. */
+    /** Returns the column ids of a plan. */
     static List<Object> columns(SparkPlan plan) {
-        List<Object> found = new ArrayList<>();
+        List<Object> ids = new ArrayList<>();
         for (Object column : Catalyst.each(plan.output())) {
-            found.add(Catalyst.id((Attribute) column));
+            ids.add(Catalyst.id((Attribute) column));
         }
-        return found;
+        return ids;
     }
 
     /**
-     * Returns how many tasks have read the leaves of a plan that has run: those of each stage with a leaf of its own.
+     * Returns the number of tasks that have read the leaves of an executed plan: those of each stage with its own leaf.
      *
-     * @param tasks how many tasks the last stage of the plan has
+     * @param tasks the tasks of the plan's last stage
      */
     public int tasks(SparkPlan plan, int tasks) {
-        int found = tasks(plan, tasks, new HashSet<Object>());
-        return found == 0 ? tasks : found;
+        int total = tasks(plan, tasks, new HashSet<Object>());
+        return total == 0 ? tasks : total;
     }
 
     private int tasks(SparkPlan plan, int tasks, Set<Object> seen) {
-        int found = 0;
-        boolean hasOwn = false;
+        int total = 0;
+        boolean hasOwnLeaf = false;
         for (Object leaf : Catalyst.each(plan.collectLeaves())) {
             if (leaf instanceof ShuffleQueryStageExec) {
                 ShuffleExchangeLike shuffle = ((ShuffleQueryStageExec) leaf).shuffle();
                 if (seen.add(shuffle.shuffleId())) {
                     Object below = ((Exchange) shuffle).child();
-                    found += tasks((SparkPlan) below, shuffle.numMappers(), seen);
+                    total += tasks((SparkPlan) below, shuffle.numMappers(), seen);
                 }
             } else if (!(leaf instanceof BroadcastQueryStageExec)) {
-                hasOwn = true;
+                hasOwnLeaf = true;
             }
         }
-        return hasOwn ? found + tasks : found;
+        return hasOwnLeaf ? total + tasks : total;
     }
 }

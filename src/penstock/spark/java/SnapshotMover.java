@@ -13,8 +13,8 @@ import org.apache.spark.sql.types.StructType;
 import scala.Option;
 
 /**
- * Moves the state of one store from old key groups to new ones where the store is HDFSBackedStateStoreProvider's: a new
- * group is a snapshot, of which Spark's own code writes the format.
+ * Moves the state of a HDFSBackedStateStoreProvider store from old key groups to new ones: a new group is a snapshot that
+ * Spark's own code writes.
  */
 public final class SnapshotMover extends StateMover implements RowOutputs {
     private static final long serialVersionUID = 1L;
@@ -25,10 +25,10 @@ public final class SnapshotMover extends StateMover implements RowOutputs {
     private int valueFields;
     private int formatVersion;
 
-    /** What is read: rows of key and value, of an operator whose state has a format version. */
-    public void reads(PartitionReaderFactory readers, Object groups, int maxParallelism, StructType keySchema,
+    /** Sets the source of the old groups: rows of key and value, in the format version of the operator's state. */
+    public void setSource(PartitionReaderFactory readers, Object groups, int maxParallelism, StructType keySchema,
             int valueFields, String operatorName, String store, int formatVersion) {
-        readsGroups(readers, groups, maxParallelism);
+        setGroups(readers, groups, maxParallelism);
         this.keySchema = keySchema;
         this.valueFields = valueFields;
         this.operatorName = operatorName;
@@ -36,7 +36,7 @@ public final class SnapshotMover extends StateMover implements RowOutputs {
         this.formatVersion = formatVersion;
     }
 
-    /** Returns what tells the key that rows are grouped by; of an operator without one it has no columns. */
+    /** Returns the extractor of the grouping key; it has no columns for an operator without a key. */
     public StatePartitionKeyExtractor extractor() {
         return StatePartitionKeyExtractorFactory.create(operatorName, keySchema, storeName, StoreWriter.FAMILY,
                 Option.apply((Object) Integer.valueOf(formatVersion)), Option.empty());
@@ -49,7 +49,7 @@ public final class SnapshotMover extends StateMover implements RowOutputs {
 
     @Override
     List<Object> move(int[] reads, int[] writes) throws Exception {
-        return RowWriter.deal(this, this, reads, writes);
+        return RowWriter.distribute(this, this, reads, writes);
     }
 
     @Override
@@ -59,14 +59,14 @@ public final class SnapshotMover extends StateMover implements RowOutputs {
 
     private final class Rows extends SourceRows {
         private final StatePartitionKeyExtractor extractor;
-        private final UnsafeProjection place;
+        private final UnsafeProjection projection;
         private final boolean keyed;
 
         Rows(int group) throws Exception {
             super(reader(group), keySchema.length(), valueFields);
             extractor = extractor();
             keyed = extractor.partitionKeySchema().length() > 0;
-            place = KeyGroups.projection(extractor.partitionKeySchema(), maxParallelism);
+            projection = KeyGroups.projection(extractor.partitionKeySchema(), maxParallelism);
         }
 
         @Override
@@ -75,7 +75,7 @@ public final class SnapshotMover extends StateMover implements RowOutputs {
                 return 0;
             }
             Object partitionKey = extractor.partitionKey(key());
-            return place.apply((InternalRow) partitionKey).getInt(0);
+            return projection.apply((InternalRow) partitionKey).getInt(0);
         }
     }
 }

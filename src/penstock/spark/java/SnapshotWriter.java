@@ -6,7 +6,7 @@ import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 
-/** A new key group of a store that keeps its state in memory and in snapshots: an empty one at a version, then a snapshot. */
+/** A new key group of an in-memory store with snapshots: an empty store at a version, committed as a snapshot. */
 final class SnapshotWriter extends StoreWriter {
     private static final String PACKAGE = "org.apache.spark.sql.execution.streaming.state.";
 
@@ -19,7 +19,7 @@ final class SnapshotWriter extends StoreWriter {
         this.batch = batch;
     }
 
-    /** The provider opens a version only by loading it; there is none to load. */
+    /** Creates an empty store by reflection: the provider can open a version only by loading it. */
     private static StateStore empty(HDFSBackedStateStoreProvider provider, long batch) throws Exception {
         Class<?> type = Class.forName(PACKAGE + "HDFSBackedStateStoreProvider$HDFSBackedStateStore", true,
                 provider.getClass().getClassLoader());
@@ -32,7 +32,7 @@ final class SnapshotWriter extends StoreWriter {
     @Override
     String commit() throws Exception {
         long rows = commitStore();
-        // Spark writes the changes, too. On top of the old group's versions they would be another state.
+        // Spark also writes a delta, which would be wrong on top of the old group's versions.
         Path folder = (Path) PrivateMembers.get(provider, "baseDir");
         provider.fm().delete(new Path(folder, (batch + 1) + ".delta"));
         return rows + "\t";

@@ -8,36 +8,36 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 
 import scala.math.BigInt;
 
-/** What the sources of a query hold, and how a user spells such a number. */
+/** The size of a query's sources, and the parsing of sizes in options. */
 public final class SourceBytes {
     private static final Pattern SIZE = Pattern.compile("([0-9.]+) *([kmgtp]?)(?:i?b|bytes)?");
 
-    /** Returns what all leaves of a plan hold, those of its subqueries included. */
-    public long inAll(LogicalPlan plan) {
+    /** Returns the bytes of all leaves of a plan and its subqueries. */
+    public long total(LogicalPlan plan) {
         return of(plan);
     }
 
-    /** Returns what all leaves hold, by Spark's estimates; Long.MAX_VALUE where that is beyond any number. */
+    /** Returns the bytes of all leaves by Spark's estimates; Long.MAX_VALUE on overflow. */
     static long of(LogicalPlan plan) {
         long sum = 0;
         if (plan.children().isEmpty()) {
             BigInt own = plan.stats().sizeInBytes();
             sum = own.isValidLong() ? own.toLong() : Long.MAX_VALUE;
         }
-        for (Object each : Catalyst.below(plan)) {
-            long more = of((LogicalPlan) each);
+        for (Object element : Catalyst.below(plan)) {
+            long more = of((LogicalPlan) element);
             sum = sum + more < 0 ? Long.MAX_VALUE : sum + more;
         }
         return sum;
     }
 
-    /** Returns a number of bytes, spelled as `parse_size` of Python reads it; the job says what is wrong with others. */
+    /** Parses a size like `parse_size` in Python; returns 0 for invalid sizes, which the job reports. */
     static long parsed(String text) {
-        Matcher found = SIZE.matcher(text.trim().toLowerCase(Locale.ROOT));
-        if (!found.matches()) {
+        Matcher matcher = SIZE.matcher(text.trim().toLowerCase(Locale.ROOT));
+        if (!matcher.matches()) {
             return 0;
         }
-        int power = found.group(2).isEmpty() ? 0 : "kmgtp".indexOf(found.group(2)) + 1;
-        return (long) (Double.parseDouble(found.group(1)) * Math.pow(1024, power));
+        int power = matcher.group(2).isEmpty() ? 0 : "kmgtp".indexOf(matcher.group(2)) + 1;
+        return (long) (Double.parseDouble(matcher.group(1)) * Math.pow(1024, power));
     }
 }

@@ -4,7 +4,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.connector.read.PartitionReader;
 
-/** The rows of an old key group as Spark's own source of them gives them. */
+/** The rows of an old key group from Spark's own state data source. */
 abstract class SourceRows extends GroupRows {
     private static final int KEY = 0;
     private static final int VALUE = 1;
@@ -24,8 +24,8 @@ abstract class SourceRows extends GroupRows {
     boolean next() throws Exception {
         boolean more = reader.next();
         if (more) {
-            Object found = reader.get();
-            row = (InternalRow) found;
+            Object current = reader.get();
+            row = (InternalRow) current;
         }
         return more;
     }

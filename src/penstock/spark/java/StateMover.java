@@ -10,7 +10,7 @@ import org.apache.spark.util.SerializableConfiguration;
 
 import scala.Option;
 
-/** A mover whose new stores are made by Spark's own offline writer, which it has since 4.2. */
+/** A mover that writes new stores with Spark's own offline writer, available since 4.2. */
 public abstract class StateMover extends GroupMover {
     private static final long serialVersionUID = 1L;
 
@@ -24,8 +24,8 @@ public abstract class StateMover extends GroupMover {
     private scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo> families;
     private Option<StateSchemaProvider> schemas;
 
-    /** Where new groups are written, and with which encoders. */
-    public void writes(StateStoreConf storeConf, Broadcast<SerializableConfiguration> hadoopConf, String target,
+    /** Sets the target of the new groups, and their encoders. */
+    public void setTarget(StateStoreConf storeConf, Broadcast<SerializableConfiguration> hadoopConf, String target,
             long operator, String store, long batch,
             scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo> families,
             Option<StateSchemaProvider> schemas) {
@@ -39,7 +39,7 @@ public abstract class StateMover extends GroupMover {
         this.schemas = schemas;
     }
 
-    /** Returns the store of a new group, as Spark's own writer makes it. */
+    /** Returns the store provider of a new group, created by Spark's own writer. */
     StateStoreProvider provider(int group) {
         Object conf = hadoopConf.value();
         return new StatePartitionAllColumnFamiliesWriter(

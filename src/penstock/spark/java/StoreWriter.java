@@ -4,7 +4,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
 
-/** A new key group that is written through its store, which Spark has opened at a version. */
+/** A new key group that is written through its store, opened at a version. */
 abstract class StoreWriter extends RowWriter {
     static final String FAMILY = "default";
 
@@ -24,7 +24,7 @@ abstract class StoreWriter extends RowWriter {
         rows++;
     }
 
-    /** Commits the store; returns how many rows it was given. */
+    /** Commits the store; returns the number of rows. */
     final long commitStore() {
         opened.commit();
         committed = true;

@@ -21,25 +21,25 @@ import scala.Option;
 import scala.Tuple2;
 import scala.collection.immutable.Seq;
 
-/** Partitions of a table of the catalogue, by the folders in which their values say that they lie. */
+/** Partitions of a catalog table, identified by the standard folders of their values. */
 public final class TablePartitions {
-    private static final String BETWEEN = "\n"; // Spark escapes it in the names of folders
+    private static final String SEPARATOR = "\n"; // Spark escapes newlines in folder names
 
-    /** Returns the folders of all that the catalogue knows, relative to the table's, and which of them lie elsewhere. */
-    public Object known(SessionCatalog catalog, CatalogTable table, Path folder, FileSystem files)
+    /** Returns the standard folders of all partitions, relative to the table, and those of partitions stored elsewhere. */
+    public Object folders(SessionCatalog catalog, CatalogTable table, Path folder, FileSystem files)
             throws JsonProcessingException {
         List<Object> names = new ArrayList<>();
         List<Object> elsewhere = new ArrayList<>();
         Path root = files.makeQualified(folder);
         Seq<?> partitions = catalog.listPartitions(table.identifier(), Option.empty());
-        for (Object each : Catalyst.each(partitions)) {
-            CatalogTablePartition partition = (CatalogTablePartition) each;
+        for (Object element : Catalyst.each(partitions)) {
+            CatalogTablePartition partition = (CatalogTablePartition) element;
             Path expected = ExternalCatalogUtils.generatePartitionPath(
                     partition.spec(), table.partitionColumnNames(), root);
             String name = expected.toString().substring(root.toString().length()).replaceFirst("^/", "");
-            Option<?> place = partition.storage().locationUri();
+            Option<?> location = partition.storage().locationUri();
             names.add(name);
-            if (place.isEmpty() || !files.makeQualified(new Path((URI) place.get())).equals(expected)) {
+            if (location.isEmpty() || !files.makeQualified(new Path((URI) location.get())).equals(expected)) {
                 elsewhere.add(name);
             }
         }
@@ -49,21 +49,21 @@ public final class TablePartitions {
         return Answer.of(facts);
     }
 
-    /** Returns the values of partitions, whose folders are lines of a text. */
+    /** Returns the values of partitions from their folders, which are lines of a text. */
     public Seq<?> values(String folders) {
-        List<Object> found = new ArrayList<>();
-        for (String folder : folders.split(BETWEEN)) {
-            found.add(PartitioningUtils.parsePathFragment(folder));
+        List<Object> partitions = new ArrayList<>();
+        for (String folder : folders.split(SEPARATOR)) {
+            partitions.add(PartitioningUtils.parsePathFragment(folder));
         }
-        return PythonUtils.toSeq(found);
+        return PythonUtils.toSeq(partitions);
     }
 
-    /** Returns the values of partitions as `values`, each with no place that is not its own. */
-    public Seq<?> valuesAndPlaces(String folders) {
-        List<Object> found = new ArrayList<>();
-        for (String folder : folders.split(BETWEEN)) {
-            found.add(new Tuple2<Object, Object>(PartitioningUtils.parsePathFragment(folder), Option.empty()));
+    /** Returns the values of partitions like `values`, each with an empty option: the standard location. */
+    public Seq<?> valuesAndLocations(String folders) {
+        List<Object> partitions = new ArrayList<>();
+        for (String folder : folders.split(SEPARATOR)) {
+            partitions.add(new Tuple2<Object, Object>(PartitioningUtils.parsePathFragment(folder), Option.empty()));
         }
-        return PythonUtils.toSeq(found);
+        return PythonUtils.toSeq(partitions);
     }
 }

@@ -15,17 +15,17 @@ import org.apache.spark.status.AppStatusStore;
 import org.apache.spark.status.api.v1.JobData;
 import org.apache.spark.status.api.v1.StageData;
 
-/** Tells how far Spark jobs have come; see `task_counts`. */
+/** The progress of Spark jobs; see `task_counts`. */
 public final class TaskCounts {
-    /** Returns what the stages that have begun, of the jobs with each tag, have done so far. */
+    /** Returns, for the jobs of each tag, the tasks, bytes and rows of the stages that have started. */
     public Object of(SparkContext context, List<?> tags) throws JsonProcessingException {
         AppStatusStore store = context.statusStore();
         List<?> jobs = Catalyst.each(store.jobsList(null));
         Map<String, Object> counts = new HashMap<>();
         for (Object tag : tags) {
             Set<Object> stages = new HashSet<>();
-            for (Object found : jobs) {
-                JobData job = (JobData) found;
+            for (Object element : jobs) {
+                JobData job = (JobData) element;
                 if (job.jobTags().contains(tag)) {
                     stages.addAll(Catalyst.each(job.stageIds().toSeq()));
                 }
@@ -46,10 +46,10 @@ public final class TaskCounts {
             StageData stage;
             try {
                 stage = store.lastStageAttempt(((Integer) id).intValue());
-            } catch (NoSuchElementException forgotten) {
+            } catch (NoSuchElementException removed) {
                 continue;
             }
-            if (stage.submissionTime().isDefined()) { // else it is skipped, or its turn has not come
+            if (stage.submissionTime().isDefined()) { // otherwise the stage is skipped or has not started
                 done += stage.numCompleteTasks();
                 total += stage.numTasks();
                 bytes += stage.inputBytes() + stage.shuffleReadBytes();

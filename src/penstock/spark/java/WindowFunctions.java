@@ -9,16 +9,16 @@ import org.apache.spark.sql.catalyst.expressions.WindowExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Window;
 
-/** Tells whether the functions of a window come out the same if its rows are divided by their order. */
+/** Decides whether the functions of a window have the same results if its rows are divided into chunks by their order. */
 public final class WindowFunctions {
     private static final List<String> RANKS = Arrays.asList("RowNumber Rank DenseRank".split(" "));
     private static final List<String> SUMS = Arrays.asList("Count Sum Min Max".split(" "));
 
-    /** Returns why the rows of a key must be in one task, null if they can be divided by their order. */
-    public String whyTogether(Window window) {
+    /** Returns why the rows of a key must be in a single task, null if they can be divided by their order. */
+    public String indivisibleReason(Window window) {
         boolean isOrdered = false;
-        for (Object one : Catalyst.each(window.orderSpec())) {
-            Expression value = Catalyst.first((Expression) one);
+        for (Object key : Catalyst.each(window.orderSpec())) {
+            Expression value = Catalyst.first((Expression) key);
             isOrdered = isOrdered || !value.foldable();
             if (isCollated(value)) {
                 return "it orders by texts in a collation";
@@ -27,46 +27,46 @@ public final class WindowFunctions {
         if (!isOrdered) {
             return "it has no order to divide the rows of a key by";
         }
-        for (Object one : Catalyst.each(window.partitionSpec())) {
-            if (isCollated((Expression) one) || ((Expression) one).foldable()) {
-                return "it is partitioned by " + (isCollated((Expression) one) ? "texts in a collation" : "a constant");
+        for (Object key : Catalyst.each(window.partitionSpec())) {
+            if (isCollated((Expression) key) || ((Expression) key).foldable()) {
+                return "it is partitioned by " + (isCollated((Expression) key) ? "texts in a collation" : "a constant");
             }
         }
-        for (Object one : Catalyst.each(window.windowExpressions())) {
-            WindowExpression function = of((Expression) one);
-            String why = function == null ? "not all of its functions are known" : whyTogether(function);
-            if (why != null) {
-                return why;
+        for (Object column : Catalyst.each(window.windowExpressions())) {
+            WindowExpression function = of((Expression) column);
+            String reason = function == null ? "a column is more than a window function" : indivisibleReason(function);
+            if (reason != null) {
+                return reason;
             }
         }
         return null;
     }
 
-    private static boolean isCollated(Expression one) {
-        return Catalyst.type(one).toLowerCase().contains(" collate ");
+    private static boolean isCollated(Expression expression) {
+        return Catalyst.type(expression).toLowerCase().contains(" collate ");
     }
 
-    private static String whyTogether(WindowExpression one) {
-        Expression function = one.windowFunction();
-        boolean sums = function instanceof AggregateExpression;
-        Object inner = sums ? ((AggregateExpression) function).aggregateFunction() : function;
-        String called = ((Expression) inner).prettyName();
-        if (!(sums ? SUMS : RANKS).contains(Catalyst.name(inner))) {
-            return called + " needs all rows of a key in one task";
+    private static String indivisibleReason(WindowExpression expression) {
+        Expression function = expression.windowFunction();
+        boolean isAggregate = function instanceof AggregateExpression;
+        Object inner = isAggregate ? ((AggregateExpression) function).aggregateFunction() : function;
+        String name = ((Expression) inner).prettyName();
+        if (!(isAggregate ? SUMS : RANKS).contains(Catalyst.name(inner))) {
+            return name + " needs all rows of a key in one task";
         }
-        Object frame = one.windowSpec().frameSpecification();
+        Object frame = expression.windowSpec().frameSpecification();
         if (!(frame instanceof SpecifiedWindowFrame)
                 || !Catalyst.name(((SpecifiedWindowFrame) frame).lower()).equals("UnboundedPreceding")
                 || !Catalyst.name(((SpecifiedWindowFrame) frame).upper()).equals("CurrentRow")) {
-            return called + " over other rows than those up to the current one needs all of them in one task";
+            return name + " over other rows than those up to the current one needs all of them in one task";
         }
-        if (sums && !EarlySums.isSummedInSteps((AggregateExpression) function)) {
-            return "this " + called + " may come out otherwise if it is computed in pieces";
+        if (isAggregate && !EarlySums.isMergeable((AggregateExpression) function)) {
+            return "this " + name + " may have a different result if it is computed in chunks";
         }
         return null;
     }
 
-    /** Returns the function of a window's column, null if more is made of it than a decimal of a sum of digits. */
+    /** Returns the window function of a column, null if the column is another expression than MakeDecimal of it. */
     static WindowExpression of(Expression alias) {
         Expression inner = Catalyst.first(alias);
         if (Catalyst.name(inner).equals("MakeDecimal")) {

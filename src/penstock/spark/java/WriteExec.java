@@ -14,12 +14,12 @@ import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 
 /**
- * Runs a command that writes rows to files, and before that the query that Penstock runs for it, but for its last stage,
- * and the cached queries that are read. So AQE runs its stages. The command deletes what it overwrites before it asks
- * for rows, and a query that fails must leave the old rows.
+ * Runs a command that writes rows to files. It first runs the delegated query up to its last stage, and the cached queries
+ * that are read, like AQE runs its stages: the command deletes what it overwrites before it requests rows, and a failing
+ * query must not lose the old rows.
  *
- * It is used only where AQE has no stage, as rules of AQE expect the command itself at the top. Where AQE has fetched
- * cached rows as a stage, it plans again, and without this class.
+ * It is used only if AQE has no stage, as rules of AQE expect the command itself at the top. If AQE has materialized
+ * cached rows as a stage, it plans again without this class.
  */
 public final class WriteExec extends SparkPlan {
     private static final long serialVersionUID = 1L;
@@ -31,15 +31,15 @@ public final class WriteExec extends SparkPlan {
     }
 
     /**
-     * Whether a command needs it.
+     * Whether a command needs this node.
      *
-     * @param query what the command writes
-     * @param isTaken whether Penstock runs that
+     * @param query the query whose rows the command writes
+     * @param isDelegated whether Penstock runs the query
      */
-    static boolean isNeeded(LogicalPlan query, boolean isTaken) {
+    static boolean isNeeded(LogicalPlan query, boolean isDelegated) {
         SQLConf conf = SQLConf.get();
-        // Without these two, Spark's command asks for rows after it has deleted files, too.
-        return conf.adaptiveExecutionEnabled() && conf.plannedWriteEnabled() && (isTaken || CachedRows.haveStages(query));
+        // Without these settings, Spark itself runs the query after deleting files.
+        return conf.adaptiveExecutionEnabled() && conf.plannedWriteEnabled() && (isDelegated || CachedRows.haveStages(query));
     }
 
     @Override
@@ -48,7 +48,7 @@ public final class WriteExec extends SparkPlan {
             runStages(command);
             return command.executeCollect();
         } finally {
-            dropKept(command);
+            dropCachedRows(command);
         }
     }
 
@@ -69,12 +69,12 @@ public final class WriteExec extends SparkPlan {
         }
     }
 
-    private static void dropKept(SparkPlan plan) {
+    private static void dropCachedRows(SparkPlan plan) {
         if (plan instanceof PenstockExec) {
-            ((PenstockExec) plan).dropKept();
+            ((PenstockExec) plan).dropCachedRows();
         }
         for (Object child : Catalyst.each(plan.children())) {
-            dropKept((SparkPlan) child);
+            dropCachedRows((SparkPlan) child);
         }
     }
 
@@ -109,7 +109,7 @@ public final class WriteExec extends SparkPlan {
     }
 
     @Override
-    public Object productElement(int place) {
+    public Object productElement(int index) {
         return command;
     }
 

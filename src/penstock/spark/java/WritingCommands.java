@@ -25,26 +25,26 @@ import scala.Option;
 import scala.Tuple2;
 import scala.collection.immutable.Seq;
 
-/** Commands that write the rows of a query. The query does not know its command, so the command marks it. */
+/** Commands that write the rows of a query. A query has no link to its command, so the command tags it. */
 final class WritingCommands {
-    /** Of a query whose command deletes old files, or makes a folder, before it asks for the rows. */
+    /** Tag of a query whose command deletes old files, or creates a folder, before it requests the rows. */
     static final TreeNodeTag<Object> PREPARES_FOLDER = new TreeNodeTag<Object>("penstock.prepares-folder");
 
     private static final TreeNodeTag<Object> WRITTEN = new TreeNodeTag<Object>("penstock.written");
-    private static final TreeNodeTag<Object> SORT_OF_WRITER = new TreeNodeTag<Object>("penstock.sort-of-writer");
+    private static final TreeNodeTag<Object> WRITER_SORT = new TreeNodeTag<Object>("penstock.sort-of-writer");
 
-    private static final String OF_SINKS = "sink.";
+    private static final String SINK_PREFIX = "sink.";
 
     private WritingCommands() {
     }
 
     /** Whether a plan is a command. */
-    static boolean isNoQuery(LogicalPlan plan) {
+    static boolean isCommand(LogicalPlan plan) {
         return plan instanceof Command || plan instanceof WriteFiles || plan instanceof CommandResult;
     }
 
-    /** Whether a plan is the union of commands that Spark makes of FROM t INSERT ... INSERT ... */
-    static boolean areSeveral(LogicalPlan plan) {
+    /** Whether a plan is the union of commands of a multi-insert (FROM t INSERT ... INSERT ...). */
+    static boolean isMultiInsert(LogicalPlan plan) {
         boolean areCommands = plan instanceof Union;
         for (Object child : Catalyst.each(plan.children())) {
             areCommands = areCommands && child instanceof Command;
@@ -53,14 +53,13 @@ final class WritingCommands {
     }
 
     /**
-     * Marks the query of a writing command with the columns that become folders, whether rows go to buckets, and the
-     * options that the table or the user gives to the write and that are Penstock's. It is marked if there are such
-     * options, or if options of the session say something of sinks.
+     * Tags the query of a writing command with the partition columns, whether the table is bucketed, and Penstock's options
+     * of the table or the write. The query is tagged only if there are such options, or if the session configures sinks.
      *
-     * Spark sorts the rows of each task for the writer. This sort stays Spark's, so that what is below it can be divided
-     * among other tasks.
+     * Spark sorts the rows of each task for the writer. The sort is not delegated, so that its input can be divided among
+     * other tasks.
      */
-    static void mark(LogicalPlan plan, boolean saysOfSinks) {
+    static void mark(LogicalPlan plan, boolean areSinksConfigured) {
         LogicalPlan query;
         Map<String, Object> options = new HashMap<>();
         Map<String, Object> properties = new HashMap<>();
@@ -70,7 +69,7 @@ final class WritingCommands {
             query = ((WriteFiles) plan).child();
             addNames(folders, ((WriteFiles) plan).partitionColumns());
             hasBuckets = ((WriteFiles) plan).bucketSpec().isDefined();
-            addKnown(properties, plan);
+            addTableProperties(properties, plan);
             addOptions(options, ((WriteFiles) plan).options());
         } else if (plan instanceof DataWritingCommand) {
             query = ((DataWritingCommand) plan).query();
@@ -90,12 +89,12 @@ final class WritingCommands {
         } else {
             return;
         }
-        boolean hasOptions = !options.isEmpty() || !properties.isEmpty();
-        if (!saysOfSinks && !hasOptions) {
+        boolean isConfigured = !options.isEmpty() || !properties.isEmpty();
+        if (!areSinksConfigured && !isConfigured) {
             return;
         }
         while (query instanceof Sort && !((Sort) query).global()) {
-            query.setTagValue(SORT_OF_WRITER, true);
+            query.setTagValue(WRITER_SORT, true);
             query = ((Sort) query).child();
         }
         Map<String, Object> facts = new HashMap<>();
@@ -103,46 +102,46 @@ final class WritingCommands {
         facts.put("buckets", hasBuckets);
         facts.put("options", options);
         facts.put("properties", properties);
-        if (hasOptions || !haveOptions(query)) { // Spark asks for a command, and for its parts, which know less
+        if (isConfigured || !hasOptions(query)) { // the planner visits a command first, then its parts, which have fewer options
             query.setTagValue(WRITTEN, facts);
         }
     }
 
-    /** Whether a query is written with options that are Penstock's. */
-    static boolean haveOptions(LogicalPlan query) {
-        Option<?> found = query.getTagValue(WRITTEN);
-        if (found.isEmpty()) {
+    /** Whether a query is written with options of Penstock. */
+    static boolean hasOptions(LogicalPlan query) {
+        Option<?> tag = query.getTagValue(WRITTEN);
+        if (tag.isEmpty()) {
             return false;
         }
-        Map<?, ?> facts = (Map<?, ?>) found.get();
+        Map<?, ?> facts = (Map<?, ?>) tag.get();
         return !((Map<?, ?>) facts.get("options")).isEmpty() || !((Map<?, ?>) facts.get("properties")).isEmpty();
     }
 
-    /** Adds the properties of a table that the command knew of which a plan is a part: Spark asks for it before. */
-    private static void addKnown(Map<String, Object> found, LogicalPlan part) {
+    /** Adds the table properties of the command that contains a plan: the planner visits the command first. */
+    private static void addTableProperties(Map<String, Object> target, LogicalPlan part) {
         Option<?> facts = part.getTagValue(WRITTEN);
         if (facts.isDefined()) {
             Map<?, ?> properties = (Map<?, ?>) ((Map<?, ?>) facts.get()).get("properties");
             for (Object key : properties.keySet()) {
-                found.put((String) key, properties.get(key));
+                target.put((String) key, properties.get(key));
             }
         }
     }
 
-    private static void addOptions(Map<String, Object> found, scala.collection.immutable.Map<String, String> options) {
-        for (Object each : Catalyst.each(options.toSeq())) {
-            Tuple2<?, ?> option = (Tuple2<?, ?>) each;
-            if (((String) option._1()).startsWith(OF_SINKS)) {
-                found.put((String) option._1(), option._2());
+    private static void addOptions(Map<String, Object> target, scala.collection.immutable.Map<String, String> options) {
+        for (Object element : Catalyst.each(options.toSeq())) {
+            Tuple2<?, ?> option = (Tuple2<?, ?>) element;
+            if (((String) option._1()).startsWith(SINK_PREFIX)) {
+                target.put((String) option._1(), option._2());
             }
         }
     }
 
-    static boolean isSortOfWriter(LogicalPlan plan) {
-        return plan.getTagValue(SORT_OF_WRITER).isDefined();
+    static boolean isWriterSort(LogicalPlan plan) {
+        return plan.getTagValue(WRITER_SORT).isDefined();
     }
 
-    /** Returns what `mark` found out of a query's command, null if it has none. */
+    /** Returns the facts that `mark` attached to a query, null without tag. */
     static Object facts(LogicalPlan query) throws JsonProcessingException {
         return query.getTagValue(WRITTEN).isDefined() ? Answer.of(query.getTagValue(WRITTEN).get()) : null;
     }

@@ -1,1 +1,1 @@
-"""Pictures of jobs, made on the server: plain values in, SVG out."""
+"""SVG drawings of jobs, rendered on the server from plain values."""

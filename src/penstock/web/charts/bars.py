@@ -1,4 +1,4 @@
-"""Bars in lines of time and in columns, as SVG that takes the width there is: places are in percent."""
+"""Timelines and column charts as SVG of variable width: horizontal positions are in percent."""
 
 from __future__ import annotations
 
@@ -14,61 +14,61 @@ if TYPE_CHECKING:
 
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 43200)
 _DAY = 86400
-_MOST_TICKS = 6
-_TALL = 13
+_MAX_TICKS = 6
+_BAR_HEIGHT = 13
 """The height of a bar, in pixels."""
-_LEAST = 0.35
-"""The least width of what is there, in percent."""
+_MIN_WIDTH = 0.35
+"""The least width of a bar, in percent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a chart: its name, its value, the value in words, and where it leads to, if anywhere."""
+    """A column of a chart: its name, its value, and the formatted value."""
 
     name: str
     value: float
-    told: str
+    text: str
 
 
 def time_line(total: float, parts: Iterable[tuple[str, Interval]], height: int = 30) -> str:
-    """Return a line of time with bars.
+    """Return a timeline with bars.
 
     Parameters
     ----------
     total
-        The seconds that the whole width stands for.
+        The seconds that the whole width represents.
     parts
-        Bars from back to front: the class, and when it began and ended. Those of class ``idle`` take the whole height.
+        The bars from back to front: CSS class, and start and end in seconds. Bars of class ``idle`` have full height.
     height
         In pixels.
     """
-    found = [f'<svg class="time" width="100%" height="{height}" aria-hidden="true">']
+    elements = [f'<svg class="time" width="100%" height="{height}" aria-hidden="true">']
     for css, (start, end) in parts:
         left = 100 * max(start, 0.0) / total if total else 0.0
-        width = min(max(100 * (end - start) / total if total else 0.0, _LEAST), 100.0)
-        y, tall, radius = (0.0, height, 0) if css == "idle" else ((height - _TALL) / 2, _TALL, 3)
-        found.append(
-            f'<rect class="{css}" x="{min(left, 100 - width):.2f}%" width="{width:.2f}%" y="{y:g}" height="{tall}" '
-            f'rx="{radius}"/>'
+        width = min(max(100 * (end - start) / total if total else 0.0, _MIN_WIDTH), 100.0)
+        y, bar_height, radius = (0.0, height, 0) if css == "idle" else ((height - _BAR_HEIGHT) / 2, _BAR_HEIGHT, 3)
+        elements.append(
+            f'<rect class="{css}" x="{min(left, 100 - width):.2f}%" width="{width:.2f}%" '
+            f'y="{y:g}" height="{bar_height}" rx="{radius}"/>'
         )
-    return "".join([*found, "</svg>"])
+    return "".join([*elements, "</svg>"])
 
 
 def ticks(total: float) -> list[float]:
-    """Return the seconds to name on an axis of time."""
-    days = _DAY * math.ceil(total / _DAY / _MOST_TICKS)
-    step = next((tick for tick in _TICKS if total / tick <= _MOST_TICKS), days)
+    """Return the seconds to label on the time axis."""
+    days = _DAY * math.ceil(total / _DAY / _MAX_TICKS)
+    step = next((tick for tick in _TICKS if total / tick <= _MAX_TICKS), days)
     return [number * step for number in range(int(total / step) + 1)] if total > 0 else [0.0]
 
 
 def axis(total: float) -> str:
-    """Return the axis of lines of time."""
-    found = ['<svg class="axis" width="100%" height="18" aria-hidden="true">']
+    """Return the time axis."""
+    elements = ['<svg class="axis" width="100%" height="18" aria-hidden="true">']
     for at in ticks(total):
-        place = 100 * at / total if total else 0.0
-        anchor = "start" if place < 4 else "end" if place > 96 else "middle"
-        found.append(f'<text x="{place:.2f}%" y="13" text-anchor="{anchor}">{_tick(at)}</text>')
-    return "".join([*found, "</svg>"])
+        x = 100 * at / total if total else 0.0
+        anchor = "start" if x < 4 else "end" if x > 96 else "middle"
+        elements.append(f'<text x="{x:.2f}%" y="13" text-anchor="{anchor}">{_tick(at)}</text>')
+    return "".join([*elements, "</svg>"])
 
 
 def _tick(at: float) -> str:
@@ -82,27 +82,30 @@ def _tick(at: float) -> str:
 
 
 def columns(values: Sequence[Column], height: int = 120) -> str:
-    """Return columns side by side, the highest with its value, and three of them with their names."""
-    highest = max((one.value for one in values), default=0.0) or 1.0
+    """Return a column chart; the highest column shows its value, and three columns show their names."""
+    highest = max((column.value for column in values), default=0.0) or 1.0
     slot = 100 / max(len(values), 1)
     above, below = 16, 22
-    room = height - above - below
-    found = [f'<svg class="columns" width="100%" height="{height}" role="img" aria-label="{escape(_told(values))}">']
-    top = next((number for number, one in enumerate(values) if one.value == highest), None)
+    max_height = height - above - below
+    elements = [
+        f'<svg class="columns" width="100%" height="{height}" role="img" aria-label="{escape(_label(values))}">'
+    ]
+    top = next((number for number, column in enumerate(values) if column.value == highest), None)
     named = {0, len(values) - 1, (len(values) - 1) // 2}
-    for number, one in enumerate(values):
-        tall = max(room * one.value / highest, 1.0 if one.value else 0.0)
-        found.append(
-            f'<rect x="{(number + 0.12) * slot:.2f}%" width="{0.76 * slot:.2f}%" y="{above + room - tall:.1f}" '
-            f'height="{tall:.1f}" rx="2"><title>{escape(f"{one.name}: {one.told}")}</title></rect>'
+    for number, column in enumerate(values):
+        bar_height = max(max_height * column.value / highest, 1.0 if column.value else 0.0)
+        elements.append(
+            f'<rect x="{(number + 0.12) * slot:.2f}%" width="{0.76 * slot:.2f}%" '
+            f'y="{above + max_height - bar_height:.1f}" height="{bar_height:.1f}" rx="2">'
+            f"<title>{escape(f'{column.name}: {column.text}')}</title></rect>"
         )
         at, anchor = (number + 0.5) * slot, "middle"
         if len(values) > 3:
             at, anchor = {0: (0.0, "start"), len(values) - 1: (100.0, "end")}.get(number, (at, anchor))
-        texts = [(height - 6, one.name)] * (number in named) + [(above - 5, one.told)] * (number == top)
-        found += (f'<text x="{at:.2f}%" y="{y}" text-anchor="{anchor}">{escape(text)}</text>' for y, text in texts)
-    return "".join([*found, "</svg>"])
+        texts = [(height - 6, column.name)] * (number in named) + [(above - 5, column.text)] * (number == top)
+        elements += (f'<text x="{at:.2f}%" y="{y}" text-anchor="{anchor}">{escape(text)}</text>' for y, text in texts)
+    return "".join([*elements, "</svg>"])
 
 
-def _told(values: Sequence[Column]) -> str:
-    return ", ".join(f"{one.name}: {one.told}" for one in values)
+def _label(values: Sequence[Column]) -> str:
+    return ", ".join(f"{column.name}: {column.text}" for column in values)

@@ -1,4 +1,4 @@
-"""The graph of a job as SVG: steps in rows, edges as wide as their bytes, pending operators on demand."""
+"""The graph of a job as SVG: steps in rows, edges whose width shows their bytes, pending operators on demand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from penstock.units import show_count
-from penstock.web import words
+from penstock.web import formatting
 from penstock.web.charts.layout import Layout, Point, Size, layout
 from penstock.web.edges import distribution, key_edges
 
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 WIDTH = 236.0
 _PAD, _LINE, _LABEL = 12.0, 17.0, 16.0
 _CHARACTERS = 29
-"""What fits into a box or under it, of the widest usual letters."""
+"""The number of wide letters that fit into a box or below it."""
 _THIN, _THICK = 1.5, 9.0
-_MOST_LABELS, _LABEL_LINES = 3, 2
-_APART = 22.0
-"""Pixels between two edges that come to one box."""
+_MAX_LABELS, _LABEL_LINES = 3, 2
+_EDGE_GAP = 22.0
+"""Pixels between two edges that end at the same box."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A step, or an operator that is still pending.
+    """A step, or a pending operator.
 
     Parameters
     ----------
     id
-        What it stands for.
+        The id of the step, or "n" and the id of the operator.
     title, aside
-        The first line: left, and right.
+        The left and the right text of the first line.
     lines
         The other lines.
     css
-        Its classes.
+        Its CSS classes.
     href
-        Where it leads to, or nothing.
+        The target of its link; empty without one.
     tip
-        What is told when a mouse rests on it.
+        Its tooltip.
     """
 
     id: str
@@ -65,7 +65,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An edge; `size` is None where its bytes are not known."""
+    """An edge; `size` is its bytes, None if unknown."""
 
     source: str
     target: str
@@ -84,7 +84,7 @@ def draw_graph(record: JobRecord, steps: Sequence[Step], critical: Collection[st
     steps
         Its steps.
     critical
-        The steps that its end waited for.
+        The ids of the steps on the critical path.
     pending
         Whether to draw the operators that are not part of a step yet.
     """
@@ -102,35 +102,35 @@ def draw_graph(record: JobRecord, steps: Sequence[Step], critical: Collection[st
         if (source, target) not in joined
     ]
     if pending:
-        of = record.vertex_of()
-        boxes += [_pending_box(node) for node in record.nodes.values() if node["id"] not in of]
+        vertex_of = record.vertex_of()
+        boxes += [_pending_box(node) for node in record.nodes.values() if node["id"] not in vertex_of]
         lines += [
             Line(
-                of.get(edge["source"], f"n{edge['source']}"),
+                vertex_of.get(edge["source"], f"n{edge['source']}"),
                 f"n{edge['target']}",
                 distribution(edge),
                 None,
                 "edge pending",
             )
             for edge in record.edges.values()
-            if edge["target"] not in of
+            if edge["target"] not in vertex_of
         ]
     return _svg(boxes, lines)
 
 
 def _step_box(job_id: str, step: Step, *, is_critical: bool) -> Box:
-    took = step.state if step.seconds is None else words.seconds(step.seconds)
+    duration = step.state if step.seconds is None else formatting.seconds(step.seconds)
     undecided = "" if step.state == "finished" else "tasks undecided"
     others = f" +{step.other_tasks:,}" if step.other_tasks else ""
     tasks = undecided if step.tasks is None else show_count(step.tasks, "task") + others
-    wrote = "" if step.rows_out is None else words.rows(step.rows_out)
-    figures = " · ".join(filter(None, (tasks, wrote, "goes on in Spark" if step.is_left else "")))
-    read = "" if step.bytes_in is None and step.is_left else f"read {words.size(step.bytes_in)}"
-    bytes_ = " · ".join(filter(None, (read, "" if step.is_left else f"wrote {words.size(step.bytes_out)}")))
+    wrote = "" if step.rows_out is None else formatting.rows(step.rows_out)
+    figures = " · ".join(filter(None, (tasks, wrote, "continues in Spark" if step.is_delegated else "")))
+    read = "" if step.bytes_in is None and step.is_delegated else f"read {formatting.size(step.bytes_in)}"
+    bytes_ = " · ".join(filter(None, (read, "" if step.is_delegated else f"wrote {formatting.size(step.bytes_out)}")))
     css = f"vertex {step.state}" + (" critical" if is_critical else "")
     tip = "\n".join(filter(None, (f"Step {step.number}: {step.label}", step.state, step.reason)))
     lines = (*wrapped(step.label, 3), *filter(None, (figures, bytes_)))
-    return Box(step.id, f"Step {step.number}", took, lines, css, f"/ui/jobs/{job_id}/vertices/{step.id}", tip)
+    return Box(step.id, f"Step {step.number}", duration, lines, css, f"/ui/jobs/{job_id}/vertices/{step.id}", tip)
 
 
 def _pending_box(node: dict[str, Any]) -> Box:
@@ -140,7 +140,7 @@ def _pending_box(node: dict[str, Any]) -> Box:
     if node["max_parallelism"] >= 0:
         numbers.append(f"at most {node['max_parallelism']}")
     lines = (*wrapped(label, 3), " · ".join(numbers))
-    return Box(f"n{node['id']}", "Still open", f"operator {node['id']}", lines, "vertex pending", "", tip)
+    return Box(f"n{node['id']}", "Pending", f"operator {node['id']}", lines, "vertex pending", "", tip)
 
 
 def _number(value: int) -> str:
@@ -148,8 +148,8 @@ def _number(value: int) -> str:
 
 
 def _line_of(record: JobRecord, source: Step, target: dict[str, Any], edge: str, critical: Collection[str]) -> Line:
-    how = distribution(record.edges[edge])
-    label = how if source.bytes_out is None else f"{source.wrote} {how}"
+    exchange = distribution(record.edges[edge])
+    label = exchange if source.bytes_out is None else f"{source.wrote} {exchange}"
     css = f"edge {target['state'].lower()}"
     if source.id in critical and target["id"] in critical:
         css += " critical"
@@ -157,67 +157,70 @@ def _line_of(record: JobRecord, source: Step, target: dict[str, Any], edge: str,
 
 
 def wrapped(text: str, lines: int, characters: int = _CHARACTERS) -> tuple[str, ...]:
-    """Return a text in lines that break between words; what is too long ends with an ellipsis."""
+    """Wrap a text between words; a word or text that is too long ends with an ellipsis."""
     if len(text) <= characters:
         return (text,) if text else ()
-    found = textwrap.wrap(
+    wrapped_lines = textwrap.wrap(
         text, characters, max_lines=lines, placeholder=" …", break_long_words=False, break_on_hyphens=False
     )
-    return tuple(line if len(line) <= characters else f"{line[: characters - 1]}…" for line in found)
+    return tuple(line if len(line) <= characters else f"{line[: characters - 1]}…" for line in wrapped_lines)
 
 
 def _svg(boxes: Sequence[Box], lines: Sequence[Line]) -> str:
     labels = _labels(lines)
     sizes = {box.id: Size(WIDTH, box.height + _LABEL * len(labels.get(box.id, ()))) for box in boxes}
-    found = layout(sizes, ((line.source, line.target) for line in lines))
-    starts = {box.id: found.places[box.id][1] + sizes[box.id].height for box in boxes}
-    arrivals = _arrivals(lines, found)
+    drawing = layout(sizes, ((line.source, line.target) for line in lines))
+    starts = {box.id: drawing.positions[box.id][1] + sizes[box.id].height for box in boxes}
+    arrivals = _arrivals(lines, drawing)
     largest = max((line.size or 0 for line in lines), default=0)
     start = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {found.width:.0f} {found.height:.0f}" '
-        f'width="{found.width:.0f}" height="{found.height:.0f}" role="group" aria-label="Graph of the steps">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {drawing.width:.0f} {drawing.height:.0f}" '
+        f'width="{drawing.width:.0f}" height="{drawing.height:.0f}" role="group" aria-label="Graph of the steps">'
     )
     parts = [start]
-    parts += [_path(line, found, starts[line.source], at, largest) for line, at in zip(lines, arrivals, strict=True)]
-    parts += [_under(labels[box.id], found.places[box.id], box.height) for box in boxes if box.id in labels]
-    parts += [_box(box, found.places[box.id]) for box in boxes]
+    parts += [_path(line, drawing, starts[line.source], at, largest) for line, at in zip(lines, arrivals, strict=True)]
+    parts += [_under(labels[box.id], drawing.positions[box.id], box.height) for box in boxes if box.id in labels]
+    parts += [_box(box, drawing.positions[box.id]) for box in boxes]
     parts.append("</svg>")
     return "".join(parts)
 
 
 def _labels(lines: Iterable[Line]) -> dict[str, list[str]]:
-    """Return what is written under each box: how its rows go on, once where they go to several in the same way."""
-    found: dict[str, dict[str, None]] = {}
+    """Return the lines below each box: how its rows are distributed, without repetitions."""
+    labels: dict[str, dict[str, None]] = {}
     for line in lines:
-        of = found.setdefault(line.source, {})
-        if line.label and len(of) < _MOST_LABELS:
-            of[line.label] = None
-    return {source: [text for label in of for text in wrapped(label, _LABEL_LINES)] for source, of in found.items()}
+        source_labels = labels.setdefault(line.source, {})
+        if line.label and len(source_labels) < _MAX_LABELS:
+            source_labels[line.label] = None
+    return {
+        source: [text for label in source_labels for text in wrapped(label, _LABEL_LINES)]
+        for source, source_labels in labels.items()
+    }
 
 
-def _arrivals(lines: Sequence[Line], found: Layout) -> list[float]:
-    """Return where each edge comes to its target: side by side, in the order in which they come."""
+def _arrivals(lines: Sequence[Line], drawing: Layout) -> list[float]:
+    """Return the x position at which each edge ends; edges of a target are side by side, in order of origin."""
     arriving: dict[str, list[tuple[float, int]]] = {}
     for number, line in enumerate(lines):
-        bends = found.bends.get((line.source, line.target), [])
-        x = bends[-1][1][0] if bends else found.places[line.source][0]
+        bends = drawing.bends.get((line.source, line.target), [])
+        x = bends[-1][1][0] if bends else drawing.positions[line.source][0]
         arriving.setdefault(line.target, []).append((x, number))
-    places = [0.0] * len(lines)
+    positions = [0.0] * len(lines)
     for target, edges in arriving.items():
-        apart = min(_APART, (WIDTH - 4 * _PAD) / len(edges))
-        for place, (_, number) in enumerate(sorted(edges)):
-            places[number] = found.places[target][0] + apart * (place - (len(edges) - 1) / 2)
-    return places
+        gap = min(_EDGE_GAP, (WIDTH - 4 * _PAD) / len(edges))
+        for rank, (_, number) in enumerate(sorted(edges)):
+            positions[number] = drawing.positions[target][0] + gap * (rank - (len(edges) - 1) / 2)
+    return positions
 
 
-def _path(line: Line, found: Layout, start: float, to_x: float, largest: int) -> str:
-    """Return an edge from under the label of its source to the upper side of its target."""
-    to_y = found.places[line.target][1]
-    x = found.places[line.source][0]
-    # First straight down: the labels of others stand beside.
-    points: list[Point] = [(x, start + 3), (x, max(found.floors[line.source], start + 3))]
-    for entered, left in found.bends.get((line.source, line.target), []):
-        points += [entered, left]
+def _path(line: Line, drawing: Layout, start: float, to_x: float, largest: int) -> str:
+    """Return an edge from below the label of its source to the upper side of its target."""
+    to_y = drawing.positions[line.target][1]
+    x = drawing.positions[line.source][0]
+    # First straight down, so that the edge does not cross the labels of the neighbours.
+    points: list[Point] = [(x, start + 3), (x, max(drawing.floors[line.source], start + 3))]
+    for entry, exit_ in drawing.bends.get((line.source, line.target), []):
+        points += [entry, exit_]
     width = _THIN + (_THICK - _THIN) * ((line.size or 0) / largest) ** 0.5 if largest else _THIN
     half, tall = width / 2 + 4, width / 2 + 6
     points.append((to_x, to_y - tall))
@@ -235,8 +238,8 @@ def _path(line: Line, found: Layout, start: float, to_x: float, largest: int) ->
     )
 
 
-def _under(labels: Sequence[str], place: Point, height: float) -> str:
-    x, y = place
+def _under(labels: Sequence[str], position: Point, height: float) -> str:
+    x, y = position
     return "".join(
         f'<text class="label" x="{x:.0f}" y="{y + height + 15 + _LABEL * number:.0f}" text-anchor="middle">'
         f"{escape(label)}</text>"
@@ -244,8 +247,8 @@ def _under(labels: Sequence[str], place: Point, height: float) -> str:
     )
 
 
-def _box(box: Box, place: Point) -> str:
-    left, top = place[0] - WIDTH / 2, place[1]
+def _box(box: Box, position: Point) -> str:
+    left, top = position[0] - WIDTH / 2, position[1]
     texts = "".join(
         f'<text x="{left + _PAD:.0f}" y="{top + 38 + _LINE * number:.0f}">{escape(text)}</text>'
         for number, text in enumerate(box.lines)

@@ -1,26 +1,26 @@
-// Keeps a page current: the server says when something has changed, and the part that shows it is fetched again.
+// Keeps a page up to date: the server sends an event when a job has changed, and the content is fetched again.
 "use strict";
 
 const live = document.getElementById("live");
 const connection = document.getElementById("connection");
 const STEPS = [0.25, 0.35, 0.5, 0.7, 0.85, 1, 1.25, 1.6, 2];
-let zoom = null; // how large the graph is drawn; null until somebody says so
+let zoom = null; // scale of the graph; null until the user chooses one
 
 async function refresh() {
   const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
   if (!answer.ok) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
-  const open = new Set([...live.querySelectorAll("details")].filter((one) => one.open).map((one) => one.id));
-  const places = [...live.querySelectorAll(".scroll")].map((one) => [one.scrollLeft, one.scrollTop]);
+  const open = new Set([...live.querySelectorAll("details")].filter((details) => details.open).map((details) => details.id));
+  const offsets = [...live.querySelectorAll(".scroll")].map((area) => [area.scrollLeft, area.scrollTop]);
   const focused = document.activeElement && document.activeElement.id;
   const search = live.querySelector(".search");
   live.replaceChildren(...fresh.childNodes);
-  // What somebody is writing is not taken from under their hands.
+  // Keep the search form, as the user may be typing.
   if (search && live.querySelector(".search")) live.querySelector(".search").replaceWith(search);
   live.dataset.events = fresh.dataset.events;
-  live.querySelectorAll("details").forEach((one) => { if (open.has(one.id)) one.open = true; });
+  live.querySelectorAll("details").forEach((details) => { if (open.has(details.id)) details.open = true; });
   draw();
-  live.querySelectorAll(".scroll").forEach((one, i) => { if (places[i]) [one.scrollLeft, one.scrollTop] = places[i]; });
+  live.querySelectorAll(".scroll").forEach((area, i) => { if (offsets[i]) [area.scrollLeft, area.scrollTop] = offsets[i]; });
   if (focused && document.getElementById(focused)) document.getElementById(focused).focus();
 }
 
@@ -43,7 +43,7 @@ function follow() {
   addEventListener("pagehide", () => source.close());
 }
 
-// Draws the graph as large as wished, and shows the buttons for it.
+// Scales the graph, and shows the zoom buttons.
 function draw() {
   const svg = live.querySelector(".graph svg");
   const buttons = live.querySelector(".zoom");
@@ -64,8 +64,8 @@ document.addEventListener("click", (event) => {
   if (!button) return;
   const now = zoom === null ? 1 : zoom;
   if (button.dataset.zoom === "fit") zoom = fitting();
-  if (button.dataset.zoom === "in") zoom = STEPS.find((one) => one > now + 0.01) || now;
-  if (button.dataset.zoom === "out") zoom = STEPS.findLast((one) => one < now - 0.01) || now;
+  if (button.dataset.zoom === "in") zoom = STEPS.find((step) => step > now + 0.01) || now;
+  if (button.dataset.zoom === "out") zoom = STEPS.findLast((step) => step < now - 0.01) || now;
   draw();
 });
 

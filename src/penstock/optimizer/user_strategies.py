@@ -1,0 +1,82 @@
+"""The forms of user-defined strategies: the interface, an object with the method of FLIP-469, or a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, cast, runtime_checkable
+
+from penstock.arguments import check_members, check_type
+from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
+
+
+@runtime_checkable
+class MaybeOptimizesStreamGraph(Protocol):
+    """A strategy as FLIP-469 defines it, with a single method."""
+
+    def maybe_optimize_stream_graph(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
+        """Do what `StreamGraphOptimizationStrategy.on_operators_finished` does."""
+
+
+StrategyFunction: TypeAlias = Callable[[OperatorsFinished, StrategyContext], bool]
+UserStrategy: TypeAlias = (
+    StreamGraphOptimizationStrategy
+    | MaybeOptimizesStreamGraph
+    | StrategyFunction
+    | type[StreamGraphOptimizationStrategy | MaybeOptimizesStreamGraph]
+)
+"""A class is instantiated for each job; an object or a function is shared by all jobs."""
+
+_ARGUMENT = "strategies"
+_HINT = (
+    "pass a list of subclasses of penstock.optimizer.StreamGraphOptimizationStrategy, or of functions that take the "
+    "finished operators and the context"
+)
+
+
+class _FunctionStrategy(StreamGraphOptimizationStrategy):
+    """A strategy that calls a function."""
+
+    def __init__(self, name: str, optimize: StrategyFunction) -> None:
+        self._name = name
+        self._optimize = optimize
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
+        return self._optimize(finished, context)
+
+
+def check_strategies(strategies: object) -> None:
+    """Check that an argument is a list of strategies.
+
+    Raises
+    ------
+    ArgumentError
+        If it is not a list, or a member cannot be called as a strategy.
+    """
+    check_members(strategies, object, _ARGUMENT, _ARGUMENT, _HINT)
+    for strategy in cast("list[object]", strategies):
+        if not is_strategy(strategy):
+            check_type(strategy, StreamGraphOptimizationStrategy, _ARGUMENT, _ARGUMENT, _HINT)
+
+
+def is_strategy(candidate: object) -> bool:
+    """Whether an object can be called as a strategy, or is a class of strategies."""
+    if isinstance(candidate, type):
+        return issubclass(candidate, StreamGraphOptimizationStrategy) or hasattr(
+            candidate, "maybe_optimize_stream_graph"
+        )
+    return isinstance(candidate, StreamGraphOptimizationStrategy | MaybeOptimizesStreamGraph) or callable(candidate)
+
+
+def as_strategy(user_strategy: UserStrategy) -> StreamGraphOptimizationStrategy:
+    """Return a user-defined strategy as an object of the interface; a class is instantiated."""
+    strategy = user_strategy() if isinstance(user_strategy, type) else user_strategy
+    if isinstance(strategy, StreamGraphOptimizationStrategy):
+        return strategy
+    name = type(strategy).__name__
+    if isinstance(strategy, MaybeOptimizesStreamGraph):
+        return _FunctionStrategy(name, strategy.maybe_optimize_stream_graph)
+    return _FunctionStrategy(getattr(strategy, "__name__", name), strategy)

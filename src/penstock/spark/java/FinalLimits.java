@@ -1,0 +1,52 @@
+package penstock;
+
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Set;
+
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Sort;
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
+
+/** The limits at the top of a query. Spark applies them while it collects rows, so they stay above Penstock's plan. */
+final class FinalLimits {
+    private static final TreeNodeTag<Object> IS_LIMIT = new TreeNodeTag<Object>("penstock.limit-of-answer");
+    private static final TreeNodeTag<Object> BELOW_LIMIT = new TreeNodeTag<Object>("penstock.below-limit");
+
+    private static final Set<String> NAMES = new HashSet<>(Arrays.asList(
+            new String[] {"GlobalLimit", "LocalLimit", "Offset", "Tail"}));
+
+    private FinalLimits() {
+    }
+
+    /** Marks the limits at the top of a query, and the operators that Spark fuses with them, up to a sort. */
+    static void mark(LogicalPlan root) {
+        LogicalPlan below = root;
+        while (NAMES.contains(Catalyst.name(below))) {
+            below.setTagValue(IS_LIMIT, true);
+            below = Catalyst.onlyChild(below);
+        }
+        if (below == root) {
+            return;
+        }
+        below.setTagValue(BELOW_LIMIT, true);
+        if (below instanceof Project) {
+            below = Catalyst.onlyChild(below);
+            below.setTagValue(BELOW_LIMIT, true);
+        }
+        if (below instanceof Sort) {
+            Catalyst.onlyChild(below).setTagValue(BELOW_LIMIT, true);
+        }
+    }
+
+    /** Whether a plan is such a limit, which the planner plans separately from its child. */
+    static boolean isLimit(LogicalPlan plan) {
+        return plan.getTagValue(IS_LIMIT).isDefined();
+    }
+
+    /** Whether such limits are directly above a plan. */
+    static boolean isBelowLimit(LogicalPlan plan) {
+        return plan.getTagValue(BELOW_LIMIT).isDefined();
+    }
+}

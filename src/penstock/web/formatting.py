@@ -1,0 +1,66 @@
+"""Formatting of figures and names for the page."""
+
+from __future__ import annotations
+
+import time
+
+from penstock.config.configuration import SPARK_PREFIX
+from penstock.units import show_bytes
+
+_LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k"))
+
+
+def seconds(value: float | None) -> str:
+    """Return a duration such as ``1.2 s`` or ``3 min 20 s``; ``?`` for None."""
+    if value is None:
+        return "?"
+    if value < 60:
+        return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
+    minutes, rest = divmod(int(value), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def clock(at: float | None) -> str:
+    """Return local date and time; empty for None."""
+    return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def size(value: float | None) -> str:
+    """Return a number of bytes; ``?`` for None."""
+    return "?" if value is None else show_bytes(value)
+
+
+def count(value: float | None) -> str:
+    """Return all digits of a number; ``?`` for None or a negative number."""
+    return "?" if value is None or value < 0 else f"{value:,.0f}"
+
+
+def short_count(value: float | None) -> str:
+    """Return a shortened number, such as ``6.0 M``."""
+    if value is None or value < 0:
+        return "?"
+    for least, letter in _LARGE:
+        if value >= least:
+            unit = {"T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}[letter]
+            return f"{value / unit:.1f} {letter}"
+    return f"{value:,.0f}"
+
+
+def rows(value: float | None) -> str:
+    """Return a shortened number of rows, such as ``6.0 M rows``."""
+    return f"{short_count(value)} row" + ("" if value == 1 else "s")
+
+
+def share(part: float, whole: float) -> str:
+    """Return a fraction in percent."""
+    return "?" if whole <= 0 else f"{100 * part / whole:.0f} %"
+
+
+def setting(option: str) -> str:
+    """Return the key of an option in Spark's configuration."""
+    return option if option.startswith("spark.") else SPARK_PREFIX + option
+
+
+def number_of(vertex_id: str) -> str:
+    """Return the number of a step."""
+    return vertex_id.removeprefix("v")
