@@ -223,7 +223,7 @@ def test_spark_settings_are_compared_case_insensitively() -> None:
 def test_the_docs_list_all_packages_in_order() -> None:
     """The table must show in which direction packages import each other."""
     text = (SOURCE.parent.parent / "docs" / "architecture.md").read_text()
-    table = text.split("| room |")[1].split("\n\n")[0].splitlines()[2:]
+    table = text.split("| package or module |")[1].split("\n\n")[0].splitlines()[2:]
     rows = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table]
     assert sorted(name for row in rows for name in row) == sorted(LEVEL)
     levels = [[LEVEL[name] for name in row] for row in rows]
