@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from penstock import Environment
 from penstock.connectors import IcebergSource, KafkaSource, ObjectStoreSource, ScanContext
 from provenance import STATE, versions
-from tests.services import KafkaBroker, Postgres, SeaweedFs, session_settings
+from tests.support.services import KafkaBroker, Postgres, SeaweedFs, session_settings
 
 HERE = Path(__file__).parent
 

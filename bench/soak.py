@@ -29,7 +29,8 @@ import penstock
 from penstock import Environment
 from penstock.connectors import FileSink
 from penstock.errors import PenstockError
-from penstock.spark import barrier, dataframes
+from penstock.spark.plans import dataframes
+from penstock.spark.run import barrier
 from provenance import STATE, versions
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import pyarrow.parquet as pq
 
 from provenance import STATE, versions
-from tests.services import KafkaBroker
+from tests.support.services import KafkaBroker
 
 HERE = Path(__file__).parent
 PARTITIONS = 6

@@ -11,16 +11,13 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import InputPartition
 
-from penstock.connectors.kafka.stream_reader import KafkaStreamReader
-from penstock.connectors.kafka.streaming import KafkaFormat
-from penstock.connectors.kafka.task_ranges import TaskRanges
+from penstock.connectors.kafka.streaming import KafkaFormat, KafkaStreamReader
 from penstock.state import start_query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from pyspark.sql.datasource import InputPartition
 
 
 class PartitionPerTaskReader(KafkaStreamReader):
@@ -29,9 +26,9 @@ class PartitionPerTaskReader(KafkaStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         by_partition: dict[int, list[Any]] = {}
         for task in super().partitions(start, end):
-            for offsets in task.ranges:  # type: ignore[attr-defined]
+            for offsets in task.value:
                 by_partition.setdefault(offsets.partition, []).append(offsets)
-        return [TaskRanges(sorted(ranges)) for ranges in by_partition.values()]
+        return [InputPartition(sorted(ranges)) for ranges in by_partition.values()]
 
 
 class PerPartitionFormat(KafkaFormat):

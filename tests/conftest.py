@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.spark.dataframes import with_settings
-from tests.sampling import mark_thorough
-from tests.services import (
+from penstock.spark.plans.dataframes import with_settings
+from tests.support.paths import ROOT
+from tests.support.sampling import mark_thorough
+from tests.support.services import (
     INTERPRETER,
     SHORT_LIVED_JAVA,
     KafkaBroker,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from penstock import Environment
 
 
-ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JAVA)
 """JVM options of drivers that tests start in separate processes."""
@@ -106,8 +106,8 @@ def unchanged_session() -> Iterator[None]:
     )
     from pyspark.sql import SparkSession
 
-    from penstock.spark import query_hook
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.bridge.jvm import Bridge
+    from penstock.spark.run import query_hook
 
     session = SparkSession._instantiatedSession
     if session is None:

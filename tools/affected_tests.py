@@ -22,8 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE, TESTS = ROOT / "src" / "penstock", ROOT / "tests"
 ALWAYS = TESTS / "test_architecture.py"
-SHARED_BY_ALL = {TESTS / "conftest.py", TESTS / "services.py"}
-JAVA_ROOMS = {"spark", "native", "extension"}
+SHARED_BY_ALL = {TESTS / "conftest.py", TESTS / "support" / "services.py"}
+JAVA_ROOMS = {"spark", "duckdb", "extension"}
 """Rooms whose tests run the Java classes."""
 DOCUMENTED = {"docs", "bench", "examples"}
 """Folders that the tests in ``tests/docs`` read."""
@@ -61,7 +61,7 @@ def affected_tests(changed: list[Path]) -> list[Path]:
 
 
 def _module_name(path: Path) -> str:
-    """Return the name for importing a file, such as ``penstock.sizing.packing`` or ``tests.services``."""
+    """Return the name for importing a file, such as ``penstock.sizing.packing`` or ``tests.support.services``."""
     parts = path.relative_to(ROOT / "src" if PACKAGE in path.parents else ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.services import CLASSES, SHORT_LIVED_JAVA
+from tests.support.services import CLASSES, SHORT_LIVED_JAVA
 
 QUERIES = ("1", "3", "13")
 """TPC-H queries: a scan with an aggregate, joins, an outer join."""

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-TESTS = ["tests/native/test_engine_traps.py", "tests/native/test_foreign_files.py"]
+TESTS = ["tests/duckdb/test_engine_traps.py", "tests/duckdb/test_foreign_files.py"]
 """Releases differ in expressions, and in how they read files."""
 REPORT = """
 import sys

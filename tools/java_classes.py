@@ -17,13 +17,18 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-SOURCES = Path(__file__).parent.parent / "src" / "penstock" / "spark" / "java"
+PACKAGE = Path(__file__).parent.parent / "src" / "penstock"
 OLDEST_JAVA = "17"
 """The oldest Java that Spark 4 supports."""
 
 
 class CannotCompileError(Exception):
     """There is no Java compiler, or no Spark to compile against."""
+
+
+def sources() -> list[Path]:
+    """Return the Java sources of all rooms."""
+    return sorted(PACKAGE.glob("*/java/**/*.java"))
 
 
 def javac() -> str:
@@ -61,7 +66,7 @@ def compile_to(folder: Path, jars: Path) -> str | None:
     """Compile all classes into a folder; return the messages of javac, or None if there are none."""
     command = [javac(), "--release", OLDEST_JAVA, "-proc:none", "-cp", f"{jars}/*", "-d", str(folder)]
     # "path" would warn of jars that Spark's jars refer to and that Spark does not ship.
-    command += ["-Xlint:all,-path", "-Werror", *map(str, sorted(SOURCES.glob("*.java")))]
+    command += ["-Xlint:all,-path", "-Werror", *map(str, sources())]
     completed = subprocess.run(command, capture_output=True, text=True, check=False)
     return None if completed.returncode == 0 else completed.stdout + completed.stderr
 
@@ -97,8 +102,7 @@ def check() -> int:
     if messages is not None:
         print(messages)
         return 1
-    count = len(list(SOURCES.glob("*.java")))
-    print(f"javac compiles all {count} Java sources with Spark {spark_version(jars)} without warnings")
+    print(f"javac compiles all {len(sources())} Java sources with Spark {spark_version(jars)} without warnings")
     return 0
 
 

@@ -10,11 +10,11 @@ failed=0
 if [[ -n ${TEST_SECONDS-} ]]; then
   TEST_END=$(($(date +%s) + TEST_SECONDS))
   export TEST_END
-  set -- -p tests.deadline "$@"
+  set -- -p tests.support.deadline "$@"
 fi
 if [[ $selected != *"not thorough"* ]]; then  # tests that measure time are thorough
   "$python" -m pytest -m "($selected) and alone" "$@"
   [[ $? -eq 0 || $? -eq 5 ]] || failed=1  # 5: no test was selected, which is valid for a part of the tests
 fi
-"$python" -m pytest -m "($selected) and not alone" -n 2 --dist loadfile --no-loadscope-reorder -p tests.durations "$@" || failed=1
+"$python" -m pytest -m "($selected) and not alone" -n 2 --dist loadfile --no-loadscope-reorder -p tests.support.durations "$@" || failed=1
 exit $failed

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from penstock.connectors import Sink, SinkJob, SplitSource
-from penstock.connectors.predicates import ColumnStatistics, might_match
+from penstock.connectors.core.predicates import ColumnStatistics, might_match
 from penstock.errors import SinkError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from penstock.decisions import DecisionKind
+from penstock.decisions.log import DecisionKind
 from penstock.graph import StreamNodeUpdateRequest
 from penstock.optimizer import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
 

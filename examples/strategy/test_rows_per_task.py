@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rows_per_task import RowsPerTask
 
-from penstock.decisions import DecisionKind
+from penstock.decisions.log import DecisionKind
 from penstock.graph import JoinOperator, JoinType
 from penstock.testing import StrategyHarness, measured
 

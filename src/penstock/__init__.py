@@ -5,15 +5,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from penstock.log_masking import mask_logs
+from penstock.base.masking import mask_logs
 
 if TYPE_CHECKING:
-    from penstock.environment import Environment
+    from penstock.entry.environment import Environment
+    from penstock.entry.functions import with_parallelism
     from penstock.extension import disable, enable, enabled
-    from penstock.functions import with_parallelism
     from penstock.rebalance.operator import rebalance, rescale
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Environment",
@@ -27,13 +27,13 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Environment": "penstock.environment",
+    "Environment": "penstock.entry.environment",
     "disable": "penstock.extension",
     "enable": "penstock.extension",
     "enabled": "penstock.extension",
     "rebalance": "penstock.rebalance.operator",
     "rescale": "penstock.rebalance.operator",
-    "with_parallelism": "penstock.functions",
+    "with_parallelism": "penstock.entry.functions",
 }
 """The modules of public names, imported on first access so that `penstock --help` does not import PySpark."""
 

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.config import Configuration
-from penstock.decisions import DecisionKind, DecisionLog
-from penstock.events import JobEventBus
+from penstock.decisions.log import Decision, DecisionKind, DecisionLog
+from penstock.events import JobEventBus, JobStatusEvent
 from penstock.graph import (
     AdaptiveGraphManager,
     CalcOperator,
+    DynamicFilterRef,
+    Operator,
     StreamEdge,
     StreamGraph,
     StreamGraphContext,
@@ -47,17 +49,13 @@ from penstock.optimizer import (
     StreamGraphOptimizationStrategy,
 )
 from penstock.optimizer.optimizer import StreamGraphOptimizer
-from penstock.optimizer.user_strategies import as_strategy
+from penstock.optimizer.user_strategies import UserStrategy, as_strategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from penstock.connectors import Predicate, SplitSource
-    from penstock.decisions import Decision
-    from penstock.events import JobStatusEvent
-    from penstock.graph import DynamicFilterRef, Operator
-    from penstock.optimizer.extrapolation import PartialResult
-    from penstock.optimizer.user_strategies import UserStrategy
+    from penstock.optimizer.strategy import PartialResult
 
 MIB = 1 << 20
 HASH = HashPartitioner(("k",))
@@ -291,8 +289,8 @@ def read_splits(
         If a batch has other columns than requested, or other types than in the schema.
     """
     from penstock.connectors import ScanContext
-    from penstock.connectors.split_format import read_without_spark
-    from penstock.connectors.split_source import arrow_schema, assign_splits
+    from penstock.connectors.core.split_format import read_without_spark
+    from penstock.connectors.core.split_source import arrow_schema, assign_splits
 
     names = list(columns or source.schema.fieldNames())
     context = ScanContext(parallelism, volume, tuple(names), tuple(predicates))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.completion import completions
+from penstock.cli.backslash import completions
 
 COMMANDS = ("\\explain", "\\help", "\\jobs")
 

@@ -10,19 +10,20 @@ from typing import Any
 
 import pytest
 from pyspark.sql import Row
+from rich.table import Table
 
-from penstock.cli.output import JsonOutput, TextOutput
-from tests.terminal import Terminal
+from penstock.cli.output import JsonOutput, Output
+from tests.support.terminal import Terminal
 
 PROGRAM = """
-from penstock.cli.output import TextOutput
-TextOutput().rows([f"column_{i}" for i in range(16)], [["value%d" % i for i in range(16)], [None] * 16])
-TextOutput().rows(["a", "b"], [[1, "[bold]x"]])
+from penstock.cli.output import Output
+Output().rows([f"column_{i}" for i in range(16)], [["value%d" % i for i in range(16)], [None] * 16])
+Output().rows(["a", "b"], [[1, "[bold]x"]])
 """
 
 
 def test_full_width_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    TextOutput().rows([f"column_{i}" for i in range(40)], [["a long value"] * 40])
+    Output().rows([f"column_{i}" for i in range(40)], [["a long value"] * 40])
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 5
     assert printed[3].count("a long value") == 40
@@ -47,6 +48,13 @@ def test_json_output_with_equal_column_names(capsys: pytest.CaptureFixture[str])
     assert row == {"id": 1, "k": 2, "id (2)": 3, "id (3)": 4}
 
 
+def test_json_output_has_no_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    output = JsonOutput()
+    output.table(Table("a"))
+    output.close()
+    assert json.loads(capsys.readouterr().out) == {}
+
+
 VALUES = {
     "a map with dates as keys": ({date(2026, 1, 2): Row(a=1, b=[Row(c=2)])}, {"2026-01-02": {"a": 1, "b": [{"c": 2}]}}),
     "infinite numbers": ([float("nan"), float("-inf"), 1.5], ["nan", "-inf", 1.5]),
@@ -69,12 +77,12 @@ def test_json_output_of_all_types(case: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_markup_is_not_interpreted(capsys: pytest.CaptureFixture[str]) -> None:
-    TextOutput().rows(["[/a]"], [["[/b]"]], "[/c]")
+    Output().rows(["[/a]"], [["[/b]"]], "[/c]")
     printed = capsys.readouterr().out
     assert all(text in printed for text in ("[/a]", "[/b]", "[/c]"))
 
 
 def test_all_rows_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    TextOutput().rows(["n"], [[number] for number in range(1000, 1100)])
+    Output().rows(["n"], [[number] for number in range(1000, 1100)])
     printed = capsys.readouterr().out
     assert [number for number in range(1000, 1100) if str(number) not in printed] == []

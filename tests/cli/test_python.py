@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.cli.interpreter import PythonCall, Target, parse_call
+from penstock.cli.python import PythonCall, Target, parse_call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

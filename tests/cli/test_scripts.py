@@ -52,7 +52,7 @@ def test_traceback_of_a_penstock_error(tmp_path: Path) -> None:
 
     file = tmp_path / "job.py"
     file.write_text(
-        "from penstock.connectors import base\ndef load():\n    base.checked_parallelism(0, 'orders')\nload()"
+        "from penstock.connectors.core import base\ndef load():\n    base.checked_parallelism(0, 'orders')\nload()"
     )
     try:
         exec(compile(file.read_text(), str(file), "exec"), {})

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.cli.backslash import BackslashCommands
-from penstock.cli.output import TextOutput
+from penstock.cli.output import Output
 from penstock.cli.shell import Shell
 from penstock.cli.statements import Answer
 from penstock.errors import PenstockError
 from penstock.scheduler.job import Job
-from tests.terminal import Terminal
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +82,7 @@ def typed(session: Session, capsys: pytest.CaptureFixture[str]) -> Any:
     def run(*lines: Any, is_keyboard: bool = True) -> Any:
         typist = Typist(*lines, is_keyboard=is_keyboard)
         try:
-            Shell(BackslashCommands(session, TextOutput()), typist).run()
+            Shell(BackslashCommands(session, Output()), typist).run()
         finally:
             typist.output = capsys.readouterr()
         return typist
@@ -182,7 +182,7 @@ def test_last_query_and_jobs(typed: Any) -> None:
 
 
 def test_completion_uses_the_session(session: Any) -> None:
-    commands = BackslashCommands(session, TextOutput())
+    commands = BackslashCommands(session, Output())
     assert commands.completions("select * from ", "o", "") == ["orders"]
     assert commands.completions("select ", "cust", " from customer") == ["customer_key", "customer"]
     assert commands.completions("", "\\ex", "") == ["\\explain"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.splitting import InputBuffer, is_blank, split_statements
+from penstock.cli.shell import InputBuffer, is_blank, split_statements
 
 TEXTS = [
     ("select 1;", ["select 1"], ""),

@@ -34,12 +34,11 @@ def numbers(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> st
 def session(spark: SparkSession, numbers: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Statements]:
     """Statements on the shared session, with every query as a job."""
     import penstock
-    from penstock.cli.common import Common
-    from penstock.cli.spark_thread import SparkThread
+    from penstock.cli.common import SparkThread
 
     monkeypatch.setenv(PATH, "0")
     with penstock.enabled(spark):
-        yield Statements(SparkThread(), Common(), [("n", numbers)])
+        yield Statements(SparkThread(), [("n", numbers)])
     spark.catalog.dropTempView("n")
 
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import main
-from penstock.spark.filesystem import Folder
+from penstock.spark.io.filesystem import Folder
 
 if TYPE_CHECKING:
     from pathlib import Path

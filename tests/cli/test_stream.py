@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import main
-from penstock.connectors.pace import MeasuredBatch
+from penstock.connectors.kafka.streams.pace import MeasuredBatch
 from penstock.state.progress_files import PROGRESS
 from tests.streams.test_batches import entry, offset_of, planned
 from tests.streams.test_progress import event

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.commit import Access, Direction, recover
 from penstock.commit.journal import journals_at
-from penstock.spark.filesystem import Folder
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.io.filesystem import Folder
 from tests.commit.harness import Stop, commit, in_child
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.commit import Access, Commit
-from penstock.spark.filesystem import Folder
-from penstock.spark.jdbc import JdbcConnection, JdbcTarget
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.jdbc import JdbcConnection, JdbcTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,16 +33,15 @@ STEPS = []
 with contextlib.suppress(ImportError):
     import deltalake
 
-    from penstock.connectors import delta_commit
+    from penstock.connectors.delta import commit as delta_commit
 
     STEPS += [(deltalake.DeltaTable, "create_write_transaction"), (delta_commit, "create_table")]
 with contextlib.suppress(ImportError):
     import confluent_kafka  # noqa: F401
 
-    from penstock.connectors.kafka import parts
-    from penstock.connectors.kafka.commit import PreparedKafka
+    from penstock.connectors.kafka import commit as topics
 
-    STEPS += [(PreparedKafka, "commit"), (parts.PreparedKafkaParts, "_write_receipt"), (parts, "write_part")]
+    STEPS += [(topics.PreparedKafka, "commit"), (topics.PreparedKafkaParts, "_write_receipt"), (topics, "write_part")]
 with contextlib.suppress(ImportError):
     from pyiceberg.catalog.sql import SqlCatalog
 

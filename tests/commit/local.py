@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.connectors.kafka import parts
-from penstock.spark.filesystem import is_hidden
-from penstock.spark.ownership import CheckedContent, is_own_entry, read_checked
-from penstock.spark.rename import exchange, is_volume, rename, volumes_below
+from penstock.base.local_files import exchange, is_volume, rename, volumes_below
+from penstock.base.ownership import CheckedContent, is_own_entry, read_checked
+from penstock.connectors.kafka import commit as topics
+from penstock.spark.io.filesystem import is_hidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.bridge.jvm import Bridge
 
 
 PATCHED = [
@@ -33,9 +33,8 @@ PATCHED = [
             "catalog_tables",
             "claims",
             "folders",
-            "held",
+            "protocol",
             "journal",
-            "lease",
             "moves",
             "locations",
             "recovery",
@@ -44,15 +43,13 @@ PATCHED = [
     *(
         f"penstock.connectors.{name}.Folder"
         for name in (
-            "files",
-            "delta",
-            "delta_commit",
-            "delta_upsert",
-            "iceberg",
-            "iceberg_commit",
-            "iceberg_upsert",
-            "prepared_upsert",
-            "staged_files",
+            "files.files",
+            "delta.delta",
+            "delta.commit",
+            "iceberg.iceberg",
+            "iceberg.commit",
+            "tables.commit",
+            "tables.table_files",
             "kafka.sink",
             "kafka.commit",
         )
@@ -61,13 +58,13 @@ PATCHED = [
     "tests.commit.checks.Folder",
     "tests.commit.targets.Folder",
 ]
-BRIDGES = [f"penstock.connectors.{name}.Bridge" for name in ("files", "staged_files", "jdbc.sink", "kafka.sink")] + [
-    f"tests.commit.{name}.Bridge" for name in ("harness", "checks", "targets")
-]
+BRIDGES = [
+    f"penstock.connectors.{name}.Bridge" for name in ("files.files", "tables.table_files", "jdbc.sink", "kafka.sink")
+] + [f"tests.commit.{name}.Bridge" for name in ("harness", "checks", "targets")]
 
 
 class LocalFolder:
-    """A replacement of `penstock.spark.filesystem.Folder` for paths of this machine."""
+    """A replacement of `penstock.spark.io.filesystem.Folder` for paths of this machine."""
 
     def __init__(self, bridge: Bridge, path: str) -> None:
         self._path = Path(os.path.abspath(path.removeprefix("file://").removeprefix("file:")))
@@ -213,7 +210,7 @@ class NoSpark:
 
 
 class LocalConnection:
-    """A replacement of `penstock.spark.jdbc.JdbcConnection` for SQLite."""
+    """A replacement of `penstock.spark.io.jdbc.JdbcConnection` for SQLite."""
 
     def __init__(self, file: str) -> None:
         self._connection = sqlite3.connect(file, isolation_level=None, timeout=3)
@@ -254,7 +251,7 @@ class LocalConnection:
 
 
 class LocalTarget:
-    """A replacement of `penstock.spark.jdbc.JdbcTarget` for SQLite."""
+    """A replacement of `penstock.spark.io.jdbc.JdbcTarget` for SQLite."""
 
     def __init__(self, bridge: Bridge, options: Any) -> None:
         self._file = options["url"].removeprefix("jdbc:sqlite:")
@@ -270,7 +267,7 @@ class LocalTarget:
 
 
 class LocalSqlite:
-    """A replacement of `tests.services.Sqlite` without a JDBC driver."""
+    """A replacement of `tests.support.services.Sqlite` without a JDBC driver."""
 
     properties: dict[Any, Any] = {}
 
@@ -292,7 +289,7 @@ def local_records(access: Any, staging: str) -> Iterator[Any]:
 def write_parts_here(bridge: Any, destination: Any, staging: str, files: Any) -> None:
     for number, names in enumerate(files):
         rows = (row for name in names for row in pq.read_table(f"{staging.removeprefix('file:')}/{name}").to_pylist())
-        parts.write_part(destination, number, rows)
+        topics.write_part(destination, number, rows)
 
 
 def as_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,20 +330,20 @@ def without_a_jvm(monkeypatch: pytest.MonkeyPatch, folder: Path) -> NoSpark:
         monkeypatch.setattr(name, LocalFolder)
     for name in BRIDGES:
         monkeypatch.setattr(name, lambda spark: None)
-    for name in ("commit", "ledger", "sink"):
+    for name in ("commit", "sink"):
         monkeypatch.setattr(f"penstock.connectors.jdbc.{name}.JdbcTarget", LocalTarget)
     for name in (
         "penstock.commit.journal",
-        "penstock.connectors.jdbc.ledger",
+        "penstock.connectors.jdbc.commit",
         "penstock.connectors.kafka.sink",
         "tests.commit.targets",
     ):
         monkeypatch.setattr(f"{name}.warehouse_of", lambda bridge: str(folder / "warehouse"))
     monkeypatch.setattr("penstock.connectors.kafka.commit.staged_records", local_records)
-    monkeypatch.setattr("penstock.connectors.kafka.parts.write_parts", write_parts_here)
+    monkeypatch.setattr("penstock.connectors.kafka.commit.write_parts", write_parts_here)
     monkeypatch.setattr("tests.commit.harness.JdbcConnection", LocalConnection)
     monkeypatch.setattr(
-        "penstock.connectors.staged_files.row_count",
+        "penstock.connectors.tables.table_files.row_count",
         lambda bridge, path: pq.read_metadata(path.removeprefix("file:")).num_rows,
     )
     return NoSpark()

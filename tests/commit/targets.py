@@ -19,12 +19,12 @@ from pyspark.sql.types import StructType
 
 from penstock.commit.journal import warehouse_of
 from penstock.connectors import DeltaSink, FileSink, IcebergSink, JdbcSink, KafkaSink
-from penstock.connectors.base import NothingToWrite
+from penstock.connectors.core.base import NothingToWrite
 from penstock.connectors.jdbc.commit import ATTEMPT, TASK
 from penstock.connectors.kafka import client
-from penstock.connectors.table_schema import as_nullable
-from penstock.spark.filesystem import Folder, is_hidden
-from penstock.spark.jvm import Bridge
+from penstock.connectors.tables.table_schema import as_nullable
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.io.filesystem import Folder, is_hidden
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +102,7 @@ class Files:
         return FileSink(str(self.path), mode=mode, partition_by=by, options=options, token=self.token)
 
     def write(self, job: Any) -> None:
-        if not job._skip:
+        if not job.nothing_to_write:
             shutil.copytree(
                 self.template("new", self.layout), job._staging.local_path, ignore=shutil.ignore_patterns("*.crc")
             )
@@ -209,7 +209,7 @@ class Delta(Table):
         shutil.copytree(self.template("new", "plain"), staged, ignore=shutil.ignore_patterns("*.crc"))
         for file in staged.glob("part-*"):  # file names must be unique
             file.rename(file.with_name(f"{uuid.uuid4()}.parquet"))
-        job._schema = job._columns or as_nullable(StructType().add("id", "long").add("p", "long")).json()
+        job._schema = as_nullable(StructType().add("id", "long").add("p", "long"))
         if self.mode == "upsert":
             import deltalake
 
@@ -303,7 +303,7 @@ class Jdbc(Table):
     def write(self, job: Any) -> None:
         if self.spark is not None:
             job.write(self.spark.createDataFrame(NEW, "id long, p long").coalesce(1))
-        elif not job._is_committed:
+        elif not job.is_committed:
             job._names, job._columns = ["id", "p"], ['"id"', '"p"']
             values = ", ".join(f"({i}, {p}, 0, 0)" for i, p in NEW)
             self.server.sql(

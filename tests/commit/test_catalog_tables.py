@@ -18,8 +18,7 @@ from penstock.commit.added_files import PreparedFiles
 from penstock.commit.catalog_tables import PreparedTable
 from penstock.commit.folders import PreparedFolders
 from penstock.commit.journal import journals_at
-from penstock.commit.prepared import Prepared, prepared_from_dict
-from penstock.commit.unknown import prepared_or_unknown
+from penstock.commit.prepared import Prepared, prepared_from_dict, prepared_or_unknown
 from penstock.connectors import FileSink
 from penstock.errors import CommitError, SinkError
 from tests.commit import harness
@@ -31,7 +30,7 @@ from tests.commit.targets import FILES, Files, Jdbc, Template
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.spark.handles import JvmObject
+    from penstock.spark.bridge.handles import JvmObject
 
 pytestmark = pytest.mark.forks
 EVERY = os.environ.get("KILL_POINTS") == "all"

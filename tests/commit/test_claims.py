@@ -27,8 +27,7 @@ ELSEWHERE = {"host": "elsewhere/1", "pid": 1, "started": "1"}
 
 @pytest.fixture
 def claim(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    for module in ("claims", "lease"):
-        monkeypatch.setattr(f"penstock.commit.{module}.Folder", LocalFolder)
+    monkeypatch.setattr("penstock.commit.claims.Folder", LocalFolder)
     return tmp_path / "claim"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.spark.durable import sync_tree, write_atomically
+from penstock.base.local_files import sync_tree, write_atomically
 from tests.commit.checks import run
 from tests.commit.harness import in_child
 from tests.commit.local import LocalFolder, without_a_jvm

@@ -19,7 +19,7 @@ from tests.commit.checks import journals, run
 from tests.commit.harness import in_child
 from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Template
-from tests.disks import small_file_system
+from tests.support.disks import small_file_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

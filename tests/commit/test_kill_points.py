@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.spark.compiled import new_instance
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.compiled import new_instance
+from penstock.spark.bridge.jvm import Bridge
 from tests.commit.checks import steps_of, stopped
 from tests.commit.local import LocalSqlite, as_a_volume, as_an_object_store, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, KafkaParts, Template
-from tests.services import Postgres, Sqlite
+from tests.support.services import Postgres, Sqlite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.connectors.file_job import _Listing
+from penstock.connectors.files.sink_job import _Listing
 from tests.commit.local import LocalFolder, without_a_jvm
 from tests.commit.targets import FILES, Files, Template
 

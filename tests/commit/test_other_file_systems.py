@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.connectors import FileSink
-from penstock.spark import filesystem
-from penstock.spark.filesystem import Folder
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.io import filesystem
+from penstock.spark.io.filesystem import Folder
 from tests.commit.checks import leftovers, run, steps_of, stopped
 from tests.commit.targets import FILES, Files, Template
 
@@ -47,7 +47,7 @@ class Mounted(Files):
         )
 
     def write(self, job: Any) -> None:
-        if not job._skip:
+        if not job.nothing_to_write:
             staging = self.journal_folder / job._staging.name
             shutil.copytree(self.template("new", self.layout), staging, ignore=shutil.ignore_patterns("*.crc"))
             for file in staging.rglob("part-*"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.commit.folders import PreparedFolders
-from penstock.commit.paths import are_within, location_of
+from penstock.commit.names import are_within, location_of
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Never
 
 import pytest
 
+from penstock.base.masking import MASK
 from penstock.commit import Access, Commit, Direction, plan_recovery, recover
-from penstock.commit.held import HeldJournal
+from penstock.commit.claims import Lease, is_young
 from penstock.commit.journal import journals_at
-from penstock.commit.lease import Lease, is_young
 from penstock.commit.owner import Owner, tag_is_alive
 from penstock.commit.prepared import prepared_from_dict
-from penstock.connectors.extras import with_secrets, without_secrets
-from penstock.connectors.kafka import parts
+from penstock.commit.protocol import HeldJournal
+from penstock.connectors.core.extras import with_secrets, without_secrets
+from penstock.connectors.kafka import commit as topics
 from penstock.errors import CommitError, SinkError
-from penstock.masking import MASK
 from tests.commit.checks import journals, leftovers, run
 from tests.commit.harness import Stop, in_child
 from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.services import KafkaBroker
+    from tests.support.services import KafkaBroker
 
 
 pytestmark = pytest.mark.forks
@@ -168,14 +168,14 @@ def test_remaining_parts_of_a_topic_are_completed_later(
     targets = [files(template, tmp_path / "f", "overwrite", "t"), KafkaParts(None, broker, token="t")]
 
     def refused() -> Any:
-        write = parts.write_part
+        write = topics.write_part
 
         def fail_second(*args: Any, **kwargs: Any) -> int:
             if args[1] == 2:
                 raise OSError("a broker is down")
             return write(*args, **kwargs)
 
-        parts.write_part = fail_second
+        topics.write_part = fail_second
         try:
             run(local, targets)
         except CommitError as error:
@@ -367,7 +367,7 @@ def journals_left(journal: Any) -> Any:
 
 
 def test_a_lease_is_renewed_until_it_ends(local: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.commit.lease.LEASE", 0.6)
+    monkeypatch.setattr("penstock.commit.claims.LEASE", 0.6)
     file = tmp_path / "journal"
     file.touch()
     lease = Lease(Access(None), str(file))

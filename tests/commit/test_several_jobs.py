@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Never
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.base.local_files import exchange
 from penstock.commit import Access, Commit, Direction, recover
 from penstock.commit.folders import PreparedFolders
 from penstock.commit.owner import Owner
 from penstock.commit.prepared import Prepared
 from penstock.errors import CommitError, SinkError
-from penstock.spark.rename import exchange
 from tests.commit.checks import journals, run
 from tests.commit.harness import in_child
 from tests.commit.local import LocalFolder, as_a_volume, as_an_object_store, without_a_jvm
@@ -185,7 +185,7 @@ def test_the_later_of_two_simultaneous_commits_waits(
 
 
 def test_a_commit_fails_after_the_wait_timeout(local: Any, make_target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.commit.concurrent_commits.WAIT_TIMEOUT", 0.3)
+    monkeypatch.setattr("penstock.commit.recovery.WAIT_TIMEOUT", 0.3)
     target = make_target("overwrite")
     before, after = new_commit(local, target, OtherJob()), new_commit(local, target)
     before.run()
@@ -323,11 +323,11 @@ def test_rows_at_the_path_of_replaced_rows_stay(local: Any, make_target: Any, mo
     assert isinstance(first, PreparedFolders)
     access = Access(None)
     first.ready(access)
-    target.path.rename(LocalFolder(None, first._old)._path)  # the state in which it was killed
+    target.path.rename(LocalFolder(None, first.hidden[1])._path)  # the state in which it was killed
     second.ready(access)
     second.commit(access)
     second.finish(access)
-    old = LocalFolder(None, first._old)
+    old = LocalFolder(None, first.hidden[1])
     entries = old.entries()
     for _ in range(2):
         with pytest.raises(SinkError, match="the old rows cannot be put back"):

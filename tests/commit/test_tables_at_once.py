@@ -14,13 +14,12 @@ import pyarrow as pa
 import pytest
 
 from penstock.commit import Access, Commit
-from penstock.connectors.delta_commit import PreparedDelta
-from penstock.connectors.iceberg_commit import PreparedIceberg
+from penstock.connectors.delta.commit import PreparedDelta
+from penstock.connectors.iceberg.commit import PreparedIceberg
 from penstock.connectors.jdbc import commit as jdbc_commit
-from penstock.connectors.jdbc.ledger import add_token, create_ledger, has_token
+from penstock.connectors.jdbc.commit import add_token, create_ledger, has_token
 from penstock.connectors.jdbc.source import dialect_of
-from penstock.connectors.kafka.commit import PreparedKafka
-from penstock.connectors.kafka.parts import PreparedKafkaParts
+from penstock.connectors.kafka.commit import PreparedKafka, PreparedKafkaParts
 from tests.commit.harness import in_child
 from tests.commit.local import without_a_jvm
 from tests.commit.targets import Delta, Iceberg, Kafka, KafkaParts, Template
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from penstock.spark.jvm import Bridge
-    from tests.services import KafkaBroker
+    from penstock.spark.bridge.jvm import Bridge
+    from tests.support.services import KafkaBroker
 
 
 pytestmark = pytest.mark.forks
@@ -111,7 +110,7 @@ def test_two_concurrent_commits_to_a_table(
                 target.catalog().create_table("n.t", schema)
         first, second = new_commit(local, target), new_commit(local, target)
         if kind is Delta:  # after it has read the table for the last time
-            commit_other_at_call(monkeypatch, PreparedDelta, "table_now", 2, second, after=True)
+            commit_other_at_call(monkeypatch, PreparedDelta, "load_table", 2, second, after=True)
         else:
             commit_other_at_call(monkeypatch, PreparedIceberg, "_add_files", 1, second)
         return run_commit(first), len(target.rows()), len(set(target.rows()))

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.base import ownership
+from penstock.base.ownership import CheckedContent, Writer
 from penstock.commit import Access, Direction, recover, recover_target
 from penstock.commit.added_files import PreparedFiles
 from penstock.commit.journal import journals_at, read_journal
 from penstock.commit.locations import leftovers_at
 from penstock.commit.names import check_relative, check_staging, check_within
 from penstock.commit.owner import Owner
-from penstock.commit.signing import is_signed, key_file, signed, user_key
-from penstock.commit.trust import LARGEST_JOURNAL, check_location, check_pointed
+from penstock.commit.trust import LARGEST_JOURNAL, check_location, check_pointed, is_signed, key_file, signed, user_key
 from penstock.errors import CommitError, UntrustedJournalError
-from penstock.spark import ownership
-from penstock.spark.ownership import CheckedContent, Writer
 from tests.commit.checks import journals, leftovers, run
 from tests.commit.harness import Stop, in_child
 from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.base import local_files
 from penstock.commit import Access, Direction, recover
 from penstock.commit.folders import PreparedFolders
 from penstock.commit.locations import leftovers_at
 from penstock.connectors import FileSink
 from penstock.errors import SinkError
-from penstock.spark import rename as renames
 from tests.commit.checks import journals, leftovers, run
 from tests.commit.harness import in_child
 from tests.commit.local import LocalFolder, as_a_volume, without_a_jvm
@@ -132,7 +132,7 @@ def test_an_empty_folder_in_the_way_of_old_rows_is_removed(
     part = commit._sinks[0].prepare()
     access = Access(None)
     part.ready(access)
-    shutil.copytree(target.path, LocalFolder(None, part._old)._path)
+    shutil.copytree(target.path, LocalFolder(None, part.hidden[1])._path)
     for path in target.path.iterdir():
         path.unlink()
     if is_blocked:
@@ -140,7 +140,7 @@ def test_an_empty_folder_in_the_way_of_old_rows_is_removed(
         with pytest.raises(SinkError, match="are in"):
             part.undo(access)
         monkeypatch.undo()
-        assert LocalFolder(None, part._old).exists()
+        assert LocalFolder(None, part.hidden[1]).exists()
     else:
         part.undo(access)
         assert target.rows() == target.old
@@ -148,7 +148,7 @@ def test_an_empty_folder_in_the_way_of_old_rows_is_removed(
 
 @pytest.mark.parametrize("how", ["recover", "rerun"])
 def test_an_exchange_of_folders_that_the_file_system_refuses(local: Any, make_target: Any, how: str) -> None:
-    """The system can exchange folders, but not on this file system; the job is killed between its two renames."""
+    """The system can exchange folders, but not on this file system; the job is killed between its two local_files."""
     target = make_target("overwrite")
 
     def dies() -> None:
@@ -227,10 +227,10 @@ RENAMES = {  # existing names, outcome of renaming a to b, names afterwards
 def test_a_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newest: bool, case: str) -> None:
     existing, is_renamed, names_after = RENAMES[case]
     if not newest:
-        monkeypatch.setattr(renames, "_load_renameat2", lambda: None)
+        monkeypatch.setattr(local_files, "_load_renameat2", lambda: None)
     for name in existing:
         (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
-    assert renames.rename(str(tmp_path / "a"), str(tmp_path / "b")) == is_renamed
+    assert local_files.rename(str(tmp_path / "a"), str(tmp_path / "b")) == is_renamed
     assert sorted(os.listdir(tmp_path)) == names_after
 
 
@@ -239,14 +239,14 @@ def test_a_rename_into_another_volume_fails(tmp_path: Path, mounted: Any) -> Non
     mounted(tmp_path / "m")
     (tmp_path / "a").write_text("x")
     with pytest.raises(OSError, match="cross-device") as raised:
-        renames.rename(str(tmp_path / "a"), str(tmp_path / "m" / "a"))
+        local_files.rename(str(tmp_path / "a"), str(tmp_path / "m" / "a"))
     assert raised.value.errno == errno.EXDEV
     assert os.listdir(tmp_path / "m") == []
-    assert renames.is_volume(str(tmp_path / "m"))
-    assert not renames.is_volume(str(tmp_path))
-    assert not renames.is_volume(str(tmp_path / "nothing"))
-    assert renames.volumes_below(str(tmp_path)) == [str(tmp_path / "m")]
-    assert renames.volumes_below(str(tmp_path / "m")) == []
+    assert local_files.is_volume(str(tmp_path / "m"))
+    assert not local_files.is_volume(str(tmp_path))
+    assert not local_files.is_volume(str(tmp_path / "nothing"))
+    assert local_files.volumes_below(str(tmp_path)) == [str(tmp_path / "m")]
+    assert local_files.volumes_below(str(tmp_path / "m")) == []
 
 
 def test_a_volume_whose_name_has_escapes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -254,8 +254,8 @@ def test_a_volume_whose_name_has_escapes(monkeypatch: pytest.MonkeyPatch, tmp_pa
     mountinfo.write_text(f"36 35 98:0 / {tmp_path}/a\\040b rw,noatime - ext3 /dev/root rw\n")
     read = type(mountinfo).read_text
     monkeypatch.setattr(type(mountinfo), "read_text", lambda self, **options: read(mountinfo, **options))
-    assert renames.volumes_below(str(tmp_path)) == [f"{tmp_path}/a b"]
-    assert renames.is_volume(f"{tmp_path}/a b")
+    assert local_files.volumes_below(str(tmp_path)) == [f"{tmp_path}/a b"]
+    assert local_files.is_volume(f"{tmp_path}/a b")
 
 
 @pytest.mark.parametrize("case", IN_VOLUMES)

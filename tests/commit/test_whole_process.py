@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.services import needed_module
+from tests.support.paths import TESTS
+from tests.support.services import needed_module
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 needed_module("deltalake", "delta")
 
-JOB = str(Path(__file__).parent.parent / "jobs" / "killed_commit.py")
+JOB = str(TESTS / "jobs" / "killed_commit.py")
 CODE = """
 import sys, deltalake, pyarrow.parquet as pq, os
 folder = sys.argv[1]

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from tests.support.paths import ROOT
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "reference" / "designs.md"
 HEAD = ["requirement", "works", "where", "test"]
 DESIGNS = ["FLIP-379", "FLINK-31655", "FLIP-469", "FLIP-146", "FLINK-5052"]
@@ -74,7 +75,7 @@ def has_symbol(path: Path, dotted: str) -> bool:
 
 
 def is_quick(test_id: str) -> bool:
-    """Return whether a test is in the quick set; `tests/sampling.py` selects its cases."""
+    """Return whether a test is in the quick set; `tests/support/sampling.py` selects its cases."""
     path, _, rest = test_id.partition("::")
     module = parsed(ROOT / path)
     test, marks = definition(module.body, rest.partition("[")[0]), definition(module.body, "pytestmark")
@@ -163,16 +164,16 @@ def test_each_row_has_a_quick_test() -> None:
 GOOD = Row(
     "x",
     "in part: only so far",
-    "`connectors/base.py::Source.read`",
+    "`connectors/core/base.py::Source.read`",
     "`tests/docs/test_designs.py::test_errors_of_a_row[no file]`",
 )
 WRONG = {
     "no answer": (GOOD._replace(works="perhaps"), "whether it works"),
     "part without text": (GOOD._replace(works="in part:"), "whether it works"),
     "no location": (GOOD._replace(where="somewhere"), "does not say where"),
-    "no file": (GOOD._replace(where="`connectors/bas.py`"), "no file connectors/bas.py"),
-    "no symbol": (GOOD._replace(where="`connectors/base.py::Sourc`"), "has no Sourc"),
-    "no member": (GOOD._replace(where="`connectors/base.py::Source.write`"), "has no Source.write"),
+    "no file": (GOOD._replace(where="`connectors/core/bas.py`"), "no file connectors/core/bas.py"),
+    "no symbol": (GOOD._replace(where="`connectors/core/base.py::Sourc`"), "has no Sourc"),
+    "no member": (GOOD._replace(where="`connectors/core/base.py::Source.write`"), "has no Source.write"),
     "no text": (GOOD._replace(where="`web/templates/job.html::no such button`"), "has no no such button"),
     "no test file": (GOOD._replace(test="`tests/test_x.py::test_x`"), "no file tests/test_x.py"),
     "no test": (GOOD._replace(test="`tests/docs/test_designs.py::test_y`"), "has no test test_y"),

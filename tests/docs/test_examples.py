@@ -14,12 +14,13 @@ from pyspark.sql import functions as F
 
 from penstock import Environment
 from tests.conftest import OFF
+from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 @pytest.mark.thorough

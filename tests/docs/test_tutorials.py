@@ -20,18 +20,19 @@ from pyspark.sql.types import StructType
 
 import penstock.testing
 from penstock import Environment
-from penstock.connectors.split_source import arrow_schema
+from penstock.connectors.core.split_source import arrow_schema
 from penstock.errors import SinkError
-from penstock.spark.dataframes import with_settings
+from penstock.spark.plans.dataframes import with_settings
 from tests.conftest import OFF
-from tests.equality import assert_as_plain_spark, assert_same_rows
 from tests.state.queries import BASE, SCHEMA
+from tests.support.equality import assert_as_plain_spark, assert_same_rows
+from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
+DOCS = ROOT / "docs"
 
 
 def run(code: str, names: dict[str, Any]) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.decisions import Choice, DecisionKind, DecisionLog, NodeRef
+from penstock.decisions.log import Choice, DecisionKind, DecisionLog, NodeRef
 from penstock.events import DecisionRecorded, DecisionSettled, ExecutionState, JobEventBus, JobStateChanged
-from tests.logged import messages
+from tests.support.logged import messages
 
 RUNNING = JobStateChanged(ExecutionState.RUNNING, 3)
 ENDED = JobStateChanged(ExecutionState.FINISHED, 0)

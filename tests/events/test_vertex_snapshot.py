@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.events import vertex_snapshot
-from penstock.events.vertex_snapshot import ExecutionState, VertexSnapshot
+from penstock.events import job_events
+from penstock.events.job_events import ExecutionState, VertexSnapshot
 
 VERTEX: Any = None
 TIMES: dict[str, tuple[dict[ExecutionState, float], float]] = {
@@ -22,6 +22,6 @@ TIMES: dict[str, tuple[dict[ExecutionState, float], float]] = {
 
 @pytest.mark.parametrize("case", TIMES)
 def test_seconds(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    monkeypatch.setattr(vertex_snapshot.time, "time", lambda: 100.0)
+    monkeypatch.setattr(job_events.time, "time", lambda: 100.0)
     times, expected = TIMES[case]
     assert VertexSnapshot(VERTEX, timestamps=times).seconds == expected

@@ -6,12 +6,15 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from penstock.decisions import DecisionLog
+from penstock.decisions.log import DecisionLog
+from penstock.engine.interface import NativeExecution
 from penstock.execution.context import BroadcastBounds, JobContext
 from penstock.graph.partitioner import FORWARD
 from penstock.planner.plan import EdgePlan, JobPlan, NodePlan, WriteKind
-from penstock.spark import exchange, fragment
+from penstock.spark.plans import fragment
+from penstock.spark.run import exchange
 from penstock.testing import stream_graph
+from tests.engine.arrow_engine import ENGINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -235,18 +238,18 @@ def job(
         operator: Any = Plan(f"operator {edge.id}") if kind in {WriteKind.OPERATOR, WriteKind.BROADCAST} else None
         edges[edge.id] = EdgePlan(child, kind, operator, keys=(Key("k"),), spread_by=(Key("file"),))
     plan = JobPlan(
-        graph,
-        nodes,
-        edges,
-        {node_id: Source(node_id) for node_id in sources},  # type: ignore[misc]
-        {},
-        dict.fromkeys(edges, 1),
-        stages=stages or {},
-        exchanges=exchanges or {},
+        graph=graph,
+        nodes=nodes,
+        edges=edges,
+        sources={node_id: Source(node_id) for node_id in sources},  # type: ignore[misc]
+        groups=dict.fromkeys(edges, 1),
+        stages=dict(stages or {}),
+        exchanges=dict(exchanges or {}),
     )
     bridge: Any = SimpleNamespace(session="the user's session")
     sessions: Any = Sessions()
-    return Context(bridge, sessions, plan, plan, "j1", sinks or {}, DecisionLog(), verify, 100, BOUNDS, native_memory)
+    native = None if native_memory is None else NativeExecution(ENGINE, native_memory)
+    return Context(bridge, sessions, plan, plan, "j1", sinks or {}, DecisionLog(), verify, 100, BOUNDS, native)
 
 
 class Results:

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from penstock.decisions import Choice, DecisionKind, NodeRef
+from penstock.decisions.log import Choice, DecisionKind, NodeRef
 from penstock.errors import VerificationError
 from penstock.execution.broadcasts import Broadcasts
 from penstock.graph import JoinOperator, JoinSide, JoinType, Side
-from penstock.spark import exchange
-from penstock.spark.exchange import BroadcastResult
-from penstock.spark.job_watch import JobWatch
-from penstock.spark.jobs import StageFigures, StageRun
+from penstock.spark.run import exchange
+from penstock.spark.run.exchange import BroadcastResult
+from penstock.spark.run.job_watch import JobWatch
+from penstock.spark.run.jobs import StageFigures, StageRun
 from tests.execution.plans import Context, Key, Plan, Results, job, plans_as_text
-from tests.logged import messages
 from tests.scheduler.results import written
+from tests.support.logged import messages
 
 INNER = JoinOperator(JoinType.INNER)
 NAMED = JoinOperator(JoinType.INNER, left=JoinSide(tables=("orders", "items")), right=JoinSide(tables=("users",)))
@@ -168,7 +168,7 @@ def planned_job(hint: str | None = None) -> Context:
     operators = {3: replace(NAMED, left=replace(NAMED.left, hint=hint), right=right), 5: INNER}
     context = job(TEXT, operators, keys={n: {Side.LEFT: (Key("k"),)} for n in (3, 5)})
     join: Any = Plan("Join")
-    context.plan.edges["1-3"] = replace(context.plan.edges["1-3"], operator=join)  # type: ignore[index]
+    context.plan.edges["1-3"] = replace(context.plan.edges["1-3"], operator=join)
     for node_id in (3, 5):
         context.decisions.record(Choice(DecisionKind.BROADCAST, NodeRef(node_id, "Join"), Side.LEFT, "small"))
     return context

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.decisions import Choice, Decision, DecisionKind, NodeRef
+from penstock.decisions.log import Choice, Decision, DecisionKind, NodeRef
+from penstock.execution.context import CoalescedRead, SlicedRead, VertexSetup, WholeRead
 from penstock.execution.fragment_builder import FragmentBuilder
-from penstock.execution.reads import CoalescedRead, SlicedRead, VertexSetup, WholeRead
 from penstock.graph import JobVertex, JoinOperator, JoinSide, JoinStrategy, JoinType, ShuffledJoin, Side
 from penstock.graph.operators import JoinSequence
 from penstock.optimizer.skew import LARGEST
 from penstock.planner.plan import WriteKind
 from penstock.sizing.skew_cut import Slice
-from penstock.spark import exchange, layouts
+from penstock.spark.run import exchange, layouts
 from tests.execution.plans import Context, Plan, Results, job
 from tests.scheduler.results import written
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from penstock.execution.reads import EdgeRead
+    from penstock.execution.context import EdgeRead
     from penstock.graph import StreamEdge, StreamNode
 
 INNER = JoinOperator(JoinType.INNER)
@@ -110,7 +110,9 @@ def test_plans(case: str) -> None:
 
 def test_a_result_replaces_the_operator_before_the_exchange_or_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
     replaced: list[list[str]] = []
-    monkeypatch.setattr("penstock.spark.fragment.rebuild", lambda *args: replaced.append(list(args[-1])) or Plan("x"))
+    monkeypatch.setattr(
+        "penstock.spark.plans.fragment.rebuild", lambda *args: replaced.append(list(args[-1])) or Plan("x")
+    )
     built(job("1 #> 3\n2 #> 3", writes={"1-3": WriteKind.OPERATOR}), (3,))
     assert replaced == [["operator 1-3", "input 2-3"]]
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.execution.output import write_output
-from penstock.execution.reads import VertexSetup
+from penstock.execution.context import VertexSetup
+from penstock.execution.vertex_runner import write_output
 from penstock.graph import AggregateOperator, GroupingSets
 from penstock.planner.plan import WriteKind
-from penstock.spark import exchange
-from penstock.spark.native_parts import NativeParts
+from penstock.spark.run import exchange
 from tests.execution.plans import Plan, job
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def written_plan(monkeypatch: pytest.MonkeyPatch, kind: WriteKind | None, setup:
 
     batches: Any = Batches()
 
-    def stages(session: Any, logical: Plan, *, pre_aggregated: bool, native: NativeParts | None) -> str:
+    def stages(session: Any, logical: Plan, *, pre_aggregated: bool, native: Any) -> str:
         assert batches.limited_for == (session, logical, 1)
         outputs.append((str(logical), pre_aggregated, native.memory if native is not None else None))
         return "stages"

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.execution import python_batches
 from penstock.execution.python_batches import PythonBatches, reaches_limit
-from penstock.spark.python_batches import BatchLimits
+from penstock.spark.plans.python_batches import BatchLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

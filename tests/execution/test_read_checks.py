@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from penstock.errors import VerificationError
-from penstock.execution.read_checks import check_reads
-from penstock.execution.reads import CoalescedRead, SlicedRead, VertexSetup, WholeRead
+from penstock.execution.context import CoalescedRead, SlicedRead, VertexSetup, WholeRead
+from penstock.execution.vertex_runner import check_reads
 from penstock.graph import JobEdge, JobVertex
 from penstock.sizing.skew_cut import Slice
-from penstock.spark.exchange import BroadcastResult
+from penstock.spark.run.exchange import BroadcastResult
 from tests.execution.plans import Context, Results, job
 from tests.scheduler.results import written
 

@@ -10,8 +10,8 @@ import pytest
 from penstock.execution.results import NoResults, ResultStore
 from penstock.graph import JobVertex, StreamEdge
 from penstock.graph.partitioner import BROADCAST
-from penstock.spark import exchange, stage_figures
-from penstock.spark.exchange import BroadcastResult
+from penstock.spark.run import exchange, stage_figures
+from penstock.spark.run.exchange import BroadcastResult
 from tests.execution.plans import job
 from tests.scheduler.results import Written, written
 

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.decisions import Choice, DecisionKind, NodeRef
+from penstock.decisions.log import Choice, DecisionKind, NodeRef
 from penstock.errors import VerificationError
 from penstock.execution.runtime_filters import KeyFilters
 from penstock.graph import CalcOperator, DynamicFilterRef, FilterPath, JoinInput, JoinOperator, JoinType, Side
 from penstock.optimizer.dynamic_filtering import JOIN, SIDE
 from penstock.planner.plan import FilterTarget, SparkFilterPath, WriteKind
-from penstock.spark import catalyst, filters
-from penstock.spark.exchange import BroadcastResult
-from penstock.spark.filters import KeySet
+from penstock.spark.plans import catalyst
+from penstock.spark.run import filters
+from penstock.spark.run.exchange import BroadcastResult
+from penstock.spark.run.filters import KeySet
 from tests.execution.plans import Context, Key, Plan, Results, job
 from tests.scheduler.results import Written, written
 

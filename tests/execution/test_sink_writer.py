@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from penstock.connectors.base import SinkParallelism
+from penstock.connectors.core.base import SinkParallelism
 from penstock.execution import sink_writer
 from penstock.execution.python_batches import PythonBatches
 from penstock.execution.sink_writer import SinkWriter
-from penstock.spark import exchange
+from penstock.spark.run import exchange
 from tests.execution.plans import Results, job
 from tests.scheduler.results import written
 

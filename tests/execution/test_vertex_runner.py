@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.connectors import SinkStage, StageReport
-from penstock.connectors.base import NothingToWrite
-from penstock.decisions import Choice, DecisionKind, NodeRef
+from penstock.connectors.core.base import NothingToWrite, already_written
+from penstock.decisions.log import Choice, DecisionKind, NodeRef
 from penstock.execution import vertex_runner
-from penstock.execution.reads import CoalescedRead, SlicedRead, VertexSetup
+from penstock.execution.context import CoalescedRead, SlicedRead, VertexSetup
 from penstock.execution.vertex_runner import VertexRun, VertexRunner
 from penstock.graph import JobVertex
 from penstock.graph.partitioner import AdaptiveRebalancePartitioner
@@ -131,7 +131,7 @@ def test_a_stage_after_a_sink_needs_no_plan(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_sink_that_needs_no_rows_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = FakeBuilder(monkeypatch)
-    context = job("1 #> 2", sinks={2: NothingToWrite("2026-11")})
+    context = job("1 #> 2", sinks={2: NothingToWrite(already_written("2026-11"))})
     _, outcome = run(context)
     report = StageReport("nothing is written", "the target already has the rows of token '2026-11'")
     assert (outcome, builder.setups) == (VertexRun(None, None, report=report), [])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.spark.dataframes import with_settings
+from penstock.spark.plans.dataframes import with_settings
 from tools.java_classes import CannotCompileError, javac, spark_jars
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition, WriterCommitMessage
 
-from penstock.spark.dataframes import with_settings
+from penstock.spark.plans.dataframes import with_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

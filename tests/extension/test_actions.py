@@ -12,7 +12,7 @@ import penstock
 from penstock.events import ExecutionState
 from penstock.scheduler.job import RECENT, RUN_BY_SPARK
 from tests.conftest import OFF
-from tests.equality import assert_same_rows, plain, same
+from tests.support.equality import assert_same_rows, plain, same
 
 if TYPE_CHECKING:
     from collections.abc import Callable

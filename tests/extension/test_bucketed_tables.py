@@ -8,7 +8,7 @@ import pytest
 
 import penstock
 from penstock.scheduler.job import RECENT
-from penstock.spark.dataframes import with_settings
+from penstock.spark.plans.dataframes import with_settings
 from tests.extension.row_level import row_level  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import pytest
 
 from tests.extension.test_cancel import wait_until
 from tests.extension.test_queries import ALWAYS
-from tests.services import free_port
+from tests.support.services import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -315,7 +315,7 @@ def test_a_client_may_read_slowly(server: Server) -> None:
 
 QUERIES = """
 import pathlib
-from tests.equality import assert_same_rows
+from tests.support.equality import assert_same_rows
 
 data, names = pathlib.Path(sys.argv[2]), sys.argv[3].split(",")
 for file in data.glob("*.parquet"):

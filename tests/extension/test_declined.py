@@ -10,12 +10,12 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 import penstock
-from penstock.planner.native_query import SINGLE_DUCKDB_TASK
 from penstock.scheduler.job import RECENT
-from penstock.spark import query_hook
-from penstock.spark.dataframes import with_settings
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.plans.dataframes import with_settings
+from penstock.spark.run import query_hook
 from tests.conftest import OFF
+from tests.support.stages import SINGLE_DUCKDB_TASK
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import functions as F
 
 import penstock
-from penstock.spark import query_hook
-from penstock.spark.dataframes import with_settings
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.plans.dataframes import with_settings
+from penstock.spark.run import query_hook
 from tests.conftest import OFF
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 import penstock
 from penstock.extension import runner
 from penstock.scheduler.job import RECENT, RUN_BY_SPARK
-from penstock.spark.dataframes import with_settings
+from penstock.spark.plans.dataframes import with_settings
 from tests.conftest import OFF
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from penstock.extension import runner
 from penstock.scheduler.job import RECENT
-from tests.equality import assert_same_rows
+from tests.support.equality import assert_same_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

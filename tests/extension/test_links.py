@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from penstock.entry.observer import record_of
 from penstock.history.record import JobRecord
-from penstock.observer import record_of
 from penstock.scheduler.job import RECENT
 from penstock.web import pages
 from penstock.web.listing import JobPageQuery

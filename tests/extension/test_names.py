@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
+from penstock.entry.observer import record_of
 from penstock.history.summaries import Summary
-from penstock.observer import record_of
 from penstock.scheduler.job import RECENT
 from penstock.web import pages
 from penstock.web.listing import JobListQuery, JobPageQuery

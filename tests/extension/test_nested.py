@@ -13,7 +13,7 @@ from pyspark.sql.streaming import StreamingQueryListener
 
 import penstock
 from penstock.scheduler.job import RECENT, RUN_BY_SPARK
-from penstock.spark.dataframes import with_settings
+from penstock.spark.plans.dataframes import with_settings
 from tests.conftest import OFF
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 import penstock
 from penstock.scheduler.job import RECENT, RUN_BY_SPARK
 from tests.conftest import OFF
-from tests.equality import assert_same_rows
+from tests.support.equality import assert_same_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ALWAYS = {1, 5, 9, 14, 23, 44, 51, 64, 72, 95}
-"""TPC-DS queries that always run, each of another family; see tests/test_tpcds.py."""
+"""TPC-DS queries that always run, each of another family; see tests/bench/test_tpcds.py."""
 
 
 def views(spark: SparkSession, data: Path, name: str) -> Iterator[Any]:

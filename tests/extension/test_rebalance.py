@@ -10,7 +10,7 @@ import pytest
 import penstock
 from penstock.scheduler.job import RECENT, RUN_BY_SPARK
 from tests.conftest import OFF
-from tests.equality import assert_same_rows
+from tests.support.equality import assert_same_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

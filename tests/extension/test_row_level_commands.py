@@ -8,8 +8,8 @@ import pytest
 
 import penstock
 from penstock.scheduler.job import RECENT
-from penstock.spark import query_hook
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.run import query_hook
 from tests.conftest import OFF
 from tests.extension.row_level import RowLevelTables, row_level
 

@@ -11,15 +11,15 @@ from pyspark.sql import functions as F
 import penstock
 from penstock.errors import ConfigError
 from penstock.scheduler.job import RECENT, RUN_BY_SPARK
-from penstock.spark import query_hook
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.run import query_hook
 from tests.conftest import OFF
-from tests.equality import assert_same_rows
+from tests.support.equality import assert_same_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.services import Postgres
+    from tests.support.services import Postgres
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 

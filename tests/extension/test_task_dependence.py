@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.services import Postgres
+    from tests.support.services import Postgres
 
 SMALL_TASKS = OFF | {"execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "600kb"}
 """A task reads 600 KiB instead of 16 MiB, so that small files are split like large files."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.config import Configuration
-from penstock.extension.writer_sink import WriterSink
-from penstock.spark.query_hook import WriteCommand
+from penstock.extension.runner import WriterSink
+from penstock.spark.run.query_hook import WriteCommand
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

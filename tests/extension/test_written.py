@@ -14,15 +14,15 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 import penstock
-from penstock.decisions import DecisionKind
+from penstock.decisions.log import DecisionKind
 from penstock.events import ExecutionState
 from penstock.scheduler.job import RECENT, RUN_BY_SPARK
-from penstock.spark.dataframes import with_settings
-from penstock.spark.query_hook import DelegatedQuery
+from penstock.spark.plans.dataframes import with_settings
+from penstock.spark.run.query_hook import DelegatedQuery
 from tests.conftest import OFF
-from tests.equality import assert_same_rows
 from tests.extension.row_level import RowLevelTables, row_level
-from tests.stages import computed_by_duckdb
+from tests.support.equality import assert_same_rows
+from tests.support.stages import computed_by_duckdb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

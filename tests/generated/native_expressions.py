@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from tests.generated.aggregates import VALUES, Generator
 from tests.generated.odd_tables import OddTable
-from tests.native.expressions import VALUES, Generator
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 EXACT = (*INTEGERS, "decimal")

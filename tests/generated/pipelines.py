@@ -12,7 +12,7 @@ from tests.generated.native_queries import native_spec
 from tests.generated.operators import OPERATORS
 from tests.generated.results import finish
 from tests.generated.templates import TEMPLATES
-from tests.services import INTERPRETER
+from tests.support.services import INTERPRETER
 
 SETTINGS = {
     "spark.sql.ansi.enabled": ["false"],

@@ -19,7 +19,7 @@ from tests.generated.code import Spec, step_code
 from tests.generated.compare import Outcome, causes_of, condition_of, difference
 from tests.generated.modes import FILTERING, MODES
 from tests.generated.tables import Tables
-from tests.stages import computed_by_duckdb
+from tests.support.stages import computed_by_duckdb
 
 _JAVA = re.compile(r"^: (?:[a-z]\w*\.)*(.*?)(?: \(|$)", re.MULTILINE)
 """The class and message of a Java error in the text of a Py4J error."""

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.services import session_settings
+from tests.support.services import session_settings
 
 
 def make_session(folder: Path):

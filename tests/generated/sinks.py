@@ -9,8 +9,8 @@ from pathlib import Path
 
 import penstock
 from penstock.connectors import FileSink
+from penstock.entry.results import ResultSink
 from penstock.errors import SinkError
-from penstock.results import ResultSink
 from tests.generated.code import Spec
 from tests.generated.compare import Outcome, condition_of, plain
 

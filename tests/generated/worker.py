@@ -13,7 +13,7 @@ import pytest
 from tests.generated.compare import figures
 from tests.generated.pipelines import random_native_spec, random_spec
 from tests.generated.shrink import shrink
-from tests.native.bounds import compute_all_natively
+from tests.support.native import compute_all_natively
 
 
 def report_event(**event) -> None:

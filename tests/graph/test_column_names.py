@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.graph import CalcOperator, JoinOperator, JoinType, StreamNode
-from penstock.graph.column_names import column_names, readable
+from penstock.graph.labels import column_names, readable
 
 NODES = [
     StreamNode(1, CalcOperator(), "Calc", "Project [id#20L AS user#21L, (id#20L % 5) AS team#22L]"),

@@ -23,8 +23,8 @@ from penstock.graph.partitioner import (
     HashPartitioner,
 )
 from penstock.testing import stream_graph
-from tests.logged import messages
-from tests.words import INTERNAL
+from tests.support.logged import messages
+from tests.support.words import INTERNAL
 
 JOIN = "1 #> 3\n2 #> 3\n3 #> 4"
 

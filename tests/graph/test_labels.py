@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock.base.location import SourceLine
 from penstock.graph import (
     AggregateOperator,
     CalcOperator,
@@ -45,7 +46,6 @@ from penstock.graph.partitioner import (
     HashPartitioner,
     RangePartitioner,
 )
-from penstock.location import SourceLine
 
 COLUMNS = {"1": "n_name", "2": "revenue"}
 ORDERS = JoinSide(keys=("o_custkey",), tables=("orders", "lineitem"), key_tables=("orders",))

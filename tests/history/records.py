@@ -138,6 +138,13 @@ def events(name: str = "a <b>job</b>", job_id: Any = ID, pid: Any = None, ended:
     return lines
 
 
+def loaded(tasks: Any, stages: Any) -> Any:
+    """Return the records of tasks and stages."""
+    job = JobRecord()
+    job.apply({"type": "tasks", "at": 1.0, "vertex": "v1", "tasks": tasks, "stages": stages})
+    return job.tasks["v1"], job.stages["v1"]
+
+
 def record(**options: Any) -> JobRecord:
     job = JobRecord()
     for event in events(**options):

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from penstock.decisions import Choice, DecisionKind, DecisionLog, Explanation, NodeRef
-from penstock.estimates import Estimate, Unit
-from penstock.history.decisions import recorded_decisions
-from penstock.history.record import JobRecord
-from penstock.history.summary import summary_of
-from penstock.recorded_decisions import RecordedDecision, displayed_decisions
+from penstock.decisions.estimates import Estimate, Unit
+from penstock.decisions.log import Choice, DecisionKind, DecisionLog, Explanation, NodeRef
+from penstock.decisions.record import DecisionRecord, displayed_decisions
+from penstock.history.record import JobRecord, VertexRecord
+from tests.history.records import vertex
 
 MIB = 1 << 20
 READ = Explanation(
@@ -34,8 +33,7 @@ def record(*explanations: Explanation, **settled: Any) -> JobRecord:
     if explanations:
         log.compare(0, settled.pop("actual", None))
         log.settle(0, **settled)
-    decisions = [decision.as_dict() for decision in log]
-    return JobRecord(id="a", name="nightly", started=100.0, ended=103.2, decisions=decisions)
+    return JobRecord(id="a", name="nightly", started=100.0, ended=103.2, decisions=log.records)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +57,7 @@ def record(*explanations: Explanation, **settled: Any) -> JobRecord:
     ],
 )
 def test_text_of_a_decision(explanation: Explanation, settled: Any, text: str) -> None:
-    (decision,) = recorded_decisions(record(explanation, **settled))
+    (decision,) = record(explanation, **settled).decisions
     assert decision.text == text
 
 
@@ -74,7 +72,7 @@ def test_text_of_a_decision(explanation: Explanation, settled: Any, text: str) -
     ],
 )
 def test_fallbacks_are_always_shown(explanation: Explanation, settled: Any, is_shown: bool) -> None:
-    assert bool(displayed_decisions(recorded_decisions(record(explanation, **settled)))) is is_shown
+    assert bool(displayed_decisions(record(explanation, **settled).decisions)) is is_shown
 
 
 def test_logs_of_older_releases() -> None:
@@ -87,7 +85,7 @@ def test_logs_of_older_releases() -> None:
         "outcome": {"instead": "shuffled", "because": "no room"},
         "at": 7.0,
     }
-    decision = RecordedDecision.from_dict(5, old)
+    decision = DecisionRecord.from_dict(5, old)
     assert decision.text == "3 Join: right, as it is small. Instead: shuffled, because no room"
     assert (decision.id, decision.estimate, decision.tables, decision.nodes, decision.is_shown) == (
         5,
@@ -99,21 +97,20 @@ def test_logs_of_older_releases() -> None:
 
 
 def test_logs_of_newer_releases() -> None:
-    job = record(READ, actual=3 * MIB)
-    job.decisions[0]["estimate"]["by"] = "footers"
-    job.decisions[0]["weather"] = "fine"
-    (decision,) = recorded_decisions(job)
-    assert decision.is_missed
+    (decision,) = record(READ, actual=3 * MIB).decisions
+    newer = {**decision.values, "weather": "fine", "estimate": decision.values["estimate"] | {"by": "footers"}}
+    assert DecisionRecord.from_dict(0, newer).is_missed
 
 
 def test_the_summary_of_a_job() -> None:
     job = record(READ, BROADCAST, HIDDEN, actual=3 * MIB)
-    job.vertices = {"v1": {"tasks": 4}, "v2": {"tasks": -1}, "v3": {"tasks": 37}}
-    assert str(summary_of(job, 5.1)) == (
+    tasks = {"v1": 4, "v2": -1, "v3": 37}
+    job.vertices = {key: VertexRecord.of(vertex(1, [], "FINISHED", tasks=count)) for key, count in tasks.items()}
+    assert str(job.summary(5.1)) == (
         "about 70.0 MiB not shuffled, 41 tasks, 3.2 s (last run 5.1 s), 1 of 1 estimate missed"
     )
-    assert summary_of(job).as_dict()["decisions"] == 2
+    assert job.summary().as_dict()["decisions"] == 2
 
 
 def test_broadcast_that_was_not_carried_out_saves_nothing() -> None:
-    assert str(summary_of(record(BROADCAST, instead="customer is shuffled"))) == "3.2 s"
+    assert str(record(BROADCAST, instead="customer is shuffled").summary()) == "3.2 s"

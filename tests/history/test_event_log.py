@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.events import ExecutionState, JobStateChanged
-from penstock.history.event_log import EventLog, LocalFolder
-from penstock.history.reading import events_of
+from penstock.history.event_log import EventLog, LocalFolder, events_of
 from penstock.history.recorder import JobRecorder
 from penstock.scheduler.job import Job
 from tests.history.records import events
-from tests.logged import messages
+from tests.support.logged import messages
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.decisions import Choice, DecisionKind, DecisionLog, NodeRef
+from penstock.decisions.log import Choice, DecisionKind, DecisionLog, NodeRef
 from penstock.events import (
     ChangeRefused,
     ErrorOccurred,
@@ -234,5 +234,5 @@ def test_record_has_changes_and_rejected_changes(record: Any) -> None:
 def test_changes_in_logs_of_older_releases_have_no_decision(record: Any) -> None:
     old = {"type": "change", "at": 1.0, "what": "x", "before": "a", "after": "b", "reasons": ["r"], "node": "2"}
     record.apply(old)
-    assert (record.changes[-1]["decision"], record.changes[-1]["sentence"]) == (None, "r")
+    assert (record.changes[-1].decision, record.changes[-1].sentence) == (None, "r")
     assert "n1: split" in pages.job(record, 20.0, JobPageQuery(pending=True))

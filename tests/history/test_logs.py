@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as h
 
 from penstock.errors import HistoryError
-from penstock.history.event_log import EventLog, LocalFolder, log_name
+from penstock.history.event_log import EventLog, LocalFolder, events_of, log_name
 from penstock.history.logs import History
-from penstock.history.reading import events_of
 from tests.history.records import ID, events, record
-from tests.logged import messages
+from tests.support.logged import messages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,9 +180,9 @@ def test_job_that_seemed_interrupted_may_continue(tmp_path: Path) -> None:
     path = written(tmp_path, lines)
     history = History(LocalFolder(tmp_path))
     job = history.record(ID)
-    assert (job.state, job.vertices["v2"]["state"]) == ("INTERRUPTED", "CANCELED")
+    assert (job.state, job.vertices["v2"].state) == ("INTERRUPTED", "CANCELED")
     with path.open("a") as log:
-        log.write(json.dumps({"type": "decision", "index": 0, "at": 14.0}) + "\n")
+        log.write(json.dumps(lines[6] | {"at": 14.0}) + "\n")
     job = history.record(ID)
     assert (job.state, job.ended) == ("INTERRUPTED", 14.0)
 

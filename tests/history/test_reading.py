@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.history.reading import LogReader, events_of
+from penstock.history.event_log import events_of
+from penstock.history.logs import LogReader
 from penstock.history.record import JobRecord
 from tests.history.records import events, record
 

@@ -9,12 +9,13 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock import Environment
+from penstock.entry.observer import record_of
 from penstock.errors import JobError
 from penstock.history.event_log import EventLog, LocalFolder
 from penstock.history.logs import History
-from penstock.observer import record_of
-from penstock.spark.filesystem import Folder, HadoopLogs
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.logs import HadoopLogs
 from tests.conftest import OFF
 
 if TYPE_CHECKING:
@@ -47,19 +48,18 @@ def test_job_is_recorded_with_its_decisions(spark: SparkSession, tmp_path: Path)
     assert record.state == "FINISHED"
     assert record.pending == 0
     assert record.status_counts()["FINISHED"] == len(job.vertices) == len(record.vertices)
-    assert [d["reason"] for d in record.decisions] == [d.reason for d in job.decisions]
-    assert [d["outcome"] for d in record.decisions] == [dict(d.outcome) for d in job.decisions]
+    assert [d.values["reason"] for d in record.decisions] == [d.reason for d in job.decisions]
+    assert [d.values["outcome"] for d in record.decisions] == [dict(d.outcome) for d in job.decisions]
     for execution in job.vertices:
         recorded = record.vertices[execution.vertex.id]
-        expected = [-1 if figure is None else figure for figure in (execution.parallelism, execution.bytes_out)]
-        assert [recorded["parallelism"], recorded["bytes_out"]] == expected
-        assert sum(recorded["subpartitions"]) == sum(execution.subpartitions)
+        assert (recorded.parallelism, recorded.bytes_out) == (execution.parallelism, execution.bytes_out)
+        assert sum(recorded.subpartitions) == sum(execution.subpartitions)
         if execution.tasks:
             # A vertex that writes a shuffle and reads it again runs two stages.
             assert len(record.tasks[execution.vertex.id]) >= execution.tasks
     assert set(record.vertex_of()) == set(record.nodes)
-    assert ("HASH", "BROADCAST") in {(c["before"].partition("(")[0], c["after"]) for c in record.changes}
-    assert any("broadcast" in change["sentence"] for change in record.changes)
+    assert ("HASH", "BROADCAST") in {(c.before.partition("(")[0], c.after) for c in record.changes}
+    assert any("broadcast" in change.sentence for change in record.changes)
     assert record.config["rest.token"]["value"] == "******"
     assert "hunter2" not in next(tmp_path.glob("*.jsonl")).read_text()
 
@@ -75,7 +75,7 @@ def test_error_of_a_failed_job_is_recorded_without_secrets(spark: SparkSession, 
         env.collect(spark.range(10).mapInPandas(fail, "id long"))
     record = History(LocalFolder(tmp_path)).record(env.last_job.id)
     assert record.state == "FAILED"
-    assert "ValueError" in record.exceptions[0]["message"] + record.exceptions[0]["trace"]
+    assert "ValueError" in record.exceptions[0].message + record.exceptions[0].trace
     assert "hunter2" not in next(tmp_path.glob("*.jsonl")).read_text()
 
 
@@ -84,7 +84,7 @@ def test_query_that_is_delegated_to_spark(spark: SparkSession, tmp_path: Path) -
     assert env.count(spark.range(10)) == 10
     record = History(LocalFolder(tmp_path)).record(env.last_job.id)
     assert (record.state, record.vertices) == ("FINISHED", {})
-    assert record.decisions[0]["chosen"] == "handed to Spark whole"
+    assert record.decisions[0].chosen == "handed to Spark whole"
 
 
 def test_logs_through_hadoop_are_the_same(spark: SparkSession, tmp_path: Path) -> None:

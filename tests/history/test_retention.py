@@ -13,7 +13,7 @@ from penstock.history.event_log import EventLog, LocalFolder
 from penstock.history.retention import Retention, RetentionLimits
 from tests.history.records import events
 from tests.history.test_logs import dead_pid
-from tests.logged import messages
+from tests.support.logged import messages
 
 if TYPE_CHECKING:
     from pathlib import Path

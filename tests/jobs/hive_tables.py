@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from penstock import Environment
 from penstock.connectors import FileSink
-from tests.equality import plain
-from tests.hive import hive_session
-from tests.stages import stages
+from tests.support.equality import plain
+from tests.support.hive import hive_session
+from tests.support.stages import stages
 
 spark = hive_session(folder)
 events = spark.range(0, 20_000, 1, 2).selectExpr(

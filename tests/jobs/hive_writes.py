@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from penstock import Environment
 from penstock.commit import catalog_tables
 from penstock.connectors import TableSink
-from penstock.decisions import DecisionKind
-from tests.equality import plain
-from tests.hive import hive_session
+from penstock.decisions.log import DecisionKind
+from tests.support.equality import plain
+from tests.support.hive import hive_session
 
 spark = hive_session(folder)
 env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": 0}, progress=False)

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from penstock import Environment
 from penstock.connectors import HttpSink
 from penstock.connectors.http import sending
-from penstock.decisions import DecisionKind
+from penstock.decisions.log import DecisionKind
 
 spark = (
     SparkSession.builder.master("local[2,4]")  # local[2] does not repeat failed tasks
@@ -51,7 +51,7 @@ def dying_sender(*arguments, **options):
     return work
 
 
-from penstock.connectors.http import job as sending_job
+from penstock.connectors.http import sink as sending_job
 
 sending_job.sender = dying_sender
 spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "5" if is_first else "20")

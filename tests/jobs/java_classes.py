@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 import penstock.state
 from penstock import Environment
-from penstock.spark.compiled import new_instance
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.compiled import new_instance
+from penstock.spark.bridge.jvm import Bridge
 from penstock.state.rewrite_methods import RewriteMethod
 from tests.state.queries import BY_NAME, run, write_input
 

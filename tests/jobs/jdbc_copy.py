@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from penstock import Environment
 from penstock.connectors import JdbcSink
-from penstock.spark.jdbc import JdbcConnection
+from penstock.spark.io.jdbc import JdbcConnection
 
 commit = JdbcConnection.commit
 

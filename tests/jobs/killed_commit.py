@@ -17,9 +17,9 @@ from penstock import Environment
 from penstock.commit import Access, recover
 from penstock.commit.locations import commits_at
 from penstock.connectors import DeltaSink, FileSink
-from penstock.connectors.delta_commit import PreparedDelta
-from penstock.spark.filesystem import Folder
-from penstock.spark.jvm import Bridge
+from penstock.connectors.delta.commit import PreparedDelta
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.io.filesystem import Folder
 
 if step != "no":
     name, _, count = step.partition(":")

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from penstock import Environment
 from penstock.connectors import DeltaSink, IcebergSink
-from penstock.connectors.staged_files import StagedFiles
-from penstock.connectors.upsert import Key
+from penstock.connectors.tables.commit import Key
+from penstock.connectors.tables.table_files import StagedFiles
 
 OWNERS: dict[str, Any] = {"write": StagedFiles, "check": Key, "files_with": Key, "merged": Key}
 catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}

@@ -24,7 +24,7 @@ from penstock import Environment
 from penstock.connectors import FileSink
 from penstock.history.event_log import LocalFolder
 from penstock.history.logs import History
-from tests.equality import assert_same_rows
+from tests.support.equality import assert_same_rows
 
 builder = SparkSession.builder.master(master)
 for key, value in {
@@ -92,14 +92,14 @@ def revenue(rows):
 def tasks_of(job):
     """Return the recorded tasks of a job, with the number of failed tasks and of repeated successful tasks."""
     record = History(LocalFolder(folder / "logs")).record(job.id)
-    tasks = [dict(task, vertex=vertex) for vertex, in_vertex in record.tasks.items() for task in in_vertex]
-    succeeded = [(task["stage"], task["index"]) for task in tasks if task["state"] == "SUCCESS"]
+    tasks = [(vertex, task) for vertex, in_vertex in record.tasks.items() for task in in_vertex]
+    succeeded = [(task.stage, task.index) for _, task in tasks if task.state == "SUCCESS"]
     return {
         "state": record.state,
-        "failed": sum(task["state"] != "SUCCESS" for task in tasks),
+        "failed": sum(task.state != "SUCCESS" for _, task in tasks),
         "again": len(succeeded) - len(set(succeeded)),
-        "rows_out": [vertex["rows_out"] for vertex in record.vertices.values()],
-        "attempts": [[task["vertex"], task["stage"], task["attempt"], task["index"], task["state"]] for task in tasks],
+        "rows_out": [vertex.rows_out for vertex in record.vertices.values()],
+        "attempts": [[vertex, task.stage, task.attempt, task.index, task.state] for vertex, task in tasks],
     }
 
 

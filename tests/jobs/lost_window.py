@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from penstock import Environment
 from penstock.planner.translation import keyed
-from penstock.spark import window_chunks
+from penstock.spark.plans import window_chunks
 
 MAPPERS, ROWS = 8, 3000
 SKEW = "table.optimizer.skewed-join-optimization"

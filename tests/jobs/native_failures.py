@@ -17,8 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock import Environment
-from penstock.native.errors import NotNativeError
-from tests.native.bounds import include_small_tables
+from penstock.duckdb.worker.errors import NotNativeError
+from tests.support.native import include_small_tables
 
 spark = (
     SparkSession.builder.master("local[2,4]")  # local[2] does not repeat failed tasks

@@ -431,7 +431,12 @@ def driver_out_of_reach():
     """Exchange rows between tasks that cannot reach the driver, through Spark's barrier."""
     rows = spark.range(0, 10_000, 1, 4)
     original = operator.rendezvous_of
-    operator.rendezvous_of = lambda spark: dataclasses.replace(original(spark), port=1)
+
+    def unreachable(spark):
+        rendezvous = original(spark)
+        return dataclasses.replace(rendezvous, server=dataclasses.replace(rendezvous.server, port=1))
+
+    operator.rendezvous_of = unreachable
     try:
         return check_exchange(rows, penstock.rebalance(rows, 4, adaptive=True))
     finally:

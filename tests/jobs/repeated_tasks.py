@@ -64,7 +64,7 @@ config = {"execution.batch.adaptive.whole-query-threshold": 0, "jobmanager.archi
 
 def failed_tasks(job):
     record = History(LocalFolder(folder / "logs")).record(job.id)
-    return sum(task["state"] != "SUCCESS" for tasks in record.tasks.values() for task in tasks)
+    return sum(task.state != "SUCCESS" for tasks in record.tasks.values() for task in tasks)
 
 
 results = {}

@@ -28,9 +28,9 @@ from penstock.connectors import FileSink
 from penstock.history.event_log import LocalFolder
 from penstock.history.logs import History
 from penstock.scheduler.job import RECENT, RUN_BY_SPARK
-from tests.equality import assert_same_rows
-from tests.native.bounds import compute_all_natively
 from tests.state.queries import BY_NAME, run, write_input
+from tests.support.equality import assert_same_rows
+from tests.support.native import compute_all_natively
 
 QUIET = {
     "spark.ui.enabled": "false",
@@ -252,7 +252,7 @@ def event_log():
     env.count(joined.groupBy("n").count())
     record = History(LocalFolder(folder / "logs")).record(env.last_job.id)
     assert record.state == "FINISHED"
-    assert {task["state"] for tasks in record.tasks.values() for task in tasks} == {"SUCCESS"}
+    assert {task.state for tasks in record.tasks.values() for task in tasks} == {"SUCCESS"}
 
 
 def served():

@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-from penstock.spark.dataframes import with_settings
-from penstock.spark.filesystem import Folder
-from penstock.spark.session import embedded_session
+from penstock.spark.bridge.session import embedded_session
+from penstock.spark.io.filesystem import Folder
+from penstock.spark.plans.dataframes import with_settings
 from penstock.state import start_query
 from tests.state.queries import BASE, BY_NAME, SCHEMA
 

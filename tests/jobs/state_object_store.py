@@ -9,10 +9,10 @@ import json
 import sys
 
 from penstock.errors import StateError
-from penstock.spark.dataframes import with_settings
-from penstock.spark.filesystem import Folder
-from penstock.spark.jvm import Bridge
-from penstock.spark.session import embedded_session
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.bridge.session import embedded_session
+from penstock.spark.io.filesystem import Folder
+from penstock.spark.plans.dataframes import with_settings
 from penstock.state import abort, inspect, rescale, start_query
 from penstock.state.journal import FOLDER, Journal
 from tests.state.queries import BASE, BY_NAME, SCHEMA

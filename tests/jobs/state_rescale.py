@@ -8,8 +8,8 @@ import os
 import signal
 import sys
 
-from penstock.spark.filesystem import Folder
-from penstock.spark.session import embedded_session
+from penstock.spark.bridge.session import embedded_session
+from penstock.spark.io.filesystem import Folder
 from penstock.state import rescale
 
 location, number, deadly = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])

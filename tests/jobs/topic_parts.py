@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from penstock import Environment
 from penstock.connectors import KafkaSink
-from penstock.connectors.kafka import parts
+from penstock.connectors.kafka import commit as parts
 
 spark = (
     SparkSession.builder.master("local[2]")

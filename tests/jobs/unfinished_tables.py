@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from penstock import Environment
 from penstock.commit import catalog_tables
 from penstock.connectors import FileSink, TableSink
-from tests.hive import hive_session
-from tests.outcomes import outcome
+from tests.support.hive import hive_session
+from tests.support.outcomes import outcome
 
 spark = hive_session(folder)
 CREATE = "create table {} using parquet as select id from range(10)"

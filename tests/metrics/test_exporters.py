@@ -7,7 +7,6 @@ import logging
 import subprocess
 import sys
 import urllib.request
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,17 +15,19 @@ from opentelemetry import metrics
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import functions as F
 
-from penstock import Environment, observer
+from penstock import Environment
+from penstock.entry import observer
 from penstock.metrics import instruments as i
 from penstock.metrics.prometheus import PrometheusMeter
 from penstock.web.api import create_app
 from penstock.web.store import JobStore
-from tests.logged import messages
+from tests.support.logged import messages
+from tests.support.paths import ROOT, TESTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 
 
 def samples(text: str) -> dict[str, float]:
@@ -146,7 +147,7 @@ def test_incompatible_opentelemetry(
 @pytest.mark.alone
 def test_opentelemetry_sdk() -> None:
     """A process sets up the SDK before its first job."""
-    job = Path(__file__).parents[1] / "jobs" / "telemetry.py"
+    job = TESTS / "jobs" / "telemetry.py"
     done = subprocess.run([sys.executable, str(job)], capture_output=True, text=True, timeout=180, check=True)
     exported = json.loads(done.stdout.splitlines()[-1])
     assert exported["penstock.jobs"] == {"unit": "{job}", "points": {"finished": 1}}

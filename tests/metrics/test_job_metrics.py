@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.decisions import Decision, DecisionKind, Explanation, NodeRef
+from penstock.decisions.log import Decision, DecisionKind, Explanation, NodeRef
 from penstock.events import (
     DecisionRecorded,
     DecisionSettled,

@@ -7,7 +7,7 @@ import pytest
 from penstock.graph import FilterPath, JoinInput, JoinOperator, JoinSide, JoinType, ScanOperator, Side
 from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
 from penstock.optimizer.build_side_first import BuildSideFirst, first_side
-from penstock.optimizer.extrapolation import PartialResult
+from penstock.optimizer.strategy import PartialResult
 from penstock.testing import MIB, StrategyHarness, measured
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.decisions import DecisionKind
+from penstock.decisions.log import DecisionKind
 from penstock.events import ChangeRefused, DecisionRecorded, DecisionSettled, GraphChanged
 from penstock.graph import StreamEdgeUpdateRequest, StreamNodeUpdateRequest
 from penstock.graph.partitioner import FORWARD, REBALANCE, ForwardForUnspecifiedPartitioner

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.decisions import DecisionKind
+from penstock.decisions.log import DecisionKind
 from penstock.graph import AggregateOperator, CalcOperator, JoinOperator, JoinType, Operator, OperatorKind, ScanOperator
 from penstock.optimizer.collapse_exchanges import CollapseExchanges
 from penstock.testing import StrategyHarness, measured

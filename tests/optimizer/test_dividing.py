@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.optimizer.dividing import speedup
+from penstock.optimizer.skewed_window import speedup
 
 
 @pytest.mark.parametrize(

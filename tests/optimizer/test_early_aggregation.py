@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.decisions import DecisionKind
+from penstock.decisions.log import DecisionKind
 from penstock.graph import AggregateOperator, GroupingSets, JoinInput, JoinOperator, JoinType, ScanOperator, Side
 from penstock.optimizer.early_aggregation import EarlyAggregation, is_worth_it
 from penstock.testing import MIB, StrategyHarness, measured

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.optimizer.extrapolation import PartialResult
+from penstock.optimizer.strategy import PartialResult
 
 # Ended tasks, all tasks, bytes so far, a bound; the estimated bytes, and whether the output exceeds the bound.
 CASES: dict[str, tuple[int, int, int, int, int | None, bool]] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.decisions import DecisionKind
+from penstock.decisions.log import DecisionKind
 from penstock.graph import (
     CalcOperator,
     DynamicFilterRef,

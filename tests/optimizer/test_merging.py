@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.optimizer.merging import (
+from penstock.optimizer.skewed_aggregation import (
     chunk_count,
     extrapolate_fraction,
     max_speedup,

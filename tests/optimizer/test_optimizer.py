@@ -5,7 +5,7 @@ from typing import Any, Never
 import pytest
 
 from penstock.config import Configuration
-from penstock.decisions import DecisionKind
+from penstock.decisions.log import DecisionKind
 from penstock.errors import ArgumentError, ConfigError, OptimizerError
 from penstock.graph import StreamEdgeUpdateRequest, StreamNodeUpdateRequest
 from penstock.graph.partitioner import REBALANCE

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.decisions import DecisionKind
+from penstock.decisions.log import DecisionKind
 from penstock.graph import (
     AggregateOperator,
     FilterPath,
@@ -24,7 +24,7 @@ from penstock.graph import (
 from penstock.optimizer import StrategyContext, StreamGraphOptimizationStrategy
 from penstock.optimizer.optimizer import DEFAULT_STRATEGIES
 from penstock.testing import MIB, StrategyHarness, measured
-from tests.words import INTERNAL
+from tests.support.words import INTERNAL
 
 ORDERS = JoinSide(
     keys=("o_custkey",), tables=("orders",), key_tables=("orders",), source_bytes=90 * MIB, may_shrink=True

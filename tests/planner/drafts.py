@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, Never
 
-from penstock.connectors.coordinator import SourceCoordinator
-from penstock.connectors.scan import Scan
-from penstock.connectors.scan_parallelism import ScanOptions
+from penstock.connectors.core.coordinator import SourceCoordinator
+from penstock.connectors.core.scan import Scan
+from penstock.connectors.core.scan_parallelism import ScanOptions
 from penstock.graph.partitioner import FORWARD
-from penstock.planner.draft import DraftBuilder
-from penstock.planner.plan import EdgePlan, NodePlan, SourcePlan, WriteKind
-from penstock.spark.plans import LogicalNode
+from penstock.planner.draft import Draft
+from penstock.planner.plan import EdgePlan, JobPlan, NodePlan, SourcePlan, WriteKind
+from penstock.planner.planner import plan_job
+from penstock.spark.plans.nodes import LogicalNode
 from penstock.testing import ARROWS, stream_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock import Environment
+    from penstock.planner.outputs import Output
 
 
 def plan(name: Any, *children: Any, ids: Any = ()) -> Any:
@@ -72,23 +79,36 @@ def draft(
         The exchange groups, by edge; by default each edge has its own.
     """
     graph = stream_graph(text, operators, parallelism=parallelism)
-    builder = DraftBuilder()
+    draft = Draft()
     for node in sorted(graph, key=lambda node: node.id):
-        builder.nodes[node.id] = node
-        builder.node_plans[node.id] = NodePlan((tops or {}).get(node.id))
+        draft.stream_nodes[node.id] = node
+        draft.nodes[node.id] = NodePlan((tops or {}).get(node.id))
     for edge in graph.edges:
         is_written = edge.partitioner != FORWARD
         write = WriteKind.SIDE if is_written else None
-        builder.edges.append(edge)
-        builder.edge_plans[edge.id] = EdgePlan(plan("Range"), write, signature=(signatures or {}).get(edge.id, ""))
+        draft.stream_edges.append(edge)
+        draft.edges[edge.id] = EdgePlan(plan("Range"), write, signature=(signatures or {}).get(edge.id, ""))
         if is_written:
-            builder.groups[edge.id] = (groups or {}).get(edge.id) or builder.new_group()
-    builder.sources.update({node_id: source(size) for node_id, size in (sources or {}).items()})
-    builder.joins.update(joins or {})
-    return builder.draft()
+            draft.groups[edge.id] = (groups or {}).get(edge.id) or draft.new_group()
+    draft.sources.update({node_id: source(size) for node_id, size in (sources or {}).items()})
+    draft.joins.update(joins or {})
+    return draft
+
+
+def steps_of(env: Environment, outputs: Sequence[Output]) -> JobPlan:
+    """Return the plan of a job that Spark does not run unchanged."""
+    steps = plan_job(env._bridge, env.config, outputs, "x")
+    assert isinstance(steps, JobPlan)
+    return steps
+
+
+def refined(planner_pass: Any, before: Any) -> Any:
+    """Return a draft after a pass."""
+    planner_pass(before)
+    return before
 
 
 def lines(changed: Any) -> Any:
     """Return the edges of a draft as text."""
     arrows = {partitioner: arrow for arrow, partitioner in ARROWS.items()}
-    return {f"{edge.source_id} {arrows[edge.partitioner]} {edge.target_id}" for edge in changed.edges}
+    return {f"{edge.source_id} {arrows[edge.partitioner]} {edge.target_id}" for edge in changed.stream_edges}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.planner.conditions import unrepeatable_reason
-from penstock.spark.plans import SortFacts
+from penstock.spark.plans.nodes import SortFacts
 from tests.planner.drafts import plan
 
 FILES = plan("LogicalRelation")

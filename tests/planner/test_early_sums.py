@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock import Environment
-from penstock.decisions import DecisionKind
+from penstock.decisions.log import DecisionKind
 from penstock.planner import early_sums
 from penstock.planner.early_sums import reduction_factor
-from penstock.spark.early_sums import Condition, RowsRead
-from tests.equality import assert_same_rows
+from penstock.spark.plans.early_sums import Condition, RowsRead
+from tests.support.equality import assert_same_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

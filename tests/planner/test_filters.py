@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.entry.results import ResultSink
 from penstock.graph import JoinOperator, Side
 from penstock.planner.outputs import Output
-from penstock.planner.planner import plan_job
-from penstock.results import ResultSink
+from tests.planner.drafts import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def planned(make_env: Callable[..., Environment], spark: SparkSession, query: str) -> Any:
     """Return the job plan of a query, and its joins."""
     env = make_env(**{"table.optimizer.adaptive__broadcast__join.strategy": "RUNTIME_ONLY"})
-    plan = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x")
+    plan = steps_of(env, [Output(spark.sql(query), ResultSink("x", lambda df: df))])
     return plan, [node.operator for node in plan.graph if isinstance(node.operator, JoinOperator)]
 
 

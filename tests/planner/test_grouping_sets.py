@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.entry.results import ResultSink
 from penstock.graph import AggregateOperator, OperatorKind
 from penstock.planner.outputs import Output
-from penstock.planner.planner import plan_job
-from penstock.results import ResultSink
+from tests.planner.drafts import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,7 +78,7 @@ def test_where_columns_come_from(
 ) -> None:
     query, copies, origins = CASES[name]
     env = make_env()
-    graph = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x").graph
+    graph = steps_of(env, [Output(spark.sql(query), ResultSink("x", lambda df: df))]).graph
     grouping_sets = [node.operator.grouping_sets for node in graph if isinstance(node.operator, AggregateOperator)]
     if copies is None:
         assert set(grouping_sets) == {None}

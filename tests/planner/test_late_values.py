@@ -12,13 +12,13 @@ from pyspark.sql import functions as F
 import penstock
 from penstock.planner.late_values import with_late_values
 from penstock.scheduler.job import RECENT, RUN_BY_SPARK
-from penstock.spark import catalyst
-from penstock.spark.dataframes import with_settings
-from penstock.spark.jvm import Bridge
-from penstock.spark.plans import read_plan
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.plans import catalyst
+from penstock.spark.plans.dataframes import with_settings
+from penstock.spark.plans.nodes import read_plan
 from tests.conftest import OFF
-from tests.equality import assert_same_rows
-from tests.stages import computed_by_duckdb
+from tests.support.equality import assert_same_rows
+from tests.support.stages import computed_by_duckdb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

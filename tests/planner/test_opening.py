@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Environment
-from penstock.connectors.base import Sink, SinkJob
+from penstock.connectors.core.base import Sink, SinkJob
 from penstock.errors import JobCancelledError, SinkError
 from penstock.scheduler.job import Job
 from tests.conftest import OFF

@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from penstock.planner.registered import RegisteredOutputs
+from penstock.planner.outputs import RegisteredOutputs
 
 
 def in_thread(call: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.planner.shared_errors import Reading, unsafe_readings
+from penstock.planner.shared_parts import Reading, unsafe_readings
 
 SAFE, CAN_FAIL = {"part_can_fail": False}, {"part_can_fail": True}
 SOME, WHOLE, RISKY = {"may_skip_rows": True}, {"reads_all": True}, {"condition_can_fail": True}

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from pyspark.sql.functions import udf
 
+from penstock.entry.results import ResultSink
 from penstock.planner.outputs import Output
-from penstock.planner.planner import plan_job
-from penstock.results import ResultSink
-from tests.equality import assert_same_rows
 from tests.generated.compare import condition_of
+from tests.planner.drafts import steps_of
+from tests.support.equality import assert_same_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -188,7 +188,7 @@ def test_shared_parts_run_once(
     part = spark.sql(case.part)
     results = [spark.sql(query, part=part) for query in case.results]
     outputs = [Output(df, ResultSink(f"result {number}", lambda df: df)) for number, df in enumerate(results)]
-    plan = plan_job(env._bridge, env.config, outputs, name)
+    plan = steps_of(env, outputs)
     several = {node.name for node in plan.graph if len(plan.graph.out_edges(node.id)) > 1}
     assert sorted(several) == case.shared
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.entry.results import ResultSink
 from penstock.graph import JoinOperator
 from penstock.planner.outputs import Output
-from penstock.planner.planner import plan_job
-from penstock.results import ResultSink
-from penstock.spark import catalyst
-from penstock.spark.jvm import Bridge
-from penstock.spark.plans import read_plan
-from tests.equality import assert_as_plain_spark, assert_same_rows
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.plans import catalyst
+from penstock.spark.plans.nodes import read_plan
+from tests.planner.drafts import steps_of
+from tests.support.equality import assert_as_plain_spark, assert_same_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,7 +102,7 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def test_shared_parts(make_env: Callable[..., Environment], spark: SparkSession, tables: Any, name: str) -> None:
     query, expected = CASES[name]
     env = make_env()
-    plan = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x")
+    plan = steps_of(env, [Output(spark.sql(query), ResultSink("x", lambda df: df))])
     shared = [n for n in plan.graph if len(plan.graph.out_edges(n.id)) > 1]
     expensive = [n.name for n in shared if n.kind.name != "SOURCE" and n.name != "Calc"]
     assert expensive == expected
@@ -125,7 +125,7 @@ def test_inputs_of_a_join_are_shared_instead_of_its_rows(
 ) -> None:
     query = f"with x as ({JOINED}) select k, count(*) as n from x group by k union all select {again}, max(v + w) from x group by {again}"
     env = make_env(**{"table.optimizer.join.broadcast__threshold": "-1"})
-    plan = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x")
+    plan = steps_of(env, [Output(spark.sql(query), ResultSink("x", lambda df: df))])
     several = {n.name for n in plan.graph if len(plan.graph.out_edges(n.id)) > 1}
     assert several
     assert not several & {"Join", "Project", "Read shared"}
@@ -140,7 +140,7 @@ def test_joins_that_share_an_input_have_as_many_subpartitions(
     joins = ["t join d on t.k = d.k", "t join (select * from t where v > 2) d on t.k = d.k"]
     df = spark.sql(" union all ".join(f"select t.k, t.v, d.w from {join}" for join in joins))
     env = make_env(**{"table.optimizer.join.broadcast__threshold": "-1", VOLUME: "1 kb"})
-    plan = plan_job(env._bridge, env.config, [Output(df, ResultSink("x", lambda df: df))], "x")
+    plan = steps_of(env, [Output(df, ResultSink("x", lambda df: df))])
     sides = [edge.id for edge in plan.graph.edges if isinstance(plan.graph.node(edge.target_id).operator, JoinOperator)]
     assert len({plan.groups[edge] for edge in sides}) == 2
     assert len({plan.family(plan.groups[edge]) for edge in sides}) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.graph import CalcOperator, Operator, OperatorKind, StreamNode
-from penstock.planner.user_parallelism import UserParallelism, choose_user_parallelism
+from penstock.planner.sinks import UserParallelism, choose_user_parallelism
 
 
 def node(operator: Operator, parallelism: int | None = None) -> StreamNode:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.rebalance.credit import MAX_ROWS, MIN_ROWS, ChannelCredit, CreditLimits
+from penstock.rebalance.record_writer import MAX_ROWS, MIN_ROWS, ChannelCredit
 
 
 def run(credit: Any, pace: Any, seconds: Any, row_bytes: float = 100.0, now: float = 0.0) -> Any:
@@ -24,7 +24,7 @@ def run(credit: Any, pace: Any, seconds: Any, row_bytes: float = 100.0, now: flo
 
 
 def test_a_single_small_batch_before_the_first_acknowledgement() -> None:
-    credit = ChannelCredit(CreditLimits(1 << 20))
+    credit = ChannelCredit(1 << 20)
     assert not credit.full
     assert credit.next_rows(100) == MIN_ROWS
     credit.on_sent(MIN_ROWS, 3200, 0.0)
@@ -35,24 +35,24 @@ def test_a_single_small_batch_before_the_first_acknowledgement() -> None:
 
 
 def test_batches_of_a_fast_consumer_grow_to_a_slice_of_its_work() -> None:
-    credit = ChannelCredit(CreditLimits(1 << 30))
+    credit = ChannelCredit(1 << 30)
     run(credit, 40_000, 3)
     assert 1500 <= credit.next_rows(100) <= 2500  # 50 ms
-    run(ChannelCredit(CreditLimits(1 << 30)), 40_000, 3)
-    fast = ChannelCredit(CreditLimits(1 << 30))
+    run(ChannelCredit(1 << 30), 40_000, 3)
+    fast = ChannelCredit(1 << 30)
     run(fast, 10_000_000, 1)
     assert fast.next_rows(100) == MAX_ROWS
 
 
 def test_a_slow_consumer_has_at_most_a_small_batch() -> None:
-    credit = ChannelCredit(CreditLimits(1 << 20))
+    credit = ChannelCredit(1 << 20)
     run(credit, 100, 5)
     assert credit.next_rows(100) == MIN_ROWS
     assert credit.buffers <= 1
 
 
 def test_a_consumer_that_becomes_slow_is_noticed() -> None:
-    credit = ChannelCredit(CreditLimits(1 << 30))
+    credit = ChannelCredit(1 << 30)
     now = run(credit, 100_000, 2)
     while credit.buffers:
         credit.on_ack(now)
@@ -62,7 +62,7 @@ def test_a_consumer_that_becomes_slow_is_noticed() -> None:
 
 
 def test_bytes_are_capped() -> None:
-    credit = ChannelCredit(CreditLimits(10_000))
+    credit = ChannelCredit(10_000)
     run(credit, 1_000_000, 1)
     assert credit.bytes <= 10_000
     assert credit.next_rows(100) <= 100
@@ -70,7 +70,7 @@ def test_bytes_are_capped() -> None:
 
 
 def test_growth_is_bounded() -> None:
-    credit = ChannelCredit(CreditLimits(1 << 30))
+    credit = ChannelCredit(1 << 30)
     credit.on_sent(32, 3200, 0.0)
     credit.on_ack(0.00001)
     assert credit.next_rows(100) == 4 * MIN_ROWS

@@ -8,17 +8,17 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from hashlib import md5
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.loopback import Wiretap, machine_address, spare_address
+from tests.support.loopback import Wiretap, machine_address, spare_address
+from tests.support.paths import TESTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-JOB = Path(__file__).parent.parent / "jobs" / "marked_rows.py"
+JOB = TESTS / "jobs" / "marked_rows.py"
 PASSWORD = "hunter2-of-the-key-store"
 AUTHENTICATED = {"spark.authenticate": "true", "spark.authenticate.secret": "hunter2-of-the-application"}
 PLAIN = "not encrypted"

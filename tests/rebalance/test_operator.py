@@ -17,13 +17,14 @@ from pyspark.sql import functions as F
 import penstock
 from penstock.config import Configuration
 from penstock.errors import JobError, NoBarrierError, RebalanceError, SourceError
-from penstock.plan_hints import Exchange
-from penstock.spark import barrier
-from penstock.spark.barrier import _CHECKSUMS, task_slots
-from penstock.spark.jvm import Bridge
+from penstock.hints.plan_hints import Exchange
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.run import barrier
+from penstock.spark.run.barrier import _CHECKSUMS, task_slots
 from tests.conftest import OFF
-from tests.stages import stages
-from tests.test_cluster import cluster
+from tests.scheduler.test_cluster import cluster
+from tests.support.paths import TESTS
+from tests.support.stages import stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from penstock import Environment
 
 
-JOB = Path(__file__).parent.parent / "jobs" / "rebalance.py"
+JOB = TESTS / "jobs" / "rebalance.py"
 QUICK = (
     "rebalance, more readers than writers",
     "rescale 2 to 6",

@@ -27,10 +27,11 @@ from pyspark.sql import functions as F
 import penstock
 from penstock import Environment
 from penstock.errors import RebalanceError
+from penstock.rebalance.operator import drop_with, new_reports
 from penstock.rebalance.pulled import PullTask
-from penstock.rebalance.reports import drop_with, new_reports
 from tests.conftest import OFF
-from tests.equality import assert_same_rows
+from tests.support.equality import assert_same_rows
+from tests.support.paths import TESTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -425,7 +426,7 @@ def test_a_function_that_catches_errors_of_the_exchange(
 def test_a_lost_chunk_is_computed_again(tmp_path: Path) -> None:
     """Spark writes a lost file again, even though the function catches the error."""
     marker = tmp_path / "lost"
-    job = Path(__file__).parent.parent / "jobs" / "lost_chunk.py"
+    job = TESTS / "jobs" / "lost_chunk.py"
     output = subprocess.run([sys.executable, str(job), str(marker)], check=True, capture_output=True, text=True).stdout
     assert marker.exists()
     assert json.loads(output.splitlines()[-1]) == list(range(6000))

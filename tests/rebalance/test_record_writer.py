@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import RebalanceError
-from penstock.rebalance.record_writer import AdaptiveLoadBasedRecordWriter, ChannelLoad
+from penstock.rebalance.record_writer import AdaptiveLoadBasedRecordWriter
+
+
+class ChannelLoad(NamedTuple):
+    """What a channel has in flight."""
+
+    buffers: int
+    bytes: int
+    full: bool = False
+
 
 E, S, M, L = (0, 0), (1, 10), (2, 20), (3, 30)
 # The traverse size, the channels as (buffers, bytes), and the channels that are chosen in turn.
@@ -33,7 +42,8 @@ CHOICES = {
 def test_choices(name: str) -> None:
     traverse, loads, expected = CHOICES[name]
     writer = AdaptiveLoadBasedRecordWriter(len(loads), traverse)
-    assert [writer.choose([ChannelLoad(*load) for load in loads]) for _ in expected] == expected
+    channels: list[Any] = [ChannelLoad(*load) for load in loads]
+    assert [writer.choose(channels) for _ in expected] == expected
 
 
 FULL = ChannelLoad(1, 10, full=True)

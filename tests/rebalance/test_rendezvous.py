@@ -6,19 +6,19 @@ import asyncio
 import socket
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from penstock import handshakes
+from penstock.base import channel
+from penstock.base.channel import NONCE_BYTES, ServerAddress
 from penstock.errors import RebalanceError
-from penstock.rebalance import rendezvous, rendezvous_server
-from penstock.rebalance.rendezvous import Caller, Rendezvous
+from penstock.rebalance import rendezvous_server
+from penstock.rebalance.rendezvous import Caller, Peer, Rendezvous
 from penstock.rebalance.rendezvous_server import RendezvousServer
-from penstock.rebalance.transport import Peer
-from penstock.spark.barrier import StageAttempt
+from penstock.spark.run.barrier import StageAttempt
 
 ALL = [Peer("host", 1000 + index) for index in range(4)]
 
@@ -35,7 +35,16 @@ def server() -> Any:
 
 
 def at(server: Any, exchange: str = "x") -> Any:
-    return Rendezvous("127.0.0.1", server.port, server.secret, exchange)
+    return Rendezvous(address_of(server), exchange)
+
+
+def address_of(server: RendezvousServer) -> ServerAddress:
+    return ServerAddress("127.0.0.1", server.channels.port, server.channels.secret)
+
+
+def hello(secret: bytes, server_nonce: bytes, nonce: bytes) -> bytes:
+    """Return a task's part of the handshake."""
+    return nonce + channel.prove(secret, b"task", server_nonce, nonce)
 
 
 class Task(threading.Thread):
@@ -73,7 +82,7 @@ def test_every_attempt_has_its_own_secret(server: Any) -> None:
         answers([Task(at(server), index, 10 * attempt + index) for index in range(4)]) for attempt in (0, 1)
     )
     assert first[0][1] != second[0][1]
-    assert server.secret not in {first[0][1], second[0][1]}
+    assert server.channels.secret not in {first[0][1], second[0][1]}
 
 
 def test_stages_do_not_mix(server: Any) -> None:
@@ -131,10 +140,8 @@ def test_without_the_attempts_of_spark_tasks_use_its_barrier(caplog: pytest.LogC
 
 
 def test_a_disconnected_task_is_not_counted(server: Any) -> None:
-    with socket.create_connection(("127.0.0.1", server.port)) as sock:
-        nonce = sock.recv(rendezvous.NONCE_BYTES, socket.MSG_WAITALL)
-        gone = Caller("x", 7, 0, 0, 4, "nowhere", 1, "00")
-        sock.sendall(rendezvous.seal(server.secret, b"call", nonce, gone.body()))
+    with closing(address_of(server).open(5)) as gone:
+        gone.send(Caller("x", 7, 0, 0, 4, "nowhere", 1).body())
         time.sleep(0.2)
     time.sleep(0.2)
     tasks = [Task(at(server), index) for index in (1, 2, 3)]
@@ -153,42 +160,47 @@ def test_if_a_task_is_missing_all_use_the_barrier_of_spark() -> None:
 
 
 def test_a_server_that_cannot_be_reached(server: Any) -> None:
-    assert Task(replace(at(server), port=1), 0).answer() is None
+    assert Task(replace(at(server), server=replace(address_of(server), port=1)), 0).answer() is None
 
 
-@pytest.mark.parametrize("change", [{"secret": b"wrong" * 6}, {"secret": b""}])
-def test_a_wrong_secret(server: Any, change: dict[str, Any]) -> None:
-    assert Task(replace(at(server), **change), 0, tasks=1).answer() is None
+@pytest.mark.parametrize("secret", [b"wrong" * 6, b""])
+def test_a_wrong_secret(server: Any, secret: bytes) -> None:
+    wrong = replace(at(server), server=replace(address_of(server), secret=secret))
+    assert Task(wrong, 0, tasks=1).answer() is None
 
 
 def test_a_server_without_the_secret_is_not_trusted() -> None:
+    evil = b'{"peers": [["evil", 1]], "salt": ""}'
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        task = Task(Rendezvous("127.0.0.1", listener.getsockname()[1], b"secret", "x"), 0, tasks=1)
+        address = ServerAddress("127.0.0.1", listener.getsockname()[1], b"secret")
+        task = Task(Rendezvous(address, "x"), 0, tasks=1)
         sock, _ = listener.accept()
         with sock:
-            sock.sendall(bytes(rendezvous.NONCE_BYTES))
-            sock.recv(4096)
-            sock.sendall(rendezvous.seal(b"guess", b"answer", bytes(16), b'{"peers": [["evil", 1]], "salt": ""}'))
+            sock.sendall(bytes(NONCE_BYTES))
+            nonce = sock.recv(4096)[:NONCE_BYTES]
+            sock.sendall(channel.prove(b"guess", b"driver", bytes(NONCE_BYTES), nonce))
+            sock.sendall(channel.seals(b"guess", bytes(NONCE_BYTES), nonce)[1].seal(evil))
         assert task.answer() is None
 
 
 def test_a_replayed_call_is_rejected(server: Any) -> None:
-    """A recorded call is invalid with another nonce."""
+    """A recorded handshake and call are invalid with another nonce of the server."""
+    secret, nonce = server.channels.secret, bytes(range(NONCE_BYTES))
 
     def call(nonce_of: Any) -> Any:
-        with socket.create_connection(("127.0.0.1", server.port)) as sock:
-            nonce = sock.recv(rendezvous.NONCE_BYTES, socket.MSG_WAITALL)
-            caller = Caller("x", 7, 0, 0, 1, "host", 1, "00" * 16)
-            sock.sendall(rendezvous.seal(server.secret, b"call", nonce_of(nonce), caller.body()))
+        with socket.create_connection(("127.0.0.1", server.channels.port)) as sock:
+            server_nonce = nonce_of(sock.recv(NONCE_BYTES, socket.MSG_WAITALL))
+            message = channel.seals(secret, server_nonce, nonce)[0].seal(Caller("x", 7, 0, 0, 1, "host", 1).body())
+            sock.sendall(hello(secret, server_nonce, nonce) + message)
             return sock.recv(4096)
 
-    assert call(lambda nonce: nonce)
-    assert not call(lambda _: bytes(rendezvous.NONCE_BYTES))
+    assert call(lambda server_nonce: server_nonce)
+    assert not call(lambda _: bytes(NONCE_BYTES))
 
 
 @pytest.mark.parametrize("content", [b"", b"GET / HTTP/1.1\r\n\r\n" + b"x" * 200, b"\xff" * 400])
 def test_other_connections_delay_no_task(server: Any, content: Any) -> None:
-    strangers = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
+    strangers = [socket.create_connection(("127.0.0.1", server.channels.port)) for _ in range(20)]
     for stranger in strangers:
         stranger.sendall(content)
     assert all(answers([Task(at(server), index) for index in range(4)]))
@@ -197,20 +209,20 @@ def test_other_connections_delay_no_task(server: Any, content: Any) -> None:
 
 
 def test_many_idle_connections_exclude_no_task(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshakes, "LIMIT", 16)
+    monkeypatch.setattr(channel, "LIMIT", 16)
     with ExitStack() as stack:
         for _ in range(40):
-            idle = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
-            idle.recv(rendezvous.NONCE_BYTES, socket.MSG_WAITALL)
+            idle = stack.enter_context(socket.create_connection(("127.0.0.1", server.channels.port)))
+            idle.recv(NONCE_BYTES, socket.MSG_WAITALL)
         assert [peers for peers, _ in answers([Task(at(server), index) for index in range(4)])] == [ALL] * 4
-        assert len(server._handshakes._writers) <= 16
+        assert len(server.channels._unauthenticated) <= 16
 
 
 def test_proven_connections_are_not_counted_as_strangers(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshakes, "LIMIT", 4)
+    monkeypatch.setattr(channel, "LIMIT", 4)
     tasks = [Task(at(server), index, tasks=6) for index in range(6)]
     assert [len(peers) for peers, _ in answers(tasks)] == [6] * 6  # all six are connected until the last one comes
-    assert not server._handshakes._writers
+    assert not server.channels._unauthenticated
 
 
 def test_only_recent_abandoned_attempts_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,8 +241,3 @@ def test_a_server_can_be_created_where_a_loop_runs() -> None:
         return RendezvousServer("127.0.0.1", tenth)
 
     assert Task(at(asyncio.run(cell())), 0, tasks=1).answer()
-
-
-def test_messages_that_are_too_long() -> None:
-    with pytest.raises(RebalanceError, match="broken"):
-        rendezvous.read_length(b"\xff\xff\xff\xff", rendezvous.LARGEST_CALL)

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import LostConnectionError, RebalanceError
-from penstock.rebalance import protocol, transport
+from penstock.rebalance import network, protocol
+from penstock.rebalance.rendezvous import Peer
 from penstock.rebalance.task import ExchangeSpec, _Running
-from penstock.rebalance.transport import Peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,7 +145,7 @@ def test_an_error_of_a_task_fails_all_tasks() -> None:
 
 
 def test_a_wrong_secret_fails_the_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "HANDSHAKE_SECONDS", 2.0)
+    monkeypatch.setattr(network, "HANDSHAKE_SECONDS", 2.0)
     stage = Stage(3, ExchangeSpec(3), secrets=[SECRET, b"x" * 32, SECRET]).run()
     assert stage.errors[1] is not None
 

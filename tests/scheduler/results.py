@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.spark.exchange import StagedResult
+from penstock.spark.run.exchange import StagedResult
 
 if TYPE_CHECKING:
-    from penstock.connectors.base import SinkParallelism
+    from penstock.connectors.core.base import SinkParallelism
     from penstock.graph import JobVertex, StreamEdge
 
 

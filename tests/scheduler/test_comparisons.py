@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from penstock.decisions import Choice, DecisionKind, DecisionLog, Explanation, NodeRef, VertexRef
-from penstock.estimates import Estimate, Unit
+from penstock.decisions.estimates import Estimate, Unit
+from penstock.decisions.log import Choice, DecisionKind, DecisionLog, Explanation, NodeRef, VertexRef
 from penstock.execution.vertex_runner import VertexRun
 from penstock.graph import CalcOperator, JobVertex, JoinOperator, JoinType, ScanOperator
-from penstock.scheduler.comparisons import compare_run
-from penstock.spark.exchange import BroadcastResult
+from penstock.scheduler.vertex_execution import compare_run
+from penstock.spark.run.exchange import BroadcastResult
 from penstock.testing import stream_graph
 from tests.planner.drafts import plan
 from tests.scheduler.results import written

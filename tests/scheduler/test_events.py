@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.config import Configuration
-from penstock.decisions import DecisionKind, DecisionLog
+from penstock.decisions.log import DecisionKind, DecisionLog
 from penstock.errors import JobCancelledError, JobError
 from penstock.events import (
     ChangeRefused,
@@ -26,11 +26,11 @@ from penstock.graph import StreamEdgeUpdateRequest, StreamNodeUpdateRequest
 from penstock.graph.partitioner import REBALANCE
 from penstock.history.recorder import JobRecorder
 from penstock.optimizer import StreamGraphOptimizationStrategy
-from penstock.planner.passes.exchange_widths import job_plan
+from penstock.planner.draft import job_plan
 from penstock.scheduler import adaptive_batch
 from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from penstock.scheduler.job import Job
-from penstock.spark import jobs
+from penstock.spark.run import jobs
 from penstock.testing import RESOURCES, measured
 from tests.execution.plans import BOUNDS
 from tests.planner.drafts import draft
@@ -234,8 +234,8 @@ def test_a_late_listener_records_the_same(job: Any) -> None:
     for recorder in (watching, late):
         record = recorder.record
         assert record.status_counts()["FINISHED"] == len(record.vertices) == 3
-        assert [change["decision"] for change in record.changes] == [2]
-        assert record.decisions[2]["outcome"] == {"tasks": 4, "rows": 100, "bytes": 320}
-        assert [refused["because"] for refused in record.refused] == ["the step has started already"]
+        assert [change.decision for change in record.changes] == [2]
+        assert record.decisions[2].values["outcome"] == {"tasks": 4, "rows": 100, "bytes": 320}
+        assert [refused.because for refused in record.refused] == ["the step has started already"]
     fields = ("nodes", "edges", "vertices", "decisions", "changes", "refused", "pending", "changed", "version")
     assert [getattr(watching.record, name) for name in fields] == [getattr(late.record, name) for name in fields]

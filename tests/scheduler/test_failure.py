@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.base.location import SourceLine
 from penstock.errors import JobError, SinkError
 from penstock.graph import JobVertex
-from penstock.location import SourceLine
 from penstock.planner.plan import JobPlan, NodePlan
 from penstock.scheduler.failure import cause_of, describe_failure, forget_frames
 from penstock.testing import stream_graph
@@ -42,7 +42,7 @@ def failed(
         )
         for node in graph
     ]
-    plan = JobPlan(graph.replace(changed), {n: NodePlan(None) for n in (1, 2, 3)}, {}, {}, {}, {})
+    plan = JobPlan(graph=graph.replace(changed), nodes={n: NodePlan(None) for n in (1, 2, 3)})
     return describe_failure(plan, JobVertex("v7", "n1 -> n2 -> n3", (1, 2, 3), (), None, None), error)
 
 

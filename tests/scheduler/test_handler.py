@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.config import Configuration
-from penstock.decisions import DecisionLog
+from penstock.decisions.log import DecisionLog
 from penstock.errors import GraphError
 from penstock.graph import AdaptiveGraphManager, StreamNodeUpdateRequest
 from penstock.optimizer import StreamGraphOptimizationStrategy
 from penstock.optimizer.optimizer import StreamGraphOptimizer
-from penstock.scheduler.events import (
+from penstock.scheduler.handler import (
+    AdaptiveExecutionHandler,
     JobCancelEvent,
     JobVertexFailedEvent,
     JobVertexFinishedEvent,
     JobVertexInitializedEvent,
 )
-from penstock.scheduler.handler import AdaptiveExecutionHandler
 from penstock.testing import RESOURCES, measured, stream_graph
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from penstock.graph import JobVertex
     from penstock.optimizer import OperatorsFinished, ResultInfo, StrategyContext
-    from penstock.scheduler.events import JobEvent
+    from penstock.scheduler.handler import JobEvent
 
 
 class BoundsByRows(StreamGraphOptimizationStrategy):
@@ -75,7 +75,7 @@ class Case:
 
 def test_a_vertex_is_created_once_all_its_inputs_have_finished() -> None:
     case = Case("1 #> 3\n2 #> 3\n3 -> 4\n4 #> 90")
-    assert [vertex.name for vertex in case.handler.job_graph] == ["n1", "n2"]
+    assert [vertex.name for vertex in case.manager.job_graph] == ["n1", "n2"]
     case.handler.handle_job_event(JobVertexFinishedEvent("v1"))
     assert case.listener.notified == []
     case.handler.handle_job_event(JobVertexFinishedEvent("v2"))

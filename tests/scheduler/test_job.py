@@ -1,4 +1,4 @@
-"""The end of a job, without Spark: `Job._begin` runs any function that takes a commit. See also tests/test_hangs.py."""
+"""The end of a job, without Spark: `Job._begin` runs any function that takes a commit. See also tests/scheduler/test_hanging_calls.py."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Never
 
 import pytest
 
+from penstock.base.threads import track_work
 from penstock.connectors import SinkJob
-from penstock.decisions import DecisionKind
+from penstock.decisions.log import DecisionKind
 from penstock.errors import JobCancelledError, JobError
 from penstock.events import DecisionRecorded, ErrorOccurred, JobStateChanged
 from penstock.history.lines import EventLines
 from penstock.scheduler.job import Job
 from penstock.scheduler.origin import QueryOrigin
-from penstock.threads import track_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

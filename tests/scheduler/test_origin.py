@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.masking import MASK
+from penstock.base.masking import MASK
 from penstock.scheduler.origin import QueryOrigin
 
 SQL = "SELECT a\n  FROM t"

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from penstock.connectors import StageReport
-from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef
+from penstock.decisions.log import Choice, DecisionKind, DecisionLog, NameRef
 from penstock.events import JobEventBus, VertexSnapshot
 from penstock.execution.vertex_runner import VertexRun
 from penstock.graph import JobVertex
 from penstock.scheduler.execution_graph import ExecutionJobVertex
-from penstock.scheduler.outcomes import record_run
+from penstock.scheduler.vertex_execution import record_run
 from tests.scheduler.results import written
 
 VERTEX = JobVertex("v2", "Join", (3, 4), (), None, None)
@@ -55,7 +55,7 @@ def test_measured_figures() -> None:
 
 def test_a_decided_parallelism_is_not_replaced() -> None:
     log, execution = DecisionLog(), ExecutionJobVertex(VERTEX, JobEventBus())
-    execution.record_decision(7, "as measured", 40)
+    execution.record(parallelism=7, reason="as measured", bytes_in=40)
     context: Any = SimpleNamespace(decisions=log)
     results: Any = Results()
     record_run(context, execution, VertexRun(None, 4), results, ())

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock import Environment
-from penstock.decisions import Choice, DecisionKind, DecisionLog, NodeRef
+from penstock.decisions.log import Choice, DecisionKind, DecisionLog, NodeRef
 from penstock.events import ExecutionState
 from penstock.execution.context import group_of
 from penstock.graph import (
@@ -24,10 +24,10 @@ from penstock.graph import (
     StreamGraph,
     StreamNode,
 )
-from penstock.scheduler.progress import is_single_stage
-from penstock.spark.jobs import stages_of
-from penstock.spark.jvm import Bridge
-from tests.equality import assert_same_rows
+from penstock.scheduler.adaptive_batch import is_single_stage
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.run.jobs import stages_of
+from tests.support.equality import assert_same_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.config import Configuration
 from penstock.scheduler.resources import broadcast_bounds, resources_of
-from penstock.spark.dataframes import with_settings
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.plans.dataframes import with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from penstock.base.threads import track_work
 from penstock.errors import SourceTimeoutError
-from penstock.scheduler.silence import check_silence
-from penstock.threads import track_work
+from penstock.scheduler.adaptive_batch import check_silence
 
 # A module whose name is that of the bridge to the JVM.
 BRIDGE = {"__name__": "py4j.clientserver"}

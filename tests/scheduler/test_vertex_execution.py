@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.base.threads import running_work
 from penstock.connectors import StageReport
-from penstock.decisions import DecisionLog
+from penstock.decisions.log import DecisionLog
 from penstock.events import ExecutionState, JobEventBus, VertexChanged
-from penstock.execution.reads import VertexSetup
+from penstock.execution.context import VertexSetup
 from penstock.execution.vertex_runner import VertexRun
 from penstock.graph import JobVertex
 from penstock.scheduler.execution_graph import ExecutionJobVertex
 from penstock.scheduler.vertex_execution import VertexExecution
-from penstock.threads import running_work
 from tests.scheduler.results import written
 
 if TYPE_CHECKING:

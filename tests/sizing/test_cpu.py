@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.sizing.cpu import MIB, PythonRun, seconds_per_mib, tasks_for_python
+from penstock.sizing.parallelism import MIB, PythonRun, seconds_per_mib, tasks_for_python
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.sizing.coverage import check_slices
-from penstock.sizing.rescaling import rescaled
+from penstock.sizing.skew_cut import rescaled
 
 
 @pytest.mark.parametrize(

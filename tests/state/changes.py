@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock.state as st
-from penstock.spark.jvm import Bridge
-from penstock.spark.state_store import has_offline_tools
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.state.state_store import has_offline_tools
 from penstock.state.rewrite_methods import RewriteMethod
 from tests.state.queries import QUERIES_IN_MEMORY, run
 

@@ -13,12 +13,12 @@ from pyspark.sql import functions as F
 
 import penstock.state as st
 from penstock.errors import StateError
-from penstock.spark.dataframes import with_settings
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.plans.dataframes import with_settings
 from penstock.state import api
 from penstock.state.rewrite_methods import RewriteMethod
-from tests.services import needed
 from tests.state.queries import BASE, ROCKSDB, STORE, Query, digest, run
+from tests.support.services import needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

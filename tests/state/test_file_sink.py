@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock.state as st
-from penstock.spark.dataframes import with_settings
+from penstock.spark.plans.dataframes import with_settings
 from tests.state.queries import BASE, BY_NAME, SCHEMA, write_input
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.base.hashing import hash_row
 from penstock.errors import StateError
-from penstock.hashing import hash_row
 from penstock.state.key_groups import check_max_parallelism, default_max_parallelism, key_group
 
 

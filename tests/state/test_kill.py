@@ -12,16 +12,17 @@ import pytest
 
 import penstock.state as st
 from penstock.errors import StateError
-from penstock.spark.filesystem import Folder
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.io.filesystem import Folder
 from penstock.state.journal import FOLDER, Journal, Phase
 from tests.state.queries import run
+from tests.support.paths import TESTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-JOB = Path(__file__).parent.parent / "jobs" / "state_rescale.py"
+JOB = TESTS / "jobs" / "state_rescale.py"
 PARTLY_PUBLISHED = 30
 POINTS = (2, 7, 15, 19, 21, 24, 30, 38, 43, 46)
 """Of about fifty changes to files: the first twenty stage, the next publish, the last clean up."""

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 import pytest
 
-from tests.services import SeaweedFs
+from tests.support.paths import TESTS
+from tests.support.services import SeaweedFs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.slow
 
-TESTS = Path(__file__).parent.parent
 JARS = Path(pyspark.__file__).parent / "jars"
 QUERY = "changelog"
 """The query for which leftover files of an undone rescale would be read instead of its own changes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import StateError
-from penstock.state.layout import CommitEntry, OffsetEntry, OperatorEntry, SnapshotMetadata
+from penstock.state.layout import CommitEntry, OffsetEntry, OperatorEntry, parse_snapshot_metadata
 
 OFFSETS = 'v1\n{"batchWatermarkMs":7,"conf":{"spark.sql.shuffle.partitions":"4","x":"y"}}\n{"logOffset":1}\n-'
 OPERATOR = (
@@ -44,7 +44,7 @@ def test_damaged_entries(text: str) -> None:
 
 def test_snapshots() -> None:
     text = 'v1\n{"sstFiles":[{"sizeBytes":5},{"sizeBytes":6}],"numKeys":4,"numInternalKeys":1}'
-    assert SnapshotMetadata.parse(text, "1.zip") == SnapshotMetadata(5, 11)
-    assert SnapshotMetadata.parse(text.replace("4", "-1"), "1.zip").rows is None
+    assert parse_snapshot_metadata(text, "1.zip") == (5, 11)
+    assert parse_snapshot_metadata(text.replace("4", "-1"), "1.zip")[0] is None
     with pytest.raises(StateError, match=r"1\.zip"):
-        SnapshotMetadata.parse("v1\n{}", "1.zip")
+        parse_snapshot_metadata("v1\n{}", "1.zip")

@@ -13,6 +13,7 @@ import pytest
 
 import penstock.state as st
 from tests.state.queries import add_file, run
+from tests.support.paths import TESTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-JOB = Path(__file__).parent.parent / "jobs" / "state_live.py"
+JOB = TESTS / "jobs" / "state_live.py"
 
 
 class Program:

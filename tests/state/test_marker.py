@@ -28,8 +28,7 @@ ELSEWHERE = "elsewhere/pid:[1]/1"
 
 @pytest.fixture
 def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    for module in ("claims", "lease"):
-        monkeypatch.setattr(f"penstock.commit.{module}.Folder", LocalFolder)
+    monkeypatch.setattr("penstock.commit.claims.Folder", LocalFolder)
     return LocalFolder(None, str(tmp_path))
 
 

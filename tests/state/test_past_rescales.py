@@ -9,7 +9,7 @@ import pytest
 
 import penstock.state as st
 from penstock.errors import StateError
-from penstock.state.past_rescales import FOLDER
+from penstock.state.journal import RECORDS as FOLDER
 from tests.state.queries import run
 from tests.state.test_bad_input import digest
 

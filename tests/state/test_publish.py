@@ -6,6 +6,7 @@ import errno
 import json
 import shutil
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import pytest
 from penstock.errors import StateError
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.journal import FOLDER, Journal, Phase
-from penstock.state.past_rescales import FOLDER as PAST
+from penstock.state.journal import RECORDS as PAST
 from penstock.state.rescale import publish, undo
 from tests.commit.local import LocalFolder
 
@@ -53,7 +54,7 @@ STAGED_FILES = {"offsets/2": offsets(8), "commits/2": "v1\n{}", METADATA: "of 8"
 
 
 def complete(*, barrier: bool) -> Journal:
-    return Journal(1, 4, 8).publishing(FILES, {METADATA: BEFORE[METADATA]}, barrier=barrier)
+    return Journal(1, 4, 8, Phase.PUBLISHING, FILES, {METADATA: BEFORE[METADATA]}, barrier=barrier)
 
 
 def after(*, barrier: bool) -> dict[str, str]:
@@ -252,7 +253,7 @@ def test_a_query_that_has_run_since_is_not_changed(
     """Staged files were not removed, after a complete rescale or before its publication."""
     checkpoint, journal = staged(tmp_path, barrier=barrier)
     if phase is Phase.ABORTING:
-        journal = journal.aborting()
+        journal = replace(journal, phase=Phase.ABORTING)
         journal.save(checkpoint.folder)
     before = continue_query(tmp_path, number, barrier=barrier)
     with pytest.raises(StateError, match=message) if message else nullcontext():

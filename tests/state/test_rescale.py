@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock.state as st
-from penstock.spark.dataframes import with_settings
+from penstock.spark.plans.dataframes import with_settings
 from tests.state.changes import ALL, cases, check_output_after_rescale, rescaled
 from tests.state.queries import BASE, OPERATORS, run
 

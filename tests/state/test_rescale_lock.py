@@ -15,21 +15,21 @@ import pytest
 
 import penstock.state as st
 from penstock.errors import StateError
-from penstock.spark.filesystem import Folder
-from penstock.spark.jvm import Bridge
-from penstock.state.journal import FOLDER, Journal
-from penstock.state.rescale_lock import CLAIM, rescale_lock
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.io.filesystem import Folder
+from penstock.state.journal import CLAIM, FOLDER, Journal, rescale_lock
 from tests.commit.local import LocalFolder
 from tests.state.processes import named_in
 from tests.state.queries import digest, run
 from tests.state.test_start_query import start
+from tests.support.paths import TESTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
-JOB = Path(__file__).parent.parent / "jobs" / "state_rescale.py"
+JOB = TESTS / "jobs" / "state_rescale.py"
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def test_a_checkpoint_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("state.checkpoint", "commit.claims", "commit.lease"):
+    for module in ("state.checkpoint", "commit.claims"):
         monkeypatch.setattr(f"penstock.{module}.Folder", LocalFolder)
 
     def full(*_: Any, **__: Any) -> bool:

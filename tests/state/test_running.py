@@ -12,15 +12,15 @@ import pytest
 
 import penstock.state as st
 from penstock.errors import StateError
-from penstock.spark.dataframes import with_settings
-from penstock.spark.filesystem import Folder
-from penstock.spark.jvm import Bridge
-from penstock.spark.streaming_queries import executing
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.io.filesystem import Folder
+from penstock.spark.plans.dataframes import with_settings
+from penstock.spark.state.streaming_queries import executing
 from penstock.state import live_rescale
+from penstock.state.journal import rescale_lock
 from penstock.state.marker import MARKER
 from penstock.state.requests import Requests
 from penstock.state.rescale import Rescale
-from penstock.state.rescale_lock import rescale_lock
 from tests.state.processes import named_in
 from tests.state.queries import BASE, SCHEMA, add_file, run
 from tests.state.test_bad_input import digest

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import StateError
-from penstock.state import service
+from penstock.state import live_rescale
 from penstock.state.requests import Answer, Request
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Query, list[A
     def serve(*polls: Request | Exception | None, failing_answers: int = 0) -> tuple[Query, list[Answer]]:
         query = Query()
         requests = ScriptedRequests(query, [*polls], failing_answers)
-        monkeypatch.setattr(service, "_POLL_INTERVAL", 0.0)
-        monkeypatch.setattr(service, "Requests", lambda _: requests)
+        monkeypatch.setattr(live_rescale, "_SERVICE_INTERVAL", 0.0)
+        monkeypatch.setattr(live_rescale, "Requests", lambda _: requests)
         mark = SimpleNamespace(remove=lambda: None)
-        service.Service(query, "checkpoint", mark)._run()  # type: ignore[arg-type]
+        live_rescale.Service(query, "checkpoint", mark)._run()  # type: ignore[arg-type]
         return query, [answer for answer in requests.answers if answer.final]
 
     return serve

@@ -10,8 +10,8 @@ import pytest
 
 import penstock.state as st
 from penstock.errors import StateError
-from penstock.spark.dataframes import with_settings
-from penstock.spark.filesystem import Folder
+from penstock.spark.io.filesystem import Folder
+from penstock.spark.plans.dataframes import with_settings
 from penstock.state import starting
 from penstock.state.journal import Journal
 from penstock.state.marker import MARKER

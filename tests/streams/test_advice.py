@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.connectors.micro_batches import BatchDecision
+from penstock.connectors.kafka.streams.micro_batches import BatchDecision
 from penstock.streams.advice import Advice, advise
 from penstock.streams.progress import BatchProgress, OperatorState
 

@@ -6,10 +6,10 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from penstock.connectors.kafka.stream_offsets import PlannedBatch, offset_of, partition_offsets, planned_of
-from penstock.connectors.micro_batches import BatchDecision
-from penstock.connectors.pace import MeasuredBatch
-from penstock.streams.batches import parse_batches
+from penstock.connectors.kafka.streams.micro_batches import BatchDecision
+from penstock.connectors.kafka.streams.offsets import PlannedBatch, offset_of, partition_offsets, planned_of
+from penstock.connectors.kafka.streams.pace import MeasuredBatch
+from penstock.streams.progress import parse_batches
 
 
 def planned(lag: int, before: MeasuredBatch | None = None) -> PlannedBatch:

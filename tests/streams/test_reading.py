@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.errors import StreamError
-from penstock.spark.filesystem import Folder
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.io.filesystem import Folder
 from penstock.state.progress_files import PROGRESS
 from penstock.streams.reading import HadoopTextFiles, LocalTextFiles, TextFiles, read_batches, read_progress
 from tests.streams.test_batches import entry, offset_of, planned

@@ -14,24 +14,39 @@ if TYPE_CHECKING:
 
 CASES = [
     ("a pure module", "src/penstock/sizing/packing.py", ["tests/sizing/test_packing.py"], ["tests/web/test_api.py"]),
-    ("a module of another room's tests", "src/penstock/spark/layouts.py", ["tests/test_true_records.py"], []),
+    (
+        "a module of another room's tests",
+        "src/penstock/spark/run/layouts.py",
+        ["tests/history/test_fallback_decisions.py"],
+        [],
+    ),
     (
         "a module that others import",
-        "src/penstock/spark/jdbc.py",
-        ["tests/connectors/jdbc/test_source.py", "tests/spark/test_java.py"],
+        "src/penstock/spark/io/jdbc.py",
+        ["tests/connectors/jdbc/test_source.py", "tests/spark/bridge/test_java.py"],
         ["tests/connectors/jdbc/test_splits.py"],
     ),
-    ("a module at the top", "src/penstock/masking.py", ["tests/test_masking.py"], ["tests/sizing/test_packing.py"]),
+    (
+        "a module at the top",
+        "src/penstock/base/masking.py",
+        ["tests/base/test_masking.py"],
+        ["tests/sizing/test_packing.py"],
+    ),
     (
         "a Java class",
-        "src/penstock/spark/java/CoalescedLayouts.java",
-        ["tests/spark/test_java.py", "tests/extension/test_written.py"],
+        "src/penstock/spark/java/penstock/exchange/CoalescedLayouts.java",
+        ["tests/spark/bridge/test_java.py", "tests/extension/test_written.py"],
         ["tests/cli/test_main.py"],
     ),
-    ("a helper of tests", "tests/stages.py", ["tests/test_strategies.py"], ["tests/sizing/test_packing.py"]),
+    (
+        "a helper of tests",
+        "tests/support/stages.py",
+        ["tests/optimizer/test_strategies.py"],
+        ["tests/sizing/test_packing.py"],
+    ),
     ("a test", "tests/cli/test_main.py", ["tests/cli/test_main.py"], ["tests/cli/test_shell.py"]),
     ("a page", "docs/glossary.md", ["tests/docs/test_claims.py"], ["tests/cli/test_main.py"]),
-    ("a tool", "tools/figures.py", ["tests/docs/test_claims.py"], ["tests/test_package.py"]),
+    ("a tool", "tools/figures.py", ["tests/docs/test_claims.py"], ["tests/docs/test_package.py"]),
     ("nothing", None, [], ["tests/sizing/test_packing.py"]),
     (
         "a removed module",
@@ -41,12 +56,12 @@ CASES = [
     ),
     (
         "the conftest of a folder",
-        "tests/native/conftest.py",
-        ["tests/native/test_memory.py"],
+        "tests/duckdb/conftest.py",
+        ["tests/duckdb/worker/test_memory.py"],
         ["tests/cli/test_main.py"],
     ),
     ("the conftest of all tests", "tests/conftest.py", ["tests"], ["tests/test_architecture.py"]),
-    ("the services of all tests", "tests/services.py", ["tests"], ["tests/test_architecture.py"]),
+    ("the services of all tests", "tests/support/services.py", ["tests"], ["tests/test_architecture.py"]),
 ]
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.services import needed
+from tests.support.paths import ROOT
+from tests.support.services import needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ARTIFACTS = Path(__file__).parent.parent.parent / "artifacts"
+ARTIFACTS = ROOT / "artifacts"
 """The folder for screenshots."""
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [

@@ -45,7 +45,7 @@ def decision(index: int, kind: str, sentence: str, **more: Any) -> dict[str, Any
 def run(rows: int, seconds: float, *decisions: dict[str, Any], job_id: str = "0123456789ab", **config: str) -> Any:
     job = record(job_id=job_id)
     job.decisions.clear()
-    job.apply({"type": "nodes", "at": 1.0, "nodes": [job.nodes["1"] | {"kind": "Source", "label": "orders"}]})
+    job.apply({"type": "nodes", "at": 1.0, "nodes": [job.nodes["1"].values | {"kind": "Source", "label": "orders"}]})
     times = {"CREATED": 10.0, "RUNNING": 11.0, "FINISHED": 11.0 + seconds}
     job.apply(vertex(1, [1], "FINISHED", label="read orders", timestamps=times, bytes_in=10 * rows))
     job.apply({"type": "tasks", "at": 12.0, "vertex": "v1", "tasks": [], "stages": [stage(rows)]})

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.recorded_decisions import RecordedDecision
-from penstock.web.decision_differences import differing_decisions
+from penstock.decisions.record import DecisionRecord
+from penstock.web.comparison import differing_decisions
 from tests.web.test_findings import decision, estimate
 
 SMALL = "orders join users on k: broadcast instead of shuffle, as users is 3.0 MiB (limit 10.0 MiB)"
@@ -16,11 +16,11 @@ SHORT = "broadcast instead of shuffle"
 LARGE = "orders join users on k: users is not broadcast, as it is 12.0 MiB (limit 10.0 MiB)"
 
 
-def broadcast(sentence: str, *nodes: str, **more: Any) -> RecordedDecision:
+def broadcast(sentence: str, *nodes: str, **more: Any) -> DecisionRecord:
     return decision("broadcast", sentence, nodes=nodes or ("1",), **more)
 
 
-CASES: dict[str, tuple[list[RecordedDecision], list[RecordedDecision], list[str]]] = {
+CASES: dict[str, tuple[list[DecisionRecord], list[DecisionRecord], list[str]]] = {
     "nothing": ([], [], []),
     "the same from other figures": ([broadcast(SMALL)], [broadcast(SMALLER)], []),
     "a broadcast that became a shuffle": (

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock.web.edges import distribution, key_edges
-from tests.history.records import record, vertex
+from penstock.history.record import EdgeRecord
+from penstock.web.charts.graph import key_edges
+from tests.history.records import edge, record, vertex
 
 
 @pytest.mark.parametrize(
@@ -36,12 +37,12 @@ from tests.history.records import record, vertex
     ],
 )
 def test_logs_of_older_releases(partitioner: str, words: str) -> None:
-    assert distribution({"partitioner": partitioner}) == words
+    assert EdgeRecord.of(edge(1, 2, partitioner)).distribution == words
 
 
 @pytest.mark.parametrize(("words", "shown"), [("by my hand", "by my hand"), ("", "in the same task")])
 def test_description_in_the_log_takes_precedence(words: str, shown: str) -> None:
-    assert distribution({"partitioner": "HASH(k)", "words": words}) == shown
+    assert EdgeRecord.of(edge(1, 2) | {"words": words}).distribution == shown
 
 
 @pytest.mark.parametrize(

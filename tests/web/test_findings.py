@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from penstock.recorded_decisions import RecordedDecision, RecordedEstimate
+from penstock.decisions.estimates import EstimateRecord
+from penstock.decisions.record import DecisionRecord
 from penstock.web.comparison import Comparison, Figure
-from penstock.web.findings import Links, findings
-from penstock.web.timing import Timing
+from penstock.web.findings import findings
+from penstock.web.steps import Timing
 from tests.web.test_timing import step
 
 
-def decision(kind: str, sentence: str, **more: Any) -> RecordedDecision:
+def decision(kind: str, sentence: str, **more: Any) -> DecisionRecord:
     values: dict[str, Any] = {
         "id": 0,
         "kind": kind,
@@ -31,16 +32,16 @@ def decision(kind: str, sentence: str, **more: Any) -> RecordedDecision:
         "nodes": (),
         "at": 0.0,
     }
-    return RecordedDecision(**(values | more))
+    return DecisionRecord(**(values | more))
 
 
-def estimate(what: str, foreseen: float, came: float | None, missed_by: float | None = None) -> RecordedEstimate:
-    return RecordedEstimate(what, "bytes", foreseen, came, missed_by, f"{foreseen:g} estimated, {came} actual")
+def estimate(what: str, foreseen: float, came: float | None, missed_by: float | None = None) -> EstimateRecord:
+    return EstimateRecord(what, "bytes", foreseen, came, missed_by, f"{foreseen:g} estimated, {came} actual")
 
 
-def answer(name: str, steps: Any = (), decisions: Any = (), last: Any = None, comparison: str | None = None) -> Any:
+def answer(name: str, steps: Any = (), decisions: Any = (), last: Any = None, comparison: str = "") -> Any:
     total = max((step.ran[1] for step in steps if step.ran), default=0.0)
-    answered = findings(steps, Timing.of(steps, total), decisions, last, Links("0a", comparison))
+    answered = findings(steps, Timing.of(steps, total), decisions, last, "0a", comparison)
     (finding,) = [finding for finding in answered if finding.id == name]
     return finding
 
@@ -105,7 +106,7 @@ def test_order_of_broadcasts() -> None:
     ],
 )
 def test_sides_without_broadcast_are_listed_only_if_no_side_is_broadcast(
-    second: RecordedDecision, expected: list[str]
+    second: DecisionRecord, expected: list[str]
 ) -> None:
     first = decision("broadcast", "a is too large", chosen="not the left side", nodes=("3",))
     assert [item.text for item in answer("broadcast", decisions=[first, second]).items] == expected

@@ -20,7 +20,7 @@ from penstock.history.logs import History
 from penstock.web.api import create_app
 from penstock.web.store import JobStore
 from tests.history.records import edge, events, node, vertex
-from tests.services import free_port
+from tests.support.services import free_port
 from tests.web import browser as look
 
 if TYPE_CHECKING:

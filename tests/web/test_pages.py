@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -191,7 +192,7 @@ def test_comparison_with_the_last_run() -> None:
 
 def test_skew_is_marked() -> None:
     job = record()
-    job.vertices["v1"]["subpartitions"] = [10, 20, 400 << 20]
+    job.vertices["v1"] = job.vertices["v1"].updated({"subpartitions": [10, 20, 400 << 20]})
     page = pages.vertex(job, job.vertices["v1"], 20.0)
     assert page.count('class="skewed"') == 1
     assert page.count('class="run skewed"') == 1
@@ -199,8 +200,8 @@ def test_skew_is_marked() -> None:
 
 def test_tasks_are_compared_within_their_stage() -> None:
     job = record()
-    short = [job.tasks["v1"][0] | {"index": number} for number in range(5)]
-    long = [job.tasks["v1"][2] | {"index": number, "stage": 2} for number in range(3)]
+    short = [asdict(job.tasks["v1"][0]) | {"index": number} for number in range(5)]
+    long = [asdict(job.tasks["v1"][2]) | {"index": number, "stage": 2} for number in range(3)]
     job.apply({"type": "tasks", "at": 13.0, "vertex": "v1", "tasks": [*short, *long]})
     assert "run skewed" not in pages.vertex(job, job.vertices["v1"], 20.0)
 
@@ -219,7 +220,7 @@ def test_note_about_tasks_that_are_not_shown(tasks: int, note: str) -> None:
         "spilled": 0,
         "seconds": 9.0,
     }
-    job.apply({"type": "tasks", "at": 13.0, "vertex": "v1", "tasks": job.tasks["v1"], "stages": [stage]})
+    job.apply({"type": "tasks", "at": 13.0, "vertex": "v1", "tasks": map(asdict, job.tasks["v1"]), "stages": [stage]})
     page = pages.vertex(job, job.vertices["v1"], 20.0)
     assert re.findall(r"The first [^<]*", page) == ([note] if note else [])
 
@@ -227,7 +228,7 @@ def test_note_about_tasks_that_are_not_shown(tasks: int, note: str) -> None:
 def test_repeated_tasks_are_marked() -> None:
     """Logs of older releases have no attempts, as in `test_skew_is_marked`."""
     job = record()
-    ran = job.tasks["v1"][0]
+    ran = asdict(job.tasks["v1"][0])
     again = [ran | {"attempt": 0}, ran | {"attempt": 0, "state": "FAILED"}, ran | {"attempt": 1}]
     job.apply({"type": "tasks", "at": 13.0, "vertex": "v1", "tasks": again})
     page = pages.vertex(job, job.vertices["v1"], 20.0)
@@ -270,7 +271,7 @@ def test_user_texts_are_escaped() -> None:
         {
             "type": "nodes",
             "at": 1.0,
-            "nodes": [job.nodes["1"] | {"kind": "Source", "name": EVIL, "description": EVIL, "label": EVIL}],
+            "nodes": [job.nodes["1"].values | {"kind": "Source", "name": EVIL, "description": EVIL, "label": EVIL}],
         },
         {"type": "vertex", "at": 1.0, "id": "v1", "name": EVIL, "label": EVIL, "reason": EVIL},
         {"type": "refused", "at": 1.0, "what": EVIL, "because": EVIL, "nodes": []},

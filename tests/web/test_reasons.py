@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.web.reasons import reasons_of_time
-from penstock.web.stages import Stage
+from penstock.web.findings import reasons_of_time
+from penstock.web.steps import Stage
 from tests.web.test_timing import step
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.web.sources import Growth, growth
+from penstock.web.comparison import Growth, growth
 from tests.web.test_timing import step
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.web.stages import Stage, stages_of
+from penstock.web.steps import Stage, stages_of
+from tests.history.records import loaded, task
 
 
 def figures(number: int, tasks: int, seconds: float) -> dict[str, Any]:
@@ -44,4 +45,5 @@ def figures(number: int, tasks: int, seconds: float) -> dict[str, Any]:
     ],
 )
 def test_stages_count_all_of_their_tasks(tasks: Any, totals: Any, expected: Any) -> None:
-    assert stages_of([{"stage": stage, "seconds": seconds} for stage, seconds in tasks], totals) == expected
+    recorded, stages = loaded([task(0, seconds) | {"stage": stage} for stage, seconds in tasks], totals)
+    assert stages_of(recorded, stages) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from fastapi.testclient import TestClient
 from penstock.history.event_log import EventLog, LocalFolder
 from penstock.history.logs import History
 from penstock.web.api import create_app
-from penstock.web.store import JobStore
+from penstock.web.store import JobStore, streams_of
 from tests.history.records import ID, events, record
 
 if TYPE_CHECKING:
@@ -126,3 +127,9 @@ def test_logs_are_read_outside_the_event_loop(tmp_path: Path) -> None:
     assert len(threads) >= 3
     assert threading.main_thread() not in threads
     assert all("loop" not in thread.name and thread.name.startswith("AnyIO") for thread in threads)
+
+
+def test_a_server_without_streams_does_not_read_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading checkpoints needs PySpark."""
+    monkeypatch.setitem(sys.modules, "penstock.streams.reading", None)
+    assert streams_of([]) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.connectors.pace import MeasuredBatch
+from penstock.connectors.kafka.streams.pace import MeasuredBatch
 from penstock.streams.reading import LocalTextFiles
 from tests.streams.test_batches import entry, offset_of, planned
 from tests.web.test_api import Client, served

@@ -9,7 +9,9 @@ import pytest
 from penstock.events import VertexChanged, VertexSnapshot
 from penstock.graph import JobVertex
 from penstock.history.lines import EventLines
-from penstock.web.subpartition_bars import subpartition_bars
+from penstock.history.record import VertexRecord
+from penstock.web.charts.step import subpartition_bars
+from tests.history.records import vertex
 
 
 @pytest.mark.parametrize(
@@ -22,7 +24,7 @@ from penstock.web.subpartition_bars import subpartition_bars
     ],
 )
 def test_large_subpartitions_are_marked(sizes: Any, marked: Any) -> None:
-    assert [bar.is_skewed for bar in subpartition_bars(sizes, len(sizes))] == marked
+    assert [bar.is_skewed for bar in subpartition_bars(recorded(sizes))] == marked
 
 
 @pytest.mark.parametrize(
@@ -37,13 +39,12 @@ def test_large_subpartitions_are_marked(sizes: Any, marked: Any) -> None:
     ],
 )
 def test_labels_of_grouped_neighbours(count: int, bar: int, label: str) -> None:
-    sizes = recorded(range(count))
-    assert subpartition_bars(sizes, count)[bar].label == label
+    assert subpartition_bars(recorded(range(count)))[bar].label == label
 
 
-def recorded(sizes: Any) -> Any:
-    """Return the sizes as they are recorded."""
+def recorded(sizes: Any) -> VertexRecord:
+    """Return a vertex with sizes as they are recorded."""
     lines = EventLines().of(
         VertexChanged(VertexSnapshot(JobVertex("v1", "", (1,), (), None, None), subpartitions=sizes))
     )
-    return next(lines)["subpartitions"]
+    return VertexRecord.of(vertex(1, [], "FINISHED")).updated(next(lines))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from penstock.web.stages import Stage
-from penstock.web.steps import Step, merged, steps_of
-from penstock.web.timing import Timing, critical_path, idle
+from penstock.web.steps import Stage, Step, Timing, critical_path, idle, merged, steps_of
 from tests.history.records import record, task
 from tests.web.test_stages import figures
 
@@ -107,7 +106,7 @@ def test_step_from_a_record() -> None:
             "seconds": 0.0,
         },
     ]
-    job.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": job.tasks["v1"], "stages": stages})
+    job.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": map(asdict, job.tasks["v1"]), "stages": stages})
     first, second = steps_of(job, 30.0)
     assert (first.number, first.ran, first.seconds, first.tasks) == ("1", (1.0, 2.5), 1.5, 3)
     assert first.busy == ((1.0, 2.2),)
@@ -147,7 +146,7 @@ def test_step_that_is_delegated_to_spark_has_no_figures(
 ) -> None:
     job = record()
     job.query = {"of_spark": of_spark}
-    job.vertices["v1"] |= measured
+    job.vertices["v1"] = job.vertices["v1"].updated(measured)
     job.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": [], "stages": [figures(1, 9, 9.0)]})
     (first, _) = steps_of(job, 30.0)
     assert (first.is_delegated, first.wrote) == (is_delegated, wrote)

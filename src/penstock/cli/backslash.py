@@ -1,33 +1,41 @@
-"""The input of the shell: SQL statements, and the shell's own commands, which begin with a backslash."""
+"""The input of the shell: SQL statements, the shell's own commands, which begin with a backslash, and completions."""
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from penstock.cli.completion import completions
-from penstock.cli.statements import SHOWN_ROWS
+from penstock.base.units import show_count
+from penstock.cli.statements import SHOWN_ROWS, Answer, Statements
 from penstock.errors import PenstockError, first_line
-from penstock.units import show_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from penstock.cli.output import Output
-    from penstock.cli.statements import Answer, Statements
     from penstock.scheduler.job import Job
 
 
-class BackslashCommands:
-    """Runs the statements and commands that are typed into the shell.
+_WORDS = """
+    ALL ALTER ANALYZE AND ANTI ARRAY AS ASC BETWEEN BY CACHE CASE CAST COLUMN COLUMNS CREATE CROSS CUBE CURRENT
+    DATABASE DATE DELETE DESC DESCRIBE DISTINCT DROP ELSE END EXCEPT EXISTS EXPLAIN EXTENDED FALSE FIRST FROM
+    FULL FUNCTIONS GROUP GROUPING HAVING IF IN INNER INSERT INTERSECT INTERVAL INTO IS JOIN LAST LATERAL LEFT
+    LIKE LIMIT LOCATION MERGE NOT NULL NULLS OFFSET ON OPTIONS OR ORDER OUTER OVER OVERWRITE PARTITION
+    PARTITIONED PIVOT QUALIFY REFRESH REPLACE RIGHT ROLLUP ROW ROWS SCHEMA SELECT SEMI SET SETS SHOW SORT STRUCT
+    TABLE TABLES TABLESAMPLE TBLPROPERTIES TEMPORARY THEN TIMESTAMP TO TRUE TRUNCATE UNCACHE UNION UNPIVOT
+    UPDATE USE USING VALUES VIEW WHEN WHERE WINDOW WITH
+"""
+KEYWORDS = tuple(_WORDS.split())
+_BEFORE_TABLE = re.compile(r"\b(from|join|into|table|overwrite|describe|refresh|update)\s+$", re.IGNORECASE)
+_TABLES = re.compile(r"\b(?:from|join|into|update)\s+([\w.`]+)", re.IGNORECASE)
 
-    Parameters
-    ----------
-    session
-        Runs the statements.
-    output
-        Shows their results.
-    """
+_MAX_TABLES = 20
+"""The most tables whose columns are offered if the statement does not name a table yet."""
+
+
+class BackslashCommands:
+    """Runs the statements and commands that are typed into the shell, and shows their results."""
 
     def __init__(self, session: Statements, output: Output) -> None:
         self._session = session
@@ -52,13 +60,7 @@ class BackslashCommands:
         }
 
     def run(self, text: str) -> None:
-        """Run a statement, or a command.
-
-        Raises
-        ------
-        PenstockError
-            If it fails, or there is no such command.
-        """
+        """Run a statement, or a command; raise `PenstockError` if it fails, or there is no such command."""
         if not text.startswith("\\"):
             self._statement(text)
             return
@@ -76,18 +78,16 @@ class BackslashCommands:
         return completions(before, word, after, self, self._commands)
 
     def tables(self) -> Sequence[str]:
-        """Return the names of tables and views; part of `Names`."""
+        """Return the names of tables and views."""
         if self._tables is None:
             self._tables = tuple(name for name, _ in self._session.tables())
         return self._tables
 
     def columns(self, table: str) -> Sequence[str]:
-        """Return the columns of a table; part of `Names`."""
+        """Return the columns of a table; empty if there is no such table."""
         if table not in self._columns:
             self._columns[table] = tuple(name for name, _ in self._session.columns(table) or ())
         return self._columns[table]
-
-    # -- statements ----------------------------------------------------------------------------------------------
 
     def _statement(self, text: str) -> None:
         answer = self._session.run(text, self._limit)
@@ -103,8 +103,6 @@ class BackslashCommands:
         if not (query or self._last):
             raise PenstockError("there is no earlier query", hint="pass a query: \\explain SELECT ...")
         self._output.explanation(self._session.explain(query or self._last))
-
-    # -- jobs ----------------------------------------------------------------------------------------------------
 
     def _list_jobs(self, argument: str) -> None:
         _refuse("\\jobs", argument)
@@ -139,8 +137,6 @@ class BackslashCommands:
             raise PenstockError(f"{len(jobs)} jobs have an id that begins with {prefix!r}", hint="\\jobs lists all")
         return jobs[-1]
 
-    # -- tables --------------------------------------------------------------------------------------------------
-
     def _list_tables(self, argument: str) -> None:
         _refuse("\\tables", argument)
         self._output.rows(("table", "type"), self._session.tables())
@@ -155,8 +151,6 @@ class BackslashCommands:
                 f"there is no table {table!r}", hint=f"did you mean {near[0]}?" if near else "\\tables lists all"
             )
         self._output.rows(("column", "type"), columns)
-
-    # -- settings ------------------------------------------------------------------------------------------------
 
     def _set_limit(self, number: str) -> None:
         if number and (not number.isdecimal() or not int(number)):
@@ -192,3 +186,28 @@ def _summary(answer: Answer) -> str:
     failed = next((job.error for job in answer.jobs if job.error is not None), None)
     jobs = f", {show_count(len(answer.jobs), 'job')} (\\decisions explains how it ran)" if answer.jobs else ""
     return f"{outcome}, {answer.seconds:.2f} s{jobs}" + (f"; {first_line(failed)}" if failed else "")
+
+
+def completions(before: str, word: str, after: str, names: BackslashCommands, commands: Iterable[str]) -> list[str]:
+    """Return the completions of a word, which is between two parts of a statement.
+
+    The part after it matters, as the tables of a query follow its columns. `commands` are those of the shell.
+    """
+    if word.startswith("\\"):
+        return [command for command in commands if command.startswith(word)]
+    if _BEFORE_TABLE.search(before):
+        return _beginning(names.tables(), word)
+    if "." in word:
+        table, _, start = word.rpartition(".")
+        return [f"{table}.{column}" for column in _beginning(names.columns(table), start)]
+    named = _TABLES.findall(f"{before} {after}")
+    tables = dict.fromkeys(table.replace("`", "") for table in named) or names.tables()[:_MAX_TABLES]
+    columns = [column for table in tables for column in _beginning(names.columns(table), word)]
+    keywords = _beginning(KEYWORDS, word)
+    if word and word == word.lower():
+        keywords = [keyword.lower() for keyword in keywords]
+    return list(dict.fromkeys([*columns, *_beginning(names.tables(), word), *keywords]))
+
+
+def _beginning(candidates: Iterable[str], start: str) -> list[str]:
+    return sorted(candidate for candidate in candidates if candidate.lower().startswith(start.lower()))

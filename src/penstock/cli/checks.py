@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 _MASTER = re.compile(
     r"local(\[(\*|[1-9]\d*)(,\s*\d+)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|yarn|(spark|k8s)://.+"
 )
-_CONNECT_TIMEOUT = 2.0
-"""Seconds to wait for a master to accept a connection."""
+_CONNECT_TIMEOUT = 2.0  # seconds
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -33,13 +32,7 @@ def local(path: str) -> Path | None:
 
 
 def check_settings(conf: Iterable[tuple[str, str]], file: str | None) -> None:
-    """Reject settings that Spark would ignore, and options that are unknown or have invalid values.
-
-    Raises
-    ------
-    ConfigError
-        If a setting is not valid; the hint names the closest key.
-    """
+    """Raise `ConfigError` for settings that Spark would ignore, and for unknown options or invalid values."""
     settings = dict(conf)
     for key in settings:
         if not key.startswith("spark."):
@@ -55,13 +48,7 @@ def check_settings(conf: Iterable[tuple[str, str]], file: str | None) -> None:
 
 
 def check_master(master: str) -> None:
-    """Reject a master that is not valid for Spark, or that does not accept connections.
-
-    Raises
-    ------
-    SessionError
-        If the master cannot be used.
-    """
+    """Raise `SessionError` for a master that is not valid for Spark, or that does not accept connections."""
     if not _MASTER.fullmatch(master):
         raise SessionError(
             f"--master {master!r} is not a valid Spark master",
@@ -85,13 +72,7 @@ def check_master(master: str) -> None:
 
 
 def check_table(name: str, path: str) -> None:
-    """Reject a table whose path does not exist, or a name that statements cannot use.
-
-    Raises
-    ------
-    SourceError
-        If the table cannot be used.
-    """
+    """Raise `SourceError` for a table whose path does not exist, or a name that statements cannot use."""
     if not _NAME.fullmatch(name):
         raise SourceError(
             f"--table {name}={path}: {name!r} is not a valid table name", hint="use letters, digits and underscores"
@@ -101,26 +82,8 @@ def check_table(name: str, path: str) -> None:
         raise SourceError(f"table {name}: {path} does not exist", hint="check the path")
 
 
-def check_statement(statement: str) -> None:
-    """Reject an empty statement.
-
-    Raises
-    ------
-    PenstockError
-        If the statement is empty.
-    """
-    if not statement.strip(" \t\n;"):
-        raise PenstockError("the statement is empty", hint='for example "SELECT 1"')
-
-
 def check_new_target(path: str) -> None:
-    """Reject a target that a sink would reject.
-
-    Raises
-    ------
-    SinkError
-        If it exists, or cannot be created.
-    """
+    """Raise `SinkError` for a target that exists, or that cannot be created."""
     local_path = local(path)
     if local_path is not None:
         if local_path.exists():
@@ -129,37 +92,14 @@ def check_new_target(path: str) -> None:
 
 
 def check_log_folder(path: str) -> None:
-    """Reject a folder that event logs cannot be written to.
-
-    Raises
-    ------
-    HistoryError
-        If it is a file, or cannot be created.
-    """
+    """Raise `HistoryError` for a folder of event logs that is a file, or that cannot be created."""
     local_path = local(path)
     if local_path is not None:
         check_can_create(local_path, lambda cause: HistoryError.unwritable(path, cause))
 
 
-def check_folder(path: str) -> None:
-    """Reject a folder that cannot be created.
-
-    Raises
-    ------
-    SinkError
-        If it is a file, or this user may not create it.
-    """
-    check_can_create(Path(path), lambda cause: SinkError(f"{path} cannot be written", cause=cause))
-
-
 def check_checkpoint(path: str) -> None:
-    """Reject a folder that is not a checkpoint.
-
-    Raises
-    ------
-    StateError
-        If a part of it is missing.
-    """
+    """Raise `StateError` for a folder that is not a checkpoint, as a part of it is missing."""
     from penstock.state.checkpoint import PARTS
 
     local_path = local(path)
@@ -173,13 +113,7 @@ def check_checkpoint(path: str) -> None:
 
 
 def check_recoverable(path: str) -> bool:
-    """Return whether there may be something to recover at a path; reject a path whose parent does not exist.
-
-    Raises
-    ------
-    PenstockError
-        If neither the path nor its parent exists.
-    """
+    """Return whether there may be something to recover at a path; raise `PenstockError` if it has no parent folder."""
     local_path = local(path)
     if local_path is None:
         return True
@@ -191,12 +125,6 @@ def check_recoverable(path: str) -> bool:
         )
     folders = [local_path.parent, local_path] if local_path.is_dir() else [local_path.parent]
     return any(entry.name.startswith(".penstock-") for folder in folders for entry in folder.iterdir())
-
-
-def is_journal(path: str) -> bool:
-    """Whether a path has the name of a commit journal."""
-    name = path.rpartition("/")[2]
-    return name.startswith(".penstock-commit-") and name.endswith(".json")
 
 
 def check_can_create(path: Path, error: Callable[[str], PenstockError]) -> None:
@@ -211,10 +139,7 @@ def check_can_create(path: Path, error: Callable[[str], PenstockError]) -> None:
 def check_secrets(file: str | None) -> dict[str, Mapping[str, str]]:
     """Read the properties of each target from a TOML file; without a file there are none.
 
-    Raises
-    ------
-    ConfigError
-        If the file is not TOML, or has entries outside of tables.
+    Raise `ConfigError` if the file is not TOML, or has entries outside of tables.
     """
     import tomllib
 

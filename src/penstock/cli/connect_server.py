@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.addresses import is_loopback
+from penstock.base.addresses import is_loopback
 from penstock.cli.checks import check_log_folder
-from penstock.cli.flags import SPARK, takes
-from penstock.cli.page import check_packages, wait_for_termination
+from penstock.cli.flags import SPARK, check_packages, takes, wait_for_termination
 from penstock.errors import PenstockError, SessionError
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def connect_server(
       python -c 'from pyspark.sql import SparkSession
       SparkSession.builder.remote("sc://localhost:15002/;token=...").getOrCreate().sql("SELECT 1").show()'
     """
-    from penstock.spark import connect
+    from penstock.spark.bridge import connect
 
     with common.output():
         settings = dict(common.conf)
@@ -102,7 +101,7 @@ def without_token(command: Sequence[str]) -> list[str]:
     >>> without_token(["penstock", "connect-server", "--token", "x", "--ui"])
     ['penstock', 'connect-server', '--ui']
     """
-    from penstock.spark.connect import TOKEN
+    from penstock.spark.bridge.connect import TOKEN
 
     shown: list[str] = []
     arguments = iter(command)
@@ -134,20 +133,14 @@ def _check_port(host: str, port: int) -> None:
 
 
 def _serve(common: Common, host: str, port: int, token: str | None, *, is_random: bool, ui: bool) -> None:
-    """Serve until the process is terminated.
+    """Serve until the process is terminated; without a token, every client is accepted.
 
-    Parameters
-    ----------
-    token
-        The token that clients must send; None to accept every client.
-    is_random
-        Whether the token was generated. Then the printed address contains it, and a token of ``spark-defaults.conf``
-        overrides it.
+    The printed address contains a random token, and a token of ``spark-defaults.conf`` overrides it.
     """
     from penstock.extension.sessions import install
-    from penstock.spark import connect
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.session import embedded_session
+    from penstock.spark.bridge import connect
+    from penstock.spark.bridge.jvm import Bridge
+    from penstock.spark.bridge.session import embedded_session
 
     os.environ.pop(_VARIABLE, None)
     if token:

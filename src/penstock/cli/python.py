@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
-
-from penstock.cli.interpreter import PythonCall, Target, parse_call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +32,73 @@ serve(missing)
 _PATH_OPTIONS = "-E, -I, -s or -S"
 _ENABLED: list[object] = []
 """The context managers that enable the sessions until the process ends, as threads may outlive the program."""
+_FLAGS = frozenset("bBdEiIOPqRsStuvx")
+_WITH_VALUE = frozenset("WX")
+_LONG_WITH_VALUE = "--check-hash-based-pycs"
+
+
+class Target(Enum):
+    """The kind of program that a command line names."""
+
+    FILE = "a file, a folder or a zip archive"
+    CODE = "-c"
+    MODULE = "-m"
+    STDIN = "-"
+    NOTHING = "nothing: standard input, or a prompt on a terminal"
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCall:
+    """A parsed command line: ``python [options] [FILE | -c CODE | -m MODULE | -] [arguments]``.
+
+    `program` is the file, code or module, empty for other targets; `flags` are the letters of options without a value.
+    """
+
+    options: tuple[str, ...]
+    target: Target
+    program: str
+    arguments: tuple[str, ...]
+    flags: frozenset[str] = frozenset()
+
+
+def parse_call(arguments: Sequence[str]) -> PythonCall | None:
+    """Parse a command line of Python; None if it runs no program: it requests help or the version, or is not valid.
+
+    >>> call = parse_call(["-um", "http.server", "8000"])
+    >>> call.options, call.program, call.arguments
+    (('-u',), 'http.server', ('8000',))
+    """
+    options: list[str] = []
+    flags: set[str] = set()
+    rest = list(arguments)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        word = rest.pop(0)
+        if word == "--":
+            break
+        if word == _LONG_WITH_VALUE and rest:
+            options += [word, rest.pop(0)]
+            continue
+        if word.startswith("--"):
+            return None
+        for position, letter in enumerate(word[1:], 1):
+            if letter in _FLAGS:
+                flags.add(letter)
+                continue
+            before, value = word[:position], word[position + 1 :]
+            if letter not in _WITH_VALUE | {"c", "m"} or not (value or rest):
+                return None
+            value = value or rest.pop(0)
+            if letter in _WITH_VALUE:
+                options += [before + letter, value]
+                break
+            options += [before] if position > 1 else []
+            target = Target.CODE if letter == "c" else Target.MODULE
+            return PythonCall(tuple(options), target, value, tuple(rest), frozenset(flags))
+        else:
+            options.append(word)
+    target = Target.NOTHING if not rest else Target.STDIN if rest[0] == "-" else Target.FILE
+    program = rest[0] if target is Target.FILE else ""
+    return PythonCall(tuple(options), target, program, tuple(rest[1:]), frozenset(flags))
 
 
 def main() -> None:
@@ -48,10 +115,7 @@ def main() -> None:
 def serve(missing: Sequence[str]) -> None:
     """Enable all Spark sessions of this process, and run the program in its arguments.
 
-    Parameters
-    ----------
-    missing
-        The packages that cannot be imported with the options of this process.
+    `missing` are the packages that cannot be imported with the options of this process.
     """
     arguments = sys.argv[1:]
     call = parse_call(arguments)

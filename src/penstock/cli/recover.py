@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.checks import check_recoverable, check_secrets, is_journal, local
-from penstock.cli.flags import FILE_SYSTEMS, Flag, takes
+from penstock.cli.checks import check_recoverable, check_secrets, local
+from penstock.cli.flags import FILE_SYSTEMS, FORMAT, takes
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Complete or undo commits of jobs that died.")
-@takes(Flag.FORMAT, *FILE_SYSTEMS)
+@takes(FORMAT, *FILE_SYSTEMS)
 @click.option("--apply", "apply", is_flag=True, help="Recover. Without it, only show what would be done.")
 @click.option(
     "--properties",
@@ -69,7 +69,8 @@ def recover(
     with common.output() as output:
         secrets = check_secrets(properties_file)
         common.check()
-        if trust and not is_journal(path):
+        name = path.rpartition("/")[2]
+        if trust and not (name.startswith(".penstock-commit-") and name.endswith(".json")):
             raise PenstockError(
                 f"--trust with {path}, which is not the path of a commit journal",
                 hint="pass the path of the journal that you trust: .penstock-commit-*.json",
@@ -78,20 +79,19 @@ def recover(
             output.note(_nothing(path))
             return
         with common.spark() as thread:
-            thread.call(lambda: _recover(common, output, path, secrets, apply=apply, trust=trust))
+            thread.call(lambda: _recover(output, path, secrets, apply=apply, trust=trust))
 
 
-def _recover(
-    common: Common, output: Output, path: str, secrets: dict[str, Mapping[str, str]], *, apply: bool, trust: bool
-) -> None:
+def _recover(output: Output, path: str, secrets: dict[str, Mapping[str, str]], *, apply: bool, trust: bool) -> None:
     import penstock.connectors  # noqa: F401 - registers how targets commit
     from penstock.commit import Access, plan_recovery
     from penstock.commit import recover as recover_journal
     from penstock.commit.locations import commits_at, leftovers_at
-    from penstock.spark.filesystem import Folder
-    from penstock.spark.jvm import Bridge
+    from penstock.entry.environment import Environment
+    from penstock.spark.bridge.jvm import Bridge
+    from penstock.spark.io.filesystem import Folder
 
-    bridge = Bridge(common.environment().spark)
+    bridge = Bridge(Environment().spark)
     access = Access(bridge, secrets, trusted=str(Folder(bridge, path).resolved) if trust else None)
     problems, rows = [], []
     for journal in commits_at(access, path):
@@ -135,9 +135,4 @@ _PLANNED = {
     "left alone": "not touched: its job still runs",
     "gone": "no longer there",
 }
-_DONE = {
-    "back": "undone",
-    "forward": "completed",
-    "left alone": "not touched: its job still runs",
-    "gone": "no longer there",
-}
+_DONE = _PLANNED | {"back": "undone", "forward": "completed"}

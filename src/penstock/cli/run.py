@@ -1,23 +1,39 @@
-"""The command `penstock run`."""
+"""The command `penstock run`, and the report at the end of a program."""
 
 from __future__ import annotations
 
 import os
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
+from penstock.base.units import show_count
 from penstock.cli.checks import check_log_folder
-from penstock.cli.flags import SPARK, Flag, program_command, takes, takes_program
-from penstock.cli.page import KEEP_OPEN, UI, serve_page, stay_open
+from penstock.cli.flags import (
+    FORMAT,
+    KEEP_OPEN,
+    SPARK,
+    UI,
+    program_command,
+    serve_page,
+    stay_open,
+    takes,
+    takes_program,
+)
+from penstock.cli.output import JsonOutput, Output
 
 if TYPE_CHECKING:
     from penstock.cli.common import Common
+    from penstock.extension.program import Program, QuerySummary
+
+_MAX_EXPLAINED = 20
+"""The most queries whose decisions are shown; a program may run hundreds."""
 
 
 @program_command("Run a PySpark program, and print the decisions.")
-@takes(Flag.FORMAT, *SPARK)
+@takes(FORMAT, *SPARK)
 @click.option("--quiet", is_flag=True, help="Do not print the decisions.")
 @UI
 @KEEP_OPEN
@@ -51,7 +67,6 @@ def run(
         if ui or keep_open:
             serve_page()
         common.check()
-        from penstock.cli.programs import report_program
         from penstock.cli.scripts import run_file
         from penstock.extension.program import all_sessions_enabled
 
@@ -61,6 +76,41 @@ def run(
                     run_file(job, arguments)
             finally:
                 if not quiet:
-                    report_program(output, program)
+                    _report(output, program)
                 if keep_open:
                     stay_open()
+
+
+def _report(output: Output, program: Program) -> None:
+    """Show the jobs of a program's environments, its queries, and the queries that Spark ran itself."""
+    from penstock.scheduler.job import RECENT
+
+    query_jobs = {query.job for query in program.queries}
+    for job in list(RECENT):
+        if job.id not in query_jobs:
+            output.job(job)
+    if isinstance(output, JsonOutput):
+        output.record("queries", {"ran": [asdict(query) for query in program.queries], "planned": program.counts})
+        return
+    queries = program.queries
+    if queries:
+        columns = ("query", "job", "state", "steps", "seconds")
+        output.rows(columns, [_row(query) for query in queries], "Queries")
+        if program.query_count > len(queries):
+            output.note(
+                f"These are the latest {len(queries):,} of {show_count(program.query_count, 'query', 'queries')}."
+            )
+    for query in queries[:_MAX_EXPLAINED]:
+        if query.decided:
+            output.note("\n".join([f"Decisions for {query.name}", *(f"- {text}" for text in query.decided)]))
+    if len(queries) > _MAX_EXPLAINED:
+        rest = show_count(len(queries) - _MAX_EXPLAINED, "further query", "further queries")
+        output.note(f"Decisions for {rest}: run with --history DIR, then `penstock history show --history DIR ID`")
+    left = sorted(program.left.items(), key=lambda entry: -entry[1])
+    if left:
+        output.note(f"left to Spark: {', '.join(f'{count:,} {reason}' for reason, count in left)}")
+
+
+def _row(query: QuerySummary) -> tuple[object, ...]:
+    seconds = "-" if query.seconds is None else f"{query.seconds:.1f}"
+    return query.name, query.job, query.state.lower(), query.vertices, seconds

@@ -22,13 +22,7 @@ _OWN = str(Path(__file__).parent.parent)
 
 
 def run_file(path: str, arguments: Sequence[str]) -> None:
-    """Run a Python file.
-
-    Raises
-    ------
-    SystemExit
-        If the file fails, with the exit code that Python would return; its error is printed to standard error.
-    """
+    """Run a Python file; if it fails, print its error to standard error and exit with the code that Python returns."""
     sys.argv = [path, *arguments]
     file = str(Path(path).absolute())
     if get_importer(file) is not None:  # an archive, or a folder
@@ -50,17 +44,9 @@ def run_file(path: str, arguments: Sequence[str]) -> None:
 
 @contextmanager
 def errors_as_python(path: Callable[[], str]) -> Iterator[None]:
-    """Exit on an error of the block as Python does, with a traceback that starts in a file.
+    """Exit with code 1 on an error of the block as Python does, with a traceback that starts in a file.
 
-    Parameters
-    ----------
-    path
-        Returns the file's path, which may be unknown before the block runs.
-
-    Raises
-    ------
-    SystemExit
-        With the exit code 1.
+    `path` returns the file's path, which may be unknown before the block runs.
     """
     try:
         yield

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli.checks import check_table
-from penstock.cli.flags import SPARK, takes
-from penstock.cli.group import print_error
-from penstock.cli.page import UI, serve_page
-from penstock.cli.tables import TABLE
+from penstock.cli.flags import SPARK, TABLE, UI, serve_page, takes
+from penstock.cli.output import print_error
 from penstock.errors import PenstockError, first_line
 
 if TYPE_CHECKING:
@@ -21,6 +20,19 @@ if TYPE_CHECKING:
 
 PROMPT, CONTINUED = "penstock> ", "      ... "
 EXIT_COMMANDS = {"exit", "quit", "\\q", "\\quit"}
+_PART = re.compile(
+    r"""
+      '(?:[^'\\]|\\.)*'        # texts and names in quotes
+    | "(?:[^"\\]|\\.)*"
+    | `[^`]*`
+    | --[^\n]*                 # comments
+    | /\*.*?\*/
+    | ;
+    | /\*|['"`]                # an unclosed quote or comment
+    | .
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 
 
 @click.command(short_help="Run SQL statements interactively.")
@@ -50,7 +62,7 @@ def shell(common: Common, tables: tuple[tuple[str, str], ...], ui: bool) -> None
         from penstock.cli.statements import Statements
 
         with common.spark() as thread:
-            session = Statements(thread, common, tables)
+            session = Statements(thread, tables)
             commands = BackslashCommands(session, output)
             if not sys.stdin.isatty():
                 Shell(commands, FileLines()).run()
@@ -62,29 +74,16 @@ def shell(common: Common, tables: tuple[tuple[str, str], ...], ui: bool) -> None
 class Shell:
     """The loop that reads and runs statements and commands.
 
-    Parameters
-    ----------
-    commands
-        Runs them.
-    lines
-        The input lines. An error ends the input from a file, but not from a keyboard.
+    An error ends the input from a file, but not from a keyboard.
     """
 
     def __init__(self, commands: BackslashCommands, lines: Lines) -> None:
-        from penstock.cli.splitting import InputBuffer
-
         self._commands = commands
         self._lines = lines
         self._typed = InputBuffer()
 
     def run(self) -> None:
-        """Read and run until the end of the input.
-
-        Raises
-        ------
-        PenstockError
-            If a statement of a file fails.
-        """
+        """Read and run until the end of the input; raise `PenstockError` if a statement of a file fails."""
         while self._run_next():
             pass
 
@@ -94,10 +93,15 @@ class Shell:
             line = self._lines.next(CONTINUED if self._typed.is_open else PROMPT)
             if not self._typed.is_open and line.strip().rstrip(";").lower() in EXIT_COMMANDS:
                 return False
-            for text in self._completed(line):
+            is_command = not self._typed.is_open and line.lstrip().startswith("\\")
+            for text in [line.strip().rstrip(";")] if is_command else self._typed.add(line):
                 self._run(text)
         except EOFError:
-            self._leave()
+            remainder = self._typed.flush()
+            if self._lines.is_keyboard:
+                click.echo()
+            elif remainder:  # the last statement of a file may lack its semicolon
+                self._run(remainder)
             return False
         except KeyboardInterrupt:  # while a line is typed, or between two statements
             if not self._lines.is_keyboard:
@@ -105,12 +109,6 @@ class Shell:
             self._typed.flush()
             click.echo()
         return True
-
-    def _completed(self, line: str) -> list[str]:
-        """Return the command or the statements that a line completes."""
-        if not self._typed.is_open and line.lstrip().startswith("\\"):
-            return [line.strip().rstrip(";")]
-        return self._typed.add(line)
 
     def _run(self, text: str) -> None:
         self._lines.remember(text if text.startswith("\\") else f"{text};")
@@ -130,9 +128,42 @@ class Shell:
                 else PenstockError("the statement failed", cause=first_line(error))
             )
 
-    def _leave(self) -> None:
-        remainder = self._typed.flush()
-        if self._lines.is_keyboard:
-            click.echo()
-        elif remainder:  # the last statement of a file may lack its semicolon
-            self._run(remainder)
+
+class InputBuffer:
+    """The typed text of an incomplete statement."""
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a statement has begun."""
+        return bool(self._text.strip())
+
+    def add(self, line: str) -> list[str]:
+        """Add a line; return the statements that are complete now, without their semicolons."""
+        self._text += line + "\n"
+        statements, self._text = split_statements(self._text)
+        return statements
+
+    def flush(self) -> str:
+        """Return and clear the incomplete statement; empty if it is only white space and comments."""
+        text, self._text = self._text.strip(), ""
+        return "" if is_blank(text) else text
+
+
+def split_statements(text: str) -> tuple[list[str], str]:
+    """Return the statements in a text, without empty ones, and the text after the last semicolon."""
+    statements, start = [], 0
+    for part in _PART.finditer(text):
+        if part[0] == ";":
+            statements.append(text[start : part.start()].strip())
+            start = part.end()
+        elif part[0] in {"'", '"', "`", "/*"}:
+            break  # the quotes or the comment continue in the next line
+    return [statement for statement in statements if not is_blank(statement)], text[start:]
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text is only white space and comments."""
+    return not re.sub(r"--[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL).strip()

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.checks import check_new_target, check_statement, check_table
-from penstock.cli.flags import SPARK, Flag, takes
-from penstock.cli.page import KEEP_OPEN, UI, serve_page, stay_open
-from penstock.cli.tables import TABLE
+from penstock.cli.checks import check_new_target, check_table
+from penstock.cli.flags import FORMAT, KEEP_OPEN, SPARK, TABLE, UI, serve_page, stay_open, takes
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Run a SQL statement on files and catalogs.")
-@takes(Flag.FORMAT, *SPARK)
+@takes(FORMAT, *SPARK)
 @TABLE
 @click.option(
     "--limit",
@@ -64,10 +63,9 @@ def sql(
         from penstock.cli.statements import SHOWN_ROWS, Statements
 
         with common.spark() as thread:
-            session = Statements(thread, common, tables)
+            session = Statements(thread, tables)
             if target:
-                for job in session.write(statement, target):
-                    output.job(job)
+                output.job(session.write(statement, target))
                 output.note(f"written to {target}")
             else:
                 max_rows = limit or (SHOWN_ROWS if common.output_format == "text" else None)
@@ -80,7 +78,7 @@ def sql(
 
 
 @click.command(short_help="Show how a query would run; reads no data.")
-@takes(Flag.FORMAT, *SPARK)
+@takes(FORMAT, *SPARK)
 @TABLE
 @click.argument("statement")
 def explain(common: Common, tables: tuple[tuple[str, str], ...], statement: str) -> None:
@@ -95,7 +93,7 @@ def explain(common: Common, tables: tuple[tuple[str, str], ...], statement: str)
         from penstock.cli.statements import Statements
 
         with common.spark() as thread:
-            output.explanation(Statements(thread, common, tables).explain(statement))
+            output.explanation(Statements(thread, tables).explain(statement))
 
 
 def show_result(output: Output, answer: Answer, how_to_get_more: str) -> None:
@@ -109,7 +107,8 @@ def show_result(output: Output, answer: Answer, how_to_get_more: str) -> None:
 
 
 def _check(common: Common, tables: Iterable[tuple[str, str]], statement: str) -> None:
-    check_statement(statement)
+    if not statement.strip(" \t\n;"):
+        raise PenstockError("the statement is empty", hint='for example "SELECT 1"')
     for name, path in tables:
         check_table(name, path)
     common.check()

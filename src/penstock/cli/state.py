@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from penstock.base.units import show_bytes
 from penstock.cli.checks import check_checkpoint
-from penstock.cli.flags import FILE_SYSTEMS, Flag, takes
-from penstock.units import show_bytes
+from penstock.cli.flags import FILE_SYSTEMS, FORMAT, MASTER, takes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.cli.common import Common
-    from penstock.cli.spark_thread import SparkThread
     from penstock.state.inspection import Inspection
     from penstock.state.rescale import OnProgress
 
 CHECKPOINT = click.argument("checkpoint")
-RUNS_QUERIES = (Flag.FORMAT, Flag.MASTER, *FILE_SYSTEMS)
+RUNS_QUERIES = (FORMAT, MASTER, *FILE_SYSTEMS)
 
 
 @click.group(short_help="Inspect and rescale the state of a stream.")
@@ -48,7 +47,8 @@ def inspect_command(common: Common, count: bool, checkpoint: str) -> None:  # no
     from penstock.state import inspect
 
     with common.output() as output:
-        with _checked_spark(common, checkpoint) as thread:
+        check_checkpoint(checkpoint)
+        with common.spark() as thread:
             inspection = thread.call(lambda: inspect(checkpoint, count=count))
         if common.output_format == "json":
             output.record("inspection", inspection.as_dict())
@@ -153,7 +153,8 @@ def rescale(
     with common.output() as output:
         if max_parallelism is not None:
             check_max_parallelism(max_parallelism)
-        with _checked_spark(common, checkpoint) as thread:
+        check_checkpoint(checkpoint)
+        with common.spark() as thread:
             if max_parallelism is None:
                 aborted = thread.call(lambda: api.abort(checkpoint))
                 output.note("undone; the query starts as before" if aborted else "there was nothing to undo")
@@ -185,7 +186,7 @@ def rescale(
 
 
 @state.command()
-@takes(Flag.FORMAT, *FILE_SYSTEMS)
+@takes(FORMAT, *FILE_SYSTEMS)
 @CHECKPOINT
 def prune(common: Common, checkpoint: str) -> None:
     """Remove the folders of key groups that the query no longer has after a rescale to fewer.
@@ -199,17 +200,10 @@ def prune(common: Common, checkpoint: str) -> None:
     from penstock import state as api
 
     with common.output() as output:
-        with _checked_spark(common, checkpoint) as thread:
+        check_checkpoint(checkpoint)
+        with common.spark() as thread:
             removed = thread.call(lambda: api.prune(checkpoint))
         output.note(f"removed {', '.join(removed)}" if removed else "there is nothing to remove")
-
-
-@contextmanager
-def _checked_spark(common: Common, checkpoint: str) -> Iterator[SparkThread]:
-    """Check the checkpoint, then start Spark."""
-    check_checkpoint(checkpoint)
-    with common.spark() as thread:
-        yield thread
 
 
 @contextmanager

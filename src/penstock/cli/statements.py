@@ -5,41 +5,32 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli.tables import register_tables
 from penstock.errors import PenstockError
-from penstock.spark_errors import translate_errors
+from penstock.spark.errors import translate_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.cli.common import Common
-    from penstock.cli.spark_thread import SparkThread
-    from penstock.environment import Environment
-    from penstock.explain import ExplainedPlan
+    from penstock.cli.common import SparkThread
+    from penstock.entry.environment import Environment
+    from penstock.report.explain import ExplainedPlan
     from penstock.scheduler.job import Job
 
 SHOWN_ROWS = 20
 """The default number of rows of a result to show."""
+_FORMAT_OF_SUFFIX = {".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc", ".txt": "text"}
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a statement.
+    """The result of a statement, empty for a command that writes, the jobs that ran it, and its run time.
 
-    Parameters
-    ----------
-    columns, rows
-        The result; empty for a command that writes.
-    has_more
-        Whether there are more rows, which were not computed.
-    jobs
-        The jobs that ran it.
-    seconds
-        The run time.
+    `has_more` says whether there are more rows, which were not computed.
     """
 
     columns: tuple[str, ...]
@@ -50,23 +41,15 @@ class Answer:
 
 
 class Statements:
-    """The session that statements share.
+    """The session that statements share, with `tables`, by name and path.
 
     Queries run as jobs of an `Environment`; Spark delegates the queries of commands (INSERT, CREATE TABLE AS).
-
-    Parameters
-    ----------
-    thread
-        The thread on which Spark is used.
-    common
-        The shared options.
-    tables
-        Names and paths of tables.
+    All methods raise `PenstockError` if a statement cannot be planned, or fails.
     """
 
-    def __init__(self, thread: SparkThread, common: Common, tables: Iterable[tuple[str, str]] = ()) -> None:
+    def __init__(self, thread: SparkThread, tables: Iterable[tuple[str, str]] = ()) -> None:
         self._thread = thread
-        self._environment = thread.call(lambda: _environment(common, tables))
+        self._environment = thread.call(lambda: _environment(tables))
 
     @property
     def version(self) -> str:
@@ -91,20 +74,7 @@ class Statements:
         return [(field.name, field.dataType.simpleString()) for field in spark.table(table).schema.fields]
 
     def run(self, statement: str, limit: int | None) -> Answer:
-        """Run a statement.
-
-        Parameters
-        ----------
-        statement
-            Spark SQL.
-        limit
-            The most rows to return, None for all; the query computes at most one more.
-
-        Raises
-        ------
-        PenstockError
-            If it cannot be planned, or fails.
-        """
+        """Run a statement; return at most `limit` rows, None for all. The query computes at most one more."""
         from penstock.scheduler.job import RECENT
 
         before, started = set(RECENT), time.monotonic()
@@ -124,32 +94,20 @@ class Statements:
         df = self._environment.sql(statement)  # Spark has run the command; its result is available
         return tuple(df.columns), [tuple(row) for row in df.collect()] if df.columns else []
 
-    def write(self, statement: str, target: str) -> Sequence[Job]:
-        """Write the rows of a query to a new folder of parquet files; return the jobs.
-
-        Raises
-        ------
-        PenstockError
-            If it cannot be planned, or fails.
-        """
+    def write(self, statement: str, target: str) -> Job:
+        """Write the rows of a query to a new folder of parquet files; return the job."""
         return self._thread.call(lambda: self._write(statement, target))
 
-    def _write(self, statement: str, target: str) -> Sequence[Job]:
+    def _write(self, statement: str, target: str) -> Job:
         from penstock.connectors import FileSink
 
         self._check_query(statement, "written to a folder")
         self._environment.write(self._planned(statement), FileSink(target))
         with translate_errors("the statement failed"):
-            return (self._environment.execute("penstock sql"),)
+            return self._environment.execute("penstock sql")
 
     def explain(self, statement: str) -> ExplainedPlan:
-        """Return how a query would run.
-
-        Raises
-        ------
-        PenstockError
-            If it cannot be planned.
-        """
+        """Return how a query would run."""
         return self._thread.call(lambda: self._explain(statement))
 
     def _explain(self, statement: str) -> ExplainedPlan:
@@ -158,8 +116,8 @@ class Statements:
             return self._environment.explain(self._planned(statement))
 
     def _is_query(self, statement: str) -> bool:
-        from penstock.spark.jvm import Bridge
-        from penstock.spark.statements import is_query
+        from penstock.spark.bridge.jvm import Bridge
+        from penstock.spark.plans.statements import is_query
 
         with translate_errors():
             return is_query(Bridge(self._environment.spark), statement)
@@ -175,12 +133,23 @@ class Statements:
             return self._environment.sql(statement)
 
 
-def _environment(common: Common, tables: Iterable[tuple[str, str]]) -> Environment:
+def _environment(tables: Iterable[tuple[str, str]]) -> Environment:
     """Start Spark and register the tables."""
+    from penstock.entry.environment import Environment
     from penstock.extension import enable
 
-    environment = common.environment()
+    environment = Environment()
     enable(environment.spark, progress=sys.stderr.isatty())
     with translate_errors():
-        register_tables(environment.spark, tables)
+        for name, path in tables:
+            _read_path(environment.spark, path).createOrReplaceTempView(name)
     return environment
+
+
+def _read_path(spark: SparkSession, path: str) -> DataFrame:
+    """Read a file or folder in the format of its suffix; Parquet without a suffix."""
+    from penstock.connectors import FileSource
+
+    kind = _FORMAT_OF_SUFFIX.get(Path(path).suffix.lower(), "parquet")
+    options = {"header": "true", "inferSchema": "true"} if kind == "csv" else {}
+    return FileSource(path, kind, options=options).read(spark)

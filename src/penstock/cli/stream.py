@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from penstock.base.units import show_count, show_time
 from penstock.cli.checks import check_checkpoint, check_settings, local
-from penstock.cli.flags import FILE_SYSTEMS, Flag, takes
-from penstock.units import show_count, show_time
+from penstock.cli.flags import FILE_SYSTEMS, FORMAT, takes
 
 if TYPE_CHECKING:
     from penstock.cli.common import Common
@@ -25,7 +25,7 @@ def stream() -> None:
 
 
 @stream.command()
-@takes(Flag.FORMAT, *FILE_SYSTEMS)
+@takes(FORMAT, *FILE_SYSTEMS)
 @click.option(
     "--cores",
     type=click.IntRange(1),
@@ -63,7 +63,9 @@ def advise(common: Common, cores: int | None, progress: str) -> None:
         batches = read_progress(location_of(common, progress))
         advice = advise_on(batches, cores)
         if advice is None:
-            raise StreamError.too_few(progress, sum(batch.rows > 0 for batch in batches))
+            count = sum(batch.rows > 0 for batch in batches)
+            message = f"{progress} has the progress of {count} batches with rows, and two are needed"
+            raise StreamError(message, hint="let the query run for a while")
         if common.output_format == "json":
             output.record("advice", advice.as_dict())
             return
@@ -78,7 +80,7 @@ def advise(common: Common, cores: int | None, progress: str) -> None:
 
 
 @stream.command()
-@takes(Flag.FORMAT, *FILE_SYSTEMS)
+@takes(FORMAT, *FILE_SYSTEMS)
 @click.argument("checkpoint")
 def batches(common: Common, checkpoint: str) -> None:
     """Show the decision and the duration of each of the last hundred batches of a query.
@@ -120,9 +122,6 @@ def location_of(common: Common, path: str) -> TextFiles:
     local_path = local(path)
     if local_path is not None:
         return LocalTextFiles(local_path)
-    from penstock.spark.filesystem import Folder
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.session import embedded_session
+    from penstock.spark.io.filesystem import Folder
 
-    with common.spark() as thread:
-        return thread.call(lambda: HadoopTextFiles(Folder(Bridge(embedded_session()), path)))
+    return common.on_spark(lambda bridge: HadoopTextFiles(Folder(bridge, path)))

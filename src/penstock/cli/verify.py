@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from penstock.cli.flags import SPARK, Flag, program_command, takes, takes_program
+from penstock.base.units import show_count
+from penstock.cli.flags import FORMAT, SPARK, program_command, takes, takes_program
 from penstock.cli.output import JsonOutput, Output
-from penstock.shadow.comparison import REPORTS, Engine, Verdict
-from penstock.units import show_count
+from penstock.shadow.comparison import REPORTS, Engine, ShadowReport, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from penstock.cli.common import Common
-    from penstock.shadow.comparison import Comparison, ShadowReport
 
 NOTHING_COMPARED = 2
 """The exit code if there was nothing to compare."""
 
 
 @program_command("Compare the rows of a program with plain Spark.")
-@takes(Flag.FORMAT, *SPARK)
+@takes(FORMAT, *SPARK)
 @takes_program
 def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
     """Run the Python file JOB on Penstock and on plain Spark, and compare the rows.
@@ -66,15 +66,7 @@ def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
 
 
 def _report(output: Output, reports: Iterable[ShadowReport], of_spark: Mapping[str, int]) -> None:
-    """Print the comparisons, and the queries that Spark ran itself.
-
-    Parameters
-    ----------
-    output, reports
-        The output, and the reports to print.
-    of_spark
-        The number of queries that Spark ran itself, by reason.
-    """
+    """Print the comparisons, and the number of queries that Spark ran itself, by reason."""
     compared = [report for report in reports if report.comparisons]
     comparisons = [comparison for report in compared for comparison in report.comparisons]
     if all(comparison.verdict is Verdict.BY_SPARK for comparison in comparisons):
@@ -98,7 +90,8 @@ def _report(output: Output, reports: Iterable[ShadowReport], of_spark: Mapping[s
         for difference in report.differences:
             output.note(f"{report.job}: {difference}")
     if comparisons:
-        output.note(_summary(comparisons))
+        counts = Counter(comparison.verdict for comparison in comparisons)
+        output.note(", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]))
 
 
 def _rows(report: ShadowReport) -> Iterator[Sequence[object]]:
@@ -110,8 +103,3 @@ def _rows(report: ShadowReport) -> Iterator[Sequence[object]]:
         )
         times = ["" if number else own, plain]
         yield [report.job, result.output, result.engine.value, result.verdict.value, *counts, *times, result.reason]
-
-
-def _summary(comparisons: Sequence[Comparison]) -> str:
-    counts = [(verdict, sum(comparison.verdict is verdict for comparison in comparisons)) for verdict in Verdict]
-    return ", ".join(f"{count} {verdict.value}" for verdict, count in counts if count)

@@ -1,10 +1,16 @@
 """Atomic commit of all sinks of a job, even if a process dies."""
 
-from penstock.commit.concurrent_commits import wait_for_commits_at
-from penstock.commit.paths import location_of
+from penstock.commit.names import location_of
 from penstock.commit.prepared import Access, Prepared
 from penstock.commit.protocol import Commit
-from penstock.commit.recovery import Direction, Recovery, plan_recovery, recover, recover_target
+from penstock.commit.recovery import (
+    Direction,
+    Recovery,
+    plan_recovery,
+    recover,
+    recover_target,
+    wait_for_commits_at,
+)
 
 __all__ = [
     "Access",

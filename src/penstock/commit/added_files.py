@@ -6,70 +6,35 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit.file_tokens import is_token_file
-from penstock.commit.moves import (
-    MARKER,
-    folder_of,
-    move,
-    move_files,
-    remove_files,
-    remove_new_folders,
-    sync_folders,
-    unmoved,
-)
+from penstock.commit.moves import MARKER, PreparedMoves, folder_of, move, move_files, sync_folders
 from penstock.commit.names import check_files, check_relative, check_staging
-from penstock.commit.prepared import Prepared
-from penstock.spark.filesystem import Folder
+from penstock.spark.io.filesystem import Folder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from penstock.commit.prepared import Access
 
 
 @dataclass(frozen=True)
-class PreparedFiles(Prepared):
+class PreparedFiles(PreparedMoves):
     """Files that are added to a folder, each by a rename to a name that does not exist yet.
 
     On file systems that rename folders file by file (object stores), replaced files are moved aside first.
 
-    Parameters
-    ----------
-    path
-        The target folder.
-    staging
-        The hidden folder that holds the files until the commit.
-    files
-        Paths relative to both folders, in the order in which the files become visible.
-    new_folders
-        Folders that do not exist yet, relative to the target; an empty string is the target itself. Journals call
-        them ``made``.
-    unmarked
-        Partitions whose ``_SUCCESS`` marker is moved aside until all files are in the target.
-    away
-        Files of the target that are replaced, relative to it.
-    owned
-        Folders that no other job may write to until the commit ends, relative to the target; an empty string is the
-        whole target.
+    All paths are relative, and an empty string is the target itself. `files` are in the order in which they become
+    visible. `new_folders` do not exist yet (`made` in journals). `unmarked` are partitions whose ``_SUCCESS`` marker is
+    moved aside until all files are in the target. `away` are files of the target that are replaced. `owned` are folders
+    that no other job may write to until the commit ends.
     """
 
     kind: ClassVar[str] = "files"
-    is_reversible: ClassVar[bool] = True
 
-    path: str
-    staging: str
     files: tuple[str, ...]
     new_folders: tuple[str, ...] = field(default=(), metadata={"key": "made"})
     unmarked: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
     owned: tuple[str, ...] = ()
-
-    @property
-    def target(self) -> str:
-        """The target folder."""
-        return self.path
-
-    @property
-    def folder(self) -> str:
-        """The target folder."""
-        return self.path
 
     @property
     def replaced(self) -> tuple[str, ...]:
@@ -81,11 +46,6 @@ class PreparedFiles(Prepared):
     def added(self) -> tuple[str, ...]:
         """The folders that get files."""
         return tuple(sorted({folder_of(f"{self.path}/{name}") for name in self.files}))
-
-    @property
-    def hidden(self) -> tuple[str, ...]:
-        """The folders of the new and of the replaced files."""
-        return self.staging, f"{self.staging}-old"
 
     @property
     def is_atomic(self) -> bool:
@@ -100,26 +60,17 @@ class PreparedFiles(Prepared):
 
     def ready(self, access: Access) -> None:
         """Create the folders that markers are moved to."""
-        for name in self.unmarked:
-            self._marker_aside(access, name).parent.make()
+        for _, aside in self._markers(access):
+            aside.parent.make()
 
-    def commit(self, access: Access) -> None:
-        """Move every file into the target; replaced files and the markers of partitions are moved aside first."""
-        self._commit(access, self.files)
+    @property
+    def _moved_names(self) -> tuple[str, ...]:
+        return self.files
 
-    def complete(self, access: Access) -> None:
-        """Move the files that are still in the staging folder."""
-        self._commit(access, unmoved(access, self.staging, self.files))
-
-    def _commit(self, access: Access, files: tuple[str, ...]) -> None:
+    def _move(self, access: Access, files: tuple[str, ...]) -> None:
+        """Move files into the target; replaced files and the markers of partitions are moved aside first."""
         target = Folder(access.bridge, self.path)
-        for name in self.unmarked:
-            marker, aside = target.child(f"{name}/{MARKER}"), self._marker_aside(access, name)
-            if marker.exists() and not aside.exists():
-                aside.parent.make()
-                move(marker, aside)
-        for name in self.away:
-            file, aside = target.child(name), self._aside(access, name)
+        for file, aside in (*self._markers(access), *self._replaced_files(access)):
             if file.exists() and not aside.exists():
                 aside.parent.make()
                 move(file, aside)
@@ -138,31 +89,33 @@ class PreparedFiles(Prepared):
 
     def undo(self, access: Access) -> None:
         """Remove the added files, and restore the replaced ones."""
-        remove_files(access, self.staging, self.path, self.files)
-        target = Folder(access.bridge, self.path)
-        for name in self.away:
-            file, aside = target.child(name), self._aside(access, name)
+        self._remove_files(access)
+        for file, aside in self._replaced_files(access):
             if aside.exists() and not file.exists():
                 file.parent.make()
                 move(aside, file)
         self._restore_markers(access)
-        remove_new_folders(access, self.path, self.new_folders)
+        self._remove_new_folders(access, self.new_folders)
         sync_folders(access, (*self.added, *map(folder_of, self.added)))
         self.finish(access)
 
-    def finish(self, access: Access) -> None:
-        """Remove the staging folder and the replaced files."""
-        for folder in (self.staging, f"{self.staging}-old"):
-            Folder(access.bridge, folder).delete()
+    def _markers(self, access: Access) -> Iterator[tuple[Folder, Folder]]:
+        """Yield the markers to move aside, and their temporary paths."""
+        names = [f"{name}/{MARKER}" for name in self.unmarked]
+        return _paired(access, self.path, f"{self.staging}/.penstock-markers", names)
 
-    def _aside(self, access: Access, name: str) -> Folder:
-        return Folder(access.bridge, f"{self.staging}-old/{name}")
-
-    def _marker_aside(self, access: Access, name: str) -> Folder:
-        return Folder(access.bridge, f"{self.staging}/.penstock-markers/{name}/{MARKER}")
+    def _replaced_files(self, access: Access) -> Iterator[tuple[Folder, Folder]]:
+        """Yield the files to move aside, and their temporary paths."""
+        return _paired(access, self.path, f"{self.staging}-old", self.away)
 
     def _restore_markers(self, access: Access) -> None:
-        for name in self.unmarked:
-            aside, marker = self._marker_aside(access, name), Folder(access.bridge, f"{self.path}/{name}/{MARKER}")
+        for marker, aside in self._markers(access):
             if aside.exists() and not marker.exists():
                 move(aside, marker)
+
+
+def _paired(access: Access, path: str, other: str, names: Sequence[str]) -> Iterator[tuple[Folder, Folder]]:
+    if names:
+        folder, other_folder = Folder(access.bridge, path), Folder(access.bridge, other)
+        for name in names:
+            yield folder.child(name), other_folder.child(name)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.commit.added_files import PreparedFiles
 from penstock.commit.folders import PreparedFolders
-from penstock.commit.names import check_relative
-from penstock.commit.paths import location_of
+from penstock.commit.names import check_relative, location_of
 from penstock.commit.prepared import Prepared, prepared_from_dict
 from penstock.errors import CommitError, SinkError
-from penstock.spark.filesystem import Folder
-from penstock.spark.session_catalog import (
+from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.session_catalog import (
     drop_table,
     find_table,
     is_marked,
@@ -22,14 +21,14 @@ from penstock.spark.session_catalog import (
     unmark_table,
     update_statistics,
 )
-from penstock.spark.table_partitions import add_partitions, unregister_partitions
-from penstock.spark.table_writes import create_table
+from penstock.spark.io.table_partitions import add_partitions, unregister_partitions
+from penstock.spark.io.table_writes import create_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.commit.prepared import Access
-    from penstock.spark.session_catalog import CatalogTable
+    from penstock.spark.io.session_catalog import CatalogTable
 
 log = logging.getLogger("penstock.commit")
 
@@ -41,28 +40,15 @@ _NAME = re.compile(rf"{_PART}(\.{_PART}){{0,2}}")
 class PreparedTable(Prepared):
     """Files of a table, and the update of its catalogue entry once they are in the table's folder.
 
-    Parameters
-    ----------
-    table
-        The quoted name of the table.
-    files
-        The record of the files as a JSON object (`Prepared.as_dict`).
-    statement, schema
-        The CREATE TABLE statement of a new table, and the JSON of its columns; empty for an existing table.
-    external
-        Whether the user has set the location of a new table.
-    location
-        The location as the user or the catalogue spells it; the path in `files` has no symbolic links.
-    partitions
-        The folders of the partitions that were written, which the catalogue must list.
-    new_partitions
-        Those of them that the catalogue did not list before.
-    gone_partitions
-        Partitions that the catalogue listed before, and that an overwrite has left without rows.
-    catalog
-        The identity of a catalogue that outlives the driver; empty for an in-memory catalogue.
-    created
-        When an existing table was created, in milliseconds since the epoch; 0 if unknown.
+    `table` is the quoted name. `files` is the record of the files as a JSON object (`Prepared.as_dict`). `statement` is
+    the CREATE TABLE statement of a new table, and `schema` the JSON of its columns; both are empty for an existing
+    table. `external` says whether the user has set the location of a new table. `location` is spelled as by the user or
+    the catalogue; the path in `files` has no symbolic links.
+
+    `partitions` are the folders of the partitions that were written, which the catalogue must list; it did not list
+    `new_partitions` before. It listed `gone_partitions`, which an overwrite has left without rows. `catalog` is the
+    identity of a catalogue that outlives the driver; empty for an in-memory catalogue. `created` is when an existing
+    table was created, in milliseconds since the epoch; 0 if unknown.
     """
 
     kind: ClassVar[str] = "catalog table"
@@ -145,10 +131,7 @@ class PreparedTable(Prepared):
     def commit(self, access: Access) -> None:
         """Move the files into the table's folder, then update the catalogue.
 
-        Raises
-        ------
-        SinkError
-            If another program has created, dropped or moved the table since the job began.
+        Raise `SinkError` if another program has created, dropped or moved the table since the job began.
         """
         self._check_table(access)
         self._files.commit(access)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.spark.filesystem import Folder
+    from penstock.spark.io.filesystem import Folder
 
 FOLDER = ".penstock-tokens"
 

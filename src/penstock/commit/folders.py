@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit.file_tokens import is_token_file
-from penstock.commit.moves import folder_of, move, move_files, remove_files, remove_new_folders, sync_folders, unmoved
+from penstock.commit.moves import PreparedMoves, folder_of, move, move_files, sync_folders
 from penstock.commit.names import check_files, check_relative, check_staging
-from penstock.commit.prepared import Prepared
 from penstock.errors import SinkError
-from penstock.spark.filesystem import Folder
+from penstock.spark.io.filesystem import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,59 +18,31 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PreparedFolders(Prepared):
+class PreparedFolders(PreparedMoves):
     """New folders of a target: the whole target, or some of its partitions.
 
     Only for file systems that rename a folder atomically. An existing folder is exchanged with the new folder
     atomically if the file system can do that; otherwise it is moved aside first. A hidden file in the new folder shows
     where that folder is: in the target, still staged, or replaced by another program since.
 
-    Parameters
-    ----------
-    path
-        The target folder.
-    staging
-        The hidden folder of the new rows.
-    folders
-        The new or replaced folders, relative to both; an empty string is the whole target.
-    new_folders
-        Folders above partitions that do not exist yet (`made` in journals).
-    moved_files
-        Files of the staging folder that are moved into the target beside the partitions.
-    replaces
-        Whether an existing folder may be replaced; if not, a folder that appears during the job is an error.
+    `folders` are the new or replaced folders, relative to both; an empty string is the whole target. `new_folders` is
+    folders above partitions that do not exist yet (`made` in journals). `moved_files` is files of the staging folder
+    that are moved into the target beside the partitions. `replaces` says whether an existing folder may be replaced; if
+    not, a folder that appears during the job is an error.
     """
 
     kind: ClassVar[str] = "folders"
-    is_reversible: ClassVar[bool] = True
 
-    path: str
-    staging: str
     folders: tuple[str, ...]
     new_folders: tuple[str, ...] = field(default=(), metadata={"key": "made"})
     moved_files: tuple[str, ...] = ()
     replaces: bool = True
 
     @property
-    def target(self) -> str:
-        """The target folder."""
-        return self.path
-
-    @property
-    def folder(self) -> str:
-        """The target folder."""
-        return self.path
-
-    @property
     def replaced(self) -> tuple[str, ...]:
         """The folders, and token files, which no other job may write meanwhile."""
         tokens = (name for name in self.moved_files if is_token_file(name))
         return tuple(f"{self.path}/{name}".rstrip("/") for name in (*self.folders, *tokens))
-
-    @property
-    def hidden(self) -> tuple[str, ...]:
-        """The folders of the new and of the replaced rows."""
-        return self.staging, f"{self.staging}-old"
 
     @property
     def is_atomic(self) -> bool:
@@ -95,15 +66,11 @@ class PreparedFolders(Prepared):
             staged.child(self._mark).touch()
             staged.sync_entries()
 
-    def commit(self, access: Access) -> None:
-        """Move the new folders into the target; skip those that were moved before."""
-        self._commit(access, self.moved_files)
+    @property
+    def _moved_names(self) -> tuple[str, ...]:
+        return self.moved_files
 
-    def complete(self, access: Access) -> None:
-        """Move the folders and files that are still staged."""
-        self._commit(access, unmoved(access, self.staging, self.moved_files))
-
-    def _commit(self, access: Access, files: tuple[str, ...]) -> None:
+    def _move(self, access: Access, files: tuple[str, ...]) -> None:
         for name in self.new_folders:
             Folder(access.bridge, self.path).child(name).make()
         for live, staged, old in self._folder_triples(access):
@@ -135,24 +102,21 @@ class PreparedFolders(Prepared):
     def undo(self, access: Access) -> None:
         """Restore the old folders.
 
-        Raises
-        ------
-        SinkError
-            If another program has written rows to the path of a replaced folder. The replaced folder then stays where
-            it is; everything else is undone.
+        Raise `SinkError` if another program has written rows to the path of a replaced folder. The replaced folder then
+        stays where it is; everything else is undone.
         """
-        remove_files(access, self.staging, self.path, self.moved_files)
+        self._remove_files(access)
         blocked: list[tuple[Folder, Folder]] = []
         for live, staged, old in self._folder_triples(access):
             if self._is_new(live):
                 self._swap_back(live, staged, old)
             elif not self._restore(old, live):
                 blocked.append((live, old))
-        remove_new_folders(access, self.path, self.new_folders)
+        self._remove_new_folders(access, self.new_folders)
         self._sync(access)
         if blocked:
             raise SinkError.cannot_restore([(str(live), str(old)) for live, old in blocked])
-        self._clean(access)
+        super().finish(access)
 
     def _sync(self, access: Access) -> None:
         sync_folders(access, (folder_of(path) for path in (self.path, *self.replaced, *self._files)))
@@ -184,28 +148,20 @@ class PreparedFolders(Prepared):
 
     def finish(self, access: Access) -> None:
         """Remove the replaced rows and the hidden files."""
-        self._clean(access)
+        super().finish(access)
         for live, _, _ in self._folder_triples(access):
             live.child(self._mark).delete()
-
-    def _clean(self, access: Access) -> None:
-        for folder in (self.staging, self._old):
-            Folder(access.bridge, folder).delete()
 
     @property
     def _files(self) -> tuple[str, ...]:
         return tuple(f"{self.path}/{name}" for name in self.moved_files)
-
-    @property
-    def _old(self) -> str:
-        return f"{self.staging}-old"
 
     def _is_new(self, folder: Folder) -> bool:
         return folder.child(self._mark).exists()
 
     def _folder_triples(self, access: Access) -> Iterator[tuple[Folder, Folder, Folder]]:
         """Yield for each folder its path in the target, in the staging folder and in that of replaced rows."""
-        roots = [Folder(access.bridge, root) for root in (self.path, self.staging, self._old)]
+        roots = [Folder(access.bridge, root) for root in (self.path, *self.hidden)]
         for name in self.folders:
             live, staged, old = (root.child(name) if name else root for root in roots)
             yield live, staged, old

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.commit.lease import is_young
+from penstock.commit.claims import is_young
 from penstock.commit.owner import Owner, tag_is_alive
-from penstock.commit.signing import signed
-from penstock.commit.trust import LARGEST_JOURNAL, LARGEST_NOTE, check_location, is_foreign, read_trusted, warn_of
-from penstock.commit.unknown import prepared_or_unknown
+from penstock.commit.prepared import prepared_or_unknown
+from penstock.commit.trust import (
+    LARGEST_JOURNAL,
+    LARGEST_NOTE,
+    check_location,
+    is_foreign,
+    read_trusted,
+    signed,
+    warn_of,
+)
 from penstock.errors import CommitError, UntrustedJournalError
-from penstock.spark.filesystem import Folder
+from penstock.spark.io.filesystem import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from penstock.commit.prepared import Access, Prepared
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.bridge.jvm import Bridge
 
 PREFIX = ".penstock-commit-"
 VERSION = 1
@@ -31,20 +38,11 @@ COMMITTING: set[str] = set()
 class Journal:
     """The records that the sinks of a job commit together.
 
-    Parameters
-    ----------
-    owner
-        The process that commits; None once it has released the journal.
-    decided
-        Whether all sinks have committed, so that only replaced rows are left to remove.
-    is_requested
-        Whether a commit may have been requested that may land late; see `Prepared.may_land_late`. Journals call it
-        ``asked``.
-    is_rolled_back
-        Whether the owner has begun to undo the commit: nothing irreversible had been committed, and nothing can be.
-        Journals call it ``back``.
-    parts
-        The records of the sinks, in the order of their commits.
+    `owner` is the process that commits; None once it has released the journal. `parts` are the records of the sinks, in
+    the order of their commits. `decided` says whether all sinks have committed, so that only replaced rows are left to
+    remove. `is_requested` (`asked` in files) says whether a commit may have been requested that may land late; see
+    `Prepared.may_land_late`. `is_rolled_back` (`back` in files) says whether the owner has begun to undo the commit:
+    nothing irreversible had been committed, and nothing can be.
     """
 
     path: str
@@ -55,6 +53,11 @@ class Journal:
     decided: bool = False
     is_requested: bool = False
     is_rolled_back: bool = False
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file, which is unique, while its folder may have several paths."""
+        return _name(self.path)
 
     def write(self, access: Access) -> None:
         """Write the journal durably and atomically."""
@@ -72,13 +75,7 @@ class Journal:
         file.write(signed(file.name, content), overwrite=True, private=True)
 
     def check(self) -> None:
-        """Check that a later process would accept the names in the journal; see `commit.names`.
-
-        Raises
-        ------
-        CommitError
-            If it would reject a name.
-        """
+        """Raise `CommitError` if a later process would reject a name in the journal; see `commit.names`."""
         for part in self.parts:
             try:
                 check_location(self.path, self.path)
@@ -89,10 +86,9 @@ class Journal:
     def point(self, access: Access) -> None:
         """Write a pointer to the journal at every target; called before `write`, as a dangling pointer is harmless."""
         Folder(access.bridge, self.path).parent.make()
-        for folder in _others(access, self):
+        for pointer in self._pointers(access):
             content = {"version": VERSION, "journal": self.path}
-            pointer = folder.child(_name(self.path).replace(".json", ".ref"))
-            folder.make()
+            pointer.parent.make()
             pointer.write(signed(pointer.name, content), overwrite=True, private=True)
         for part in self.parts:
             if part.folder is None:
@@ -101,24 +97,32 @@ class Journal:
     def remove(self, access: Access) -> None:
         """Remove the journal, then the pointers to it."""
         Folder(access.bridge, self.path).delete()
-        for folder in _others(access, self):
-            folder.child(_name(self.path).replace(".json", ".ref")).delete()
+        for pointer in self._pointers(access):
+            pointer.delete()
         for part in self.parts:
             if part.folder is None:
                 part.unpoint(access, self.path)
+
+    def _pointers(self, access: Access) -> list[Folder]:
+        """Return the pointer files beside the targets that do not have the journal itself beside them."""
+        parents = [folder_beside(access, part.folder) for part in self.parts if part.folder is not None]
+        by_path = {str(folder): folder for folder in parents}
+        by_path.pop(str(Folder(access.bridge, self.path).parent), None)
+        return [folder.child(self.file_name.replace(".json", ".ref")) for folder in by_path.values()]
 
     def is_alive(self, access: Access) -> bool:
         """Whether the owner may still be committing."""
         if self.owner is None:
             return False
         if self.owner == Owner.me():
-            return _name(self.path) in COMMITTING
+            return self.file_name in COMMITTING
         alive = self.owner.is_alive()
         return is_young(access, self.path) if alive is None else alive
 
-    def released(self) -> Journal:
-        """Return the journal without an owner."""
-        return replace(self, owner=None)
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The targets of all records, as users see them in messages."""
+        return tuple(part.target for part in self.parts)
 
     @property
     def may_land(self) -> bool:
@@ -148,10 +152,8 @@ def warehouse_of(bridge: Bridge) -> str:
 def read_journal(access: Access, path: str) -> Journal | None:
     """Return the journal in a file; None if the file does not exist (any more).
 
-    Raises
-    ------
-    UntrustedJournalError
-        If another user may have written it, it cannot be parsed, or it contains a name that no job writes.
+    Raise `UntrustedJournalError` if another user may have written it, it cannot be parsed, or it contains a name that
+    no job writes.
     """
     check_location(path, path)  # callers check the file system of pointers and of paths in databases
     file = Folder(access.bridge, path)
@@ -174,7 +176,6 @@ def read_own_journal(access: Access, path: str) -> Journal | None:
 
 
 def _parse(path: str, content: dict[str, Any]) -> Journal:
-
     owner = None if content["owner"] is None else Owner.from_json(json.dumps(content["owner"]).encode())
     if content["owner"] is not None and owner is None:
         raise ValueError("the owner is not a process")
@@ -188,6 +189,14 @@ def _parse(path: str, content: dict[str, Any]) -> Journal:
         raise ValueError("a flag is neither true nor false")
     job, name = str(content["job"]), str(content["name"])
     return Journal(path, job, name, owner, parts, decided, is_requested, is_rolled_back)
+
+
+def own_journals_of(access: Access, target: Folder) -> Iterator[Journal]:
+    """Yield the trusted journals of the commits to a target."""
+    for path in journals_at(access, folder_beside(access, str(target))):
+        journal = read_own_journal(access, path)
+        if journal is not None and any(part.is_at(target) for part in journal.parts):
+            yield journal
 
 
 def journals_at(access: Access, folder: Folder) -> list[str]:
@@ -239,14 +248,6 @@ def folder_beside(access: Access, target: str) -> Folder:
     """
     folder = Folder(access.bridge, target).resolved
     return folder if folder.is_volume else folder.parent
-
-
-def _others(access: Access, journal: Journal) -> list[Folder]:
-    """Return the folders beside targets that do not hold the journal itself."""
-    parents = [folder_beside(access, part.folder) for part in journal.parts if part.folder is not None]
-    by_path = {str(folder): folder for folder in parents}
-    by_path.pop(str(Folder(access.bridge, journal.path).parent), None)
-    return list(by_path.values())
 
 
 def _name(path: str) -> str:

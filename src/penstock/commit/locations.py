@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.commit.journal import folder_beside, journals_at, read_own_journal
+from penstock.commit.journal import journals_at, own_journals_of, read_own_journal
 from penstock.commit.owner import tag_is_alive, tags_in
-from penstock.spark.filesystem import Folder
+from penstock.spark.io.filesystem import Folder
 
 if TYPE_CHECKING:
     from penstock.commit.prepared import Access
@@ -20,11 +20,8 @@ _STAGING = re.compile(r"\.penstock-(.+?)-[0-9a-f]{12}(-[0-9a-f]{8}-\d+-[0-9a-f]{
 class Leftover:
     """A hidden folder of rows that were never visible, or that a job has replaced.
 
-    Parameters
-    ----------
-    is_used
-        Whether its process still runs; None if this machine cannot know that, if the folder holds the rows of the
-        target, or if it belongs to another user.
+    `is_used` says whether its process still runs; None if this machine cannot know that, if the folder holds the rows
+    of the target, or if it belongs to another user.
     """
 
     path: str
@@ -37,11 +34,7 @@ def commits_at(access: Access, path: str) -> list[str]:
     if location.name.endswith(".json") and location.exists() and not location.is_folder():
         return [str(location)]
     journal_paths = set(journals_at(access, location)) if location.is_folder() else set()
-    for journal_path in journals_at(access, folder_beside(access, str(location))):
-        journal = read_own_journal(access, journal_path)
-        if journal is not None and any(part.is_at(location) for part in journal.parts):
-            journal_paths.add(journal_path)
-    return sorted(journal_paths)
+    return sorted(journal_paths | {journal.path for journal in own_journals_of(access, location)})
 
 
 def leftovers_at(access: Access, path: str) -> list[Leftover]:

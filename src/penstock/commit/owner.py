@@ -21,12 +21,9 @@ _TAG = re.compile(r"([0-9a-f]{8})-(\d{1,10})-([0-9a-f]{8})")
 class Owner:
     """Identity of a process.
 
-    Parameters
-    ----------
-    host
-        Identity of the machine since its last boot, and of the namespace of process ids (each container has its own).
-    started
-        The start time, which distinguishes a later process of the same id; empty if the system does not report it.
+    `host` is the identity of the machine since its last boot, and of the namespace of process ids (each container has
+    its own). `started` is the start time, which distinguishes a later process of the same id; empty if the system does
+    not report it.
     """
 
     host: str

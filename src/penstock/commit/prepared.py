@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from penstock.commit.paths import location_of
+from penstock.commit.names import location_of
 from penstock.errors import CommitError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from dataclasses import Field
 
-    from penstock.spark.filesystem import Folder
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.bridge.jvm import Bridge
+    from penstock.spark.io.filesystem import Folder
 
 _KINDS: dict[str, type[Prepared]] = {}
 
@@ -23,16 +23,10 @@ _KINDS: dict[str, type[Prepared]] = {}
 class Access:
     """Session, secrets and open transactions by which records access their targets.
 
-    Parameters
-    ----------
-    secrets
-        Properties that journals do not store, such as passwords, by `Prepared.address`.
-    open_transactions
-        Transactions that need only their COMMIT, by database. Several records share a transaction.
-    committed
-        The staging names of rows that such transactions, or other runs, have committed.
-    trusted
-        The path of a journal that the user trusts regardless of its owner; None if there is none.
+    `secrets` are properties that journals do not store, such as passwords, by `Prepared.address`. `open_transactions`
+    are transactions that need only their COMMIT, by database; several records share a transaction. `committed` are the
+    staging names of rows that such transactions, or other runs, have committed. `trusted` is the path of a journal that
+    the user trusts regardless of its owner.
     """
 
     bridge: Bridge
@@ -120,29 +114,19 @@ class Prepared(ABC):
         """Do, or try, the steps of the commit that make nothing visible; called once, in the process of the job."""
 
     def is_written(self, access: Access) -> bool:  # noqa: ARG002
-        """Whether another run, or this process, has already committed the rows, so that nothing is left to commit.
-
-        `prepare` or `ready` determines this.
-        """
+        """Whether the rows were committed already when `prepare` or `ready` looked; then nothing is left to commit."""
         return False
 
     @abstractmethod
     def commit(self, access: Access) -> None:
         """Make the rows visible.
 
-        Raises
-        ------
-        CommitUnknownError
-            If the commit was requested and may still succeed.
-        Exception
-            If this call has not committed and no longer can; `is_committed` is called nevertheless.
+        Raise `CommitUnknownError` if the commit was requested and may still succeed, any other exception if this call
+        has not committed and no longer can. `is_committed` is called nevertheless.
         """
 
     def check_names(self) -> None:  # noqa: B027
-        """Raise `ValueError` if the record contains a name that no job writes; called before any recovery step.
-
-        See `penstock.commit.names`.
-        """
+        """Raise `ValueError` for a name that no job writes, before any recovery step; see `penstock.commit.names`."""
 
     def check(self, access: Access) -> None:  # noqa: B027
         """Raise if this process cannot recover the record; called for all records before the first step."""
@@ -181,12 +165,7 @@ class Prepared(ABC):
 def prepared_from_dict(record: Mapping[str, Any]) -> Prepared:
     """Return the record that a JSON object of a journal describes.
 
-    Raises
-    ------
-    CommitError
-        If this release does not support the kind.
-    ValueError
-        If a value does not have the type of its field.
+    Raise `CommitError` for an unsupported kind, and `ValueError` for a value that does not have the type of its field.
     """
     if not is_supported(record):
         raise CommitError.unknown(str(record.get("kind")))
@@ -218,7 +197,6 @@ _JSON_TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def _fits(value: Any, annotation: str) -> bool:
-
     if annotation.endswith(" | None"):
         return value is None or _fits(value, annotation.removesuffix(" | None"))
     if annotation.startswith("tuple[") and annotation.endswith(", ...]"):
@@ -240,6 +218,63 @@ def is_supported(record: Mapping[str, Any]) -> bool:
 def _frozen(value: Any) -> Any:
     """Return lists as tuples, the type of record fields."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class PreparedUnknown(Prepared):
+    """A record of an unsupported kind or a newer release; other jobs wait for its job, but cannot recover it."""
+
+    kind: ClassVar[str] = "unknown"
+    is_reversible: ClassVar[bool] = False
+
+    record: Mapping[str, Any]
+
+    @property
+    def target(self) -> str:
+        """The path, or the kind if the record has no path."""
+        return self.folder or f"a sink of kind {self.record.get('kind')!r}"
+
+    @property
+    def folder(self) -> str | None:
+        """The path; None if the record has none."""
+        return next(_strings(self.record, "path"), None)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Every staging folder in the record, as recovery may need them all."""
+        return tuple(name for staging in _strings(self.record, "staging") for name in (staging, f"{staging}-old"))
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """The whole folder: no other job may write to it before the commit is recovered."""
+        return () if self.folder is None else (self.folder,)
+
+    def check(self, access: Access) -> NoReturn:  # noqa: ARG002
+        """Raise `CommitError` before the other records of the journal are completed or undone."""
+        raise CommitError.unknown(str(self.record.get("kind")))
+
+    commit = is_committed = undo = finish = check
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON object of the journal."""
+        return dict(self.record)
+
+
+def _strings(record: Mapping[str, Any], key: str) -> Iterator[str]:
+    """Yield the strings that a record, or a record nested in it, has under a key."""
+    value = record.get(key)
+    if isinstance(value, str):
+        yield value
+    for part in record.values():
+        if isinstance(part, dict):
+            yield from _strings(part, key)
+
+
+def prepared_or_unknown(record: Mapping[str, Any], is_of_this_version: bool) -> Prepared:  # noqa: FBT001
+    """Return the record that a JSON object of a journal describes; raise `TypeError` if it is not a JSON object."""
+    if not isinstance(record, dict):
+        raise TypeError("a record is not a mapping")
+    return prepared_from_dict(record) if is_of_this_version and is_supported(record) else PreparedUnknown(record)
 
 
 def needs_journal(records: Sequence[Prepared]) -> bool:

@@ -1,18 +1,30 @@
-"""Checks that a journal, pointer, claim or lease was written by this user."""
+"""Checks that a journal, pointer, claim or lease was written by this user.
+
+Digests identify the user's own files on file systems that do not record the owner of a file.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
 import logging
+import os
 import re
-from typing import TYPE_CHECKING
+import secrets
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from penstock.commit.signing import is_signed
+from penstock.base.local_files import write_atomically
+from penstock.base.ownership import Writer
 from penstock.errors import UntrustedJournalError
-from penstock.spark.ownership import Writer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.commit.prepared import Access
-    from penstock.spark.filesystem import Folder
+    from penstock.spark.io.filesystem import Folder
 
 log = logging.getLogger("penstock.commit")
 
@@ -27,16 +39,13 @@ _STORES = {"file", "s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "
 _STORES |= {"o3fs", "dbfs", *_WITH_OWNERS}
 """File systems that hold targets. Hadoop supports others, such as ``http``, that hold no journals."""
 _WARNED: set[str] = set()
+_SIGNED = re.compile(rb'\{"digest": "([0-9a-f]{64})", ')
+_KEY_BYTES = 32
+_FORBIDDEN = stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP
 
 
 def read_trusted(access: Access, file: Folder, limit: int) -> bytes | None:
-    """Return the content of a file of a commit; None if it does not exist.
-
-    Raises
-    ------
-    UntrustedJournalError
-        If another user may have written it.
-    """
+    """Return the content of a file, None if it does not exist; raise `UntrustedJournalError` if it is not trusted."""
     checked = file.read_checked(limit)
     if checked is None:
         return None
@@ -58,19 +67,9 @@ def is_foreign(file: Folder) -> bool:
 
 
 def check_location(path: str, beside: str | None = None) -> None:
-    """Check that a path is that of a journal.
+    """Raise `UntrustedJournalError` if a path is relative, not that of a journal, or on a file system without targets.
 
-    Parameters
-    ----------
-    path
-        The path.
-    beside
-        Another path whose file system may hold journals too.
-
-    Raises
-    ------
-    UntrustedJournalError
-        If the path is not absolute, does not have the name of a journal, or is on a file system without targets.
+    `beside` is another path whose file system may hold journals too.
     """
     location = _LOCATION.fullmatch(path)
     if location is None or _NAME.fullmatch(path.rpartition("/")[2]) is None or {".", ".."} & set(path.split("/")):
@@ -84,12 +83,8 @@ def check_pointed(path: str, warehouse: str) -> None:
     """Check that the path of a journal in a row of a database is on a trusted file system.
 
     Another user who may write the row could name a server that reports any owner for its files. So a file system that
-    records owners must be that of this machine or of Spark's warehouse. On object stores the digest decides.
-
-    Raises
-    ------
-    UntrustedJournalError
-        If the path is on another server, or is not the path of a journal.
+    records owners must be that of this machine or of Spark's warehouse. On object stores the digest decides. Raise
+    `UntrustedJournalError` if the path is on another server, or is not the path of a journal.
     """
     check_location(path, warehouse)
     location, near = _LOCATION.fullmatch(path), _LOCATION.fullmatch(warehouse)
@@ -107,3 +102,50 @@ def warn_of(error: UntrustedJournalError) -> None:
     if text not in _WARNED:
         _WARNED.add(text)
         log.warning("%s", text)
+
+
+def signed(name: str, content: Mapping[str, Any]) -> bytes:
+    """Return JSON that begins with a digest of name and content by the user's key, if there is a key."""
+    body = json.dumps(content, indent=1).encode()
+    key = user_key()
+    if key is None:
+        return body
+    return b'{"digest": "' + _digest(key, name, body[1:]).encode() + b'", ' + body[1:]
+
+
+def is_signed(name: str, content: bytes) -> bool:
+    """Whether the content of a file begins with a digest by this user's key."""
+    head = _SIGNED.match(content)
+    key = None if head is None else user_key()
+    if head is None or key is None:
+        return False
+    return hmac.compare_digest(head[1].decode(), _digest(key, name, content[head.end() :]))
+
+
+def user_key() -> bytes | None:
+    """Return the user's key, and create it if missing; None if it cannot be stored, or other users may read it."""
+    try:
+        path = key_file()
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_atomically(str(path), secrets.token_bytes(_KEY_BYTES), overwrite=False, private=True)
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            key = file.read(1024)
+    except (OSError, RuntimeError, NotImplementedError) as error:  # such as no home folder, or a read-only home folder
+        log.info("journals are written without a digest: there is no key: %s", error)
+        return None
+    if status.st_uid not in {0, os.geteuid()} or status.st_mode & _FORBIDDEN or len(key) < _KEY_BYTES:
+        log.warning("The key %s is not used: another user may know it. Remove it, or set its mode to 0600.", path)
+        return None
+    return key
+
+
+def key_file() -> Path:
+    """Return the path of the user's key below `XDG_STATE_HOME`; containers may share it as a mounted secret."""
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home) / "penstock" / "journal.key"
+
+
+def _digest(key: bytes, name: str, body: bytes) -> str:
+    return hmac.new(key, name.encode() + b"\0" + body, hashlib.sha256).hexdigest()

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.base.units import show_exact_bytes, show_exact_seconds
 from penstock.errors import ConfigError
-from penstock.units import show_exact_bytes, show_exact_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,51 +16,24 @@ Value = bool | int | float | str | tuple[str, ...]
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 _SIZE_UNITS = {
-    "": 0,
-    "b": 0,
-    "bytes": 0,
-    "k": 1,
-    "kb": 1,
-    "kib": 1,
-    "m": 2,
-    "mb": 2,
-    "mib": 2,
-    "g": 3,
-    "gb": 3,
-    "gib": 3,
-    "t": 4,
-    "tb": 4,
-    "tib": 4,
+    unit: power
+    for power, units in enumerate((" b bytes", "k kb kib", "m mb mib", "g gb gib", "t tb tib"))
+    for unit in units.split(" ")
 }
-_DURATION_UNITS = {
-    "ms": 0.001,
-    "milli": 0.001,
-    "millis": 0.001,
-    "": 0.001,
-    "s": 1.0,
-    "sec": 1.0,
-    "second": 1.0,
-    "seconds": 1.0,
-    "min": 60.0,
-    "m": 60.0,
-    "minute": 60.0,
-    "minutes": 60.0,
-    "h": 3600.0,
-    "hour": 3600.0,
-    "hours": 3600.0,
-    "d": 86400.0,
-    "day": 86400.0,
-    "days": 86400.0,
+_SECONDS = {
+    0.001: " ms milli millis",
+    1.0: "s sec second seconds",
+    60.0: "min m minute minutes",
+    3600.0: "h hour hours",
+    86400.0: "d day days",
 }
+_DURATION_UNITS = {unit: seconds for seconds, units in _SECONDS.items() for unit in units.split(" ")}
 
 
 def parse_size(value: object) -> int:
     """Return a memory size in bytes; ``"16 mb"``, ``"1g"`` and plain numbers are sizes. Units are powers of 1024.
 
-    Raises
-    ------
-    ValueError
-        If the text is not a size.
+    Raise `ValueError` if the text is not a size.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -76,12 +49,7 @@ def parse_size(value: object) -> int:
 def parse_duration(value: object) -> float:
     """Return a duration in seconds; ``"30 s"``, ``"3 min"``. Text without a unit is in milliseconds.
 
-    A float is in seconds, as it was parsed before.
-
-    Raises
-    ------
-    ValueError
-        If the text is not a duration.
+    A float is in seconds, as it was parsed before. Raise `ValueError` if the text is not a duration.
     """
     if isinstance(value, float):
         return value
@@ -143,28 +111,14 @@ def list_of(*allowed: str) -> Kind:
 class Option:
     """Declaration of an option, from which parsing, checks and docs are derived.
 
-    Parameters
-    ----------
-    key
-        The full key.
-    kind
-        The type of its values.
-    default
-        The default value, None if being unset has a meaning of its own (see `doc`).
-    doc
-        The description.
-    minimum, maximum
-        Inclusive bounds of numbers.
-    choices
-        The allowed values of an enumeration.
-    aliases
-        Alternative keys.
+    `default` is None if being unset has a meaning of its own (see `doc`). `minimum` and `maximum` are inclusive bounds
+    of numbers, `choices` the values of an enumeration, and `aliases` alternative keys.
     """
 
     key: str
     kind: Kind
-    default: Value | None
     doc: str
+    default: Value | None = None
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
@@ -200,10 +154,7 @@ class Option:
     def parse(self, value: object, origin: str) -> Value:
         """Return the typed value of an option that was set in `origin`.
 
-        Raises
-        ------
-        ConfigError
-            If the value is not of the option's kind, or outside its bounds or choices.
+        Raise `ConfigError` if the value is not of the option's kind, or outside its bounds or choices.
         """
         try:
             parsed = self.kind.parse(value)

@@ -30,7 +30,6 @@ MIN_PARALLELISM = Option(
 MAX_PARALLELISM = Option(
     f"{_AUTO}.max-parallelism",
     INT,
-    default=None,
     minimum=1,
     doc="The largest parallelism that Penstock decides for a vertex. If unset: `parallelism.default`; if that is "
     "unset too, 128 or four times the cluster's cores, whichever is larger.",
@@ -47,7 +46,6 @@ DATA_VOLUME_PER_TASK = Option(
 DEFAULT_SOURCE_PARALLELISM = Option(
     f"{_AUTO}.default-source-parallelism",
     INT,
-    default=None,
     minimum=1,
     doc="The largest parallelism that a source may infer, and its parallelism if it infers none. If unset: the "
     "largest parallelism of a vertex.",
@@ -85,7 +83,6 @@ VERIFY = Option(
 NATIVE = Option(
     "execution.native",
     BOOL,
-    default=None,
     doc="Let DuckDB, in Spark's Python workers, read Parquet files, and join and sum up rows, if that gives the same "
     "results as Spark, and is faster. A query that one executor computes soonest becomes a single task; of others, "
     "rows travel as columns between their steps. Whatever DuckDB cannot do, Spark does, and a decision says "
@@ -113,7 +110,6 @@ SHADOW = Option(
 PARALLELISM_DEFAULT = Option(
     "parallelism.default",
     INT,
-    default=None,
     minimum=1,
     doc="The default parallelism. It is used if Penstock decides none, and as the largest parallelism if no other "
     "maximum is set.",
@@ -122,7 +118,6 @@ PARALLELISM_DEFAULT = Option(
 SCAN_PARALLELISM = Option(
     "scan.parallelism",
     INT,
-    default=None,
     minimum=1,
     doc="The parallelism of sources, instead of the inferred parallelism. Also an option of a single table or reader.",
 )
@@ -137,7 +132,6 @@ SCAN_INFER_ENABLED = Option(
 SCAN_INFER_MAX = Option(
     "scan.infer-parallelism.max",
     INT,
-    default=None,
     minimum=1,
     doc="The largest parallelism that a source may infer, instead of the largest parallelism of a vertex. "
     "`default-source-parallelism` limits it too.",
@@ -160,7 +154,6 @@ HIVE_INFER_MAX = Option(
 SCAN_MAX_CONNECTIONS = Option(
     "scan.max-connections",
     INT,
-    default=None,
     minimum=1,
     doc="The largest number of simultaneous connections to a source's database. If unset: half of the connections "
     "that the database has free.",
@@ -177,7 +170,6 @@ SOURCES_TIMEOUT = Option(
 SINK_PARALLELISM = Option(
     "sink.parallelism",
     INT,
-    default=None,
     minimum=1,
     doc="The parallelism of sinks. If unset: the parallelism of the operators before the sink, or one decided from "
     "measured bytes if there is an exchange before it.",
@@ -234,7 +226,6 @@ BROADCAST_JOIN_STRATEGY = Option(
 BROADCAST_THRESHOLD = Option(
     "table.optimizer.join.broadcast-threshold",
     SIZE,
-    default=None,
     minimum=-1,
     doc="A join side smaller than this may be broadcast; -1 means never. If unset: the threshold of the Spark session.",
 )
@@ -298,7 +289,6 @@ SKEWED_THRESHOLD = Option(
 PIPELINE_MAX_PARALLELISM = Option(
     "pipeline.max-parallelism",
     INT,
-    default=None,
     minimum=1,
     maximum=1 << 15,
     doc="The number of key groups (state partitions) of a stateful streaming query. If unset: the number its state "
@@ -335,27 +325,23 @@ REST_PORT = Option(
 REST_TOKEN = Option(
     "rest.token",
     STRING,
-    default=None,
     doc="The token that a request needs to cancel a job. If unset, Penstock generates a token and prints it with the "
     "page's address.",
 )
 ARCHIVE_FOLDER = Option(
     "jobmanager.archive.fs.dir",
     STRING,
-    default=None,
     doc="The folder in which every job leaves its event log, on any file system that Spark can write to. If unset, "
     "jobs leave none.",
 )
 RETAINED_TTL = Option(
     "historyserver.archive.retained-ttl",
     DURATION,
-    default=None,
     doc="How long the event log of a job is kept after its last line. If unset, logs are kept for ever.",
 )
 RETAINED_SIZE = Option(
     "historyserver.archive.retained-size",
     SIZE,
-    default=None,
     minimum=0,
     doc="How many bytes the event logs of a folder may have in all; the oldest are removed first. If unset, any "
     "number.",

@@ -1,6 +1,6 @@
 """Sources and sinks."""
 
-from penstock.connectors.base import (
+from penstock.connectors.core.base import (
     DataFrameScanProvider,
     DataFrameSinkProvider,
     DynamicFilteringInfo,
@@ -18,17 +18,17 @@ from penstock.connectors.base import (
     StageReport,
     TargetOptions,
 )
-from penstock.connectors.delta import DeltaSink, DeltaSource
-from penstock.connectors.files import FileSink, FileSource
-from penstock.connectors.http import HttpSink
-from penstock.connectors.iceberg import IcebergSink, IcebergSource
+from penstock.connectors.core.predicates import Predicate
+from penstock.connectors.core.split_source import SplitSource
+from penstock.connectors.delta.delta import DeltaSink, DeltaSource
+from penstock.connectors.files.files import FileSink, FileSource
+from penstock.connectors.files.object_store import ObjectStoreSource
+from penstock.connectors.files.partition_commit import CommittedPartition, PartitionCommitPolicy
+from penstock.connectors.http.sink import HttpSink
+from penstock.connectors.iceberg.iceberg import IcebergSink, IcebergSource
 from penstock.connectors.jdbc import JdbcSink, JdbcSource
 from penstock.connectors.kafka import KafkaSink, KafkaSource
-from penstock.connectors.object_store import ObjectStoreSource
-from penstock.connectors.partition_commit import CommittedPartition, PartitionCommitPolicy
-from penstock.connectors.predicates import Predicate
-from penstock.connectors.split_source import SplitSource
-from penstock.connectors.tables import TableSink
+from penstock.connectors.tables.tables import TableSink
 
 __all__ = [
     "CommittedPartition",

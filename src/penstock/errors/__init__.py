@@ -4,11 +4,20 @@ from penstock.errors.base import (
     ArgumentError,
     ConfigError,
     GraphError,
+    HistoryError,
     JobCancelledError,
     JobError,
+    LostConnectionError,
+    NoBarrierError,
     OptimizerError,
     PenstockError,
+    RebalanceError,
+    RowsDifferError,
     SessionError,
+    StateError,
+    StreamError,
+    VerificationError,
+    WebError,
     first_line,
 )
 from penstock.errors.connectors import (
@@ -19,9 +28,6 @@ from penstock.errors.connectors import (
     SourceTimeoutError,
     UntrustedJournalError,
 )
-from penstock.errors.exchanges import LostConnectionError, NoBarrierError, RebalanceError
-from penstock.errors.records import HistoryError, RowsDifferError, VerificationError, WebError
-from penstock.errors.streaming import StateError, StreamError
 
 __all__ = [
     "ArgumentError",

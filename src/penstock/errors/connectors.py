@@ -16,19 +16,10 @@ class SourceError(PenstockError):
 
     @classmethod
     def bad_parallelism(cls, value: object, where: str) -> Self:
-        """Build the error for a parallelism that is not a positive number."""
         return cls(f"invalid parallelism {value!r} for {where}", hint="give a whole number of at least 1")
 
     @classmethod
-    def beyond_maximum(cls, parallelism: int, maximum: int, where: str) -> Self:
-        """Build the error for a parallelism above the maximum of the same call."""
-        return cls(
-            f"parallelism {parallelism} for {where} is more than max_parallelism {maximum}", hint="give one of them"
-        )
-
-    @classmethod
     def gone(cls, partition: str, offset: int, cause: str) -> Self:
-        """Build the error for deleted records of a topic's partition."""
         return cls(
             f"records of {partition} from offset {offset} on are gone",
             cause=cause,
@@ -42,7 +33,6 @@ class SourceTimeoutError(SourceError):
 
     @classmethod
     def of(cls, source: str, what: str, seconds: float, cause: str = "") -> Self:
-        """Build the error for a request without an answer."""
         return cls(
             f"{source} has not answered for {seconds:g} s",
             cause=f"{what}: {cause}" if cause else what,
@@ -55,16 +45,13 @@ class SinkError(PenstockError):
 
     @classmethod
     def exists(cls, path: str, what: str = "output") -> Self:
-        """Build the error for an output path or table that exists."""
         another = "path" if what == "output" else "name"
         return cls(
-            f"{what} {path} exists already",
-            hint=f'choose another {another}, or mode="overwrite", "append" or "ignore"',
+            f"{what} {path} exists already", hint=f'choose another {another}, or mode="overwrite", "append" or "ignore"'
         )
 
     @classmethod
     def no_column(cls, where: str, name: str, columns: Sequence[str], *, case_sensitive: bool) -> Self:
-        """Build the error for a partition column that the rows do not have."""
         folded = {column if case_sensitive else column.lower(): column for column in columns}
         near = get_close_matches(name if case_sensitive else name.lower(), folded, n=1, cutoff=0.6)
         return cls(
@@ -75,7 +62,6 @@ class SinkError(PenstockError):
 
     @classmethod
     def no_rights(cls, path: str, folder: str) -> Self:
-        """Build the error for a folder without write permission."""
         return cls(
             f"output {path} cannot be written",
             cause=f"this user has no right to write to {folder}",
@@ -84,7 +70,6 @@ class SinkError(PenstockError):
 
     @classmethod
     def same_location(cls, sink: str, other: str, location: str) -> Self:
-        """Build the error for two sinks of a job that would overwrite each other."""
         return cls(
             f"the sinks {sink} and {other} of this job write to the same location: {location}",
             cause="only one of them could keep its rows",
@@ -93,7 +78,6 @@ class SinkError(PenstockError):
 
     @classmethod
     def table_is_gone(cls, table: str, location: str | None) -> Self:
-        """Build the error for a table that was dropped or moved while a job wrote to it."""
         what = "dropped" if location is None else f"dropped and recreated, or moved to {location}"
         return cls(
             f"table {table} cannot be committed",
@@ -103,7 +87,6 @@ class SinkError(PenstockError):
 
     @classmethod
     def no_ledger(cls, table: str, database: str, cause: str, token: str | None = None) -> Self:
-        """Build the error for a user without write permission for the commit ledger of a table."""
         purpose, alternative = (
             ("by which its job is recovered", "write it by a job of its own")
             if token is None
@@ -118,7 +101,6 @@ class SinkError(PenstockError):
 
     @classmethod
     def no_key_column(cls, table: str, column: str) -> Self:
-        """Build the error for an upsert of rows without a column of the key."""
         return cls(
             f"the rows for table {table} have no column {column}",
             cause="mode upsert finds the rows that it replaces by it",
@@ -127,7 +109,6 @@ class SinkError(PenstockError):
 
     @classmethod
     def no_unique_index(cls, table: str, key: list[str], database: str) -> Self:
-        """Build the error for an upsert that the database would execute as an append."""
         return cls(
             f"table {table} has no unique index on exactly {', '.join(key)}",
             cause=f"{database} finds the rows that it replaces by unique indexes only, and adds all others",
@@ -136,7 +117,6 @@ class SinkError(PenstockError):
 
     @classmethod
     def other_unique_index(cls, table: str, columns: list[str], database: str) -> Self:
-        """Build the error for an upsert that might replace rows of other keys."""
         of = ", ".join(name or "an expression" for name in columns)
         return cls(
             f"rows of table {table} cannot be replaced by the key alone: it has a unique index on {of}",
@@ -146,7 +126,6 @@ class SinkError(PenstockError):
 
     @classmethod
     def ledger_without_key(cls, table: str, database: str, token: str) -> Self:
-        """Build the error for a ledger in which two runs could insert the same token."""
         return cls(
             f"table {table} of {database} cannot be written with the token {token!r}: two runs could write its rows",
             cause="the table penstock_commits has no unique key of target and token",
@@ -155,7 +134,6 @@ class SinkError(PenstockError):
 
     @classmethod
     def cannot_restore(cls, moves: Sequence[tuple[str, str]]) -> Self:
-        """Build the error for old rows that cannot be restored: pairs of original and current location."""
         where = "; ".join(f"those of {original} are in {current}" for original, current in moves)
         return cls(
             "the old rows cannot be put back",
@@ -166,7 +144,6 @@ class SinkError(PenstockError):
 
     @classmethod
     def partition_commit(cls, policy: str, partition: str, path: str, problem: Exception) -> Self:
-        """Build the error for a partition commit policy that failed."""
         return cls(
             f"the partition commit policy {policy!r} failed for {partition} of {path}",
             cause=f"{type(problem).__name__}: {problem}",
@@ -179,7 +156,6 @@ class CommitError(SinkError):
 
     @classmethod
     def unknown(cls, kind: str) -> Self:
-        """Build the error for a journal record of an unsupported kind."""
         return cls(
             f"a sink of kind {kind!r} cannot be recovered",
             cause="this release of Penstock does not know this kind, or a newer release wrote the record",
@@ -188,7 +164,6 @@ class CommitError(SinkError):
 
     @classmethod
     def other_catalog(cls, table: str, expected: str, actual: str) -> Self:
-        """Build the error for a table of another catalogue than the session's."""
         return cls(
             f"the interrupted commit to table {table} cannot be recovered in this session",
             cause=f"its catalogue is {expected}, and that of this session is {actual or 'in memory'}",
@@ -197,7 +172,6 @@ class CommitError(SinkError):
 
     @classmethod
     def incomplete(cls, done: list[str], waiting: list[str], problem: Exception, journal: str | None) -> Self:
-        """Build the error for a commit that stays incomplete because it cannot be rolled back."""
         return cls(
             f"only some of the job's sinks have committed: {', '.join(done)}; not committed: {', '.join(waiting)}",
             cause=f"{type(problem).__name__}: {problem}",
@@ -208,7 +182,6 @@ class CommitError(SinkError):
 
     @classmethod
     def unusual_name(cls, target: str, cause: str) -> Self:
-        """Build the error for a target whose journal would not be trusted, so that it could not be recovered."""
         return cls(
             f"{target} is not written: if this process died, the commit could not be completed or undone",
             cause=cause,
@@ -217,7 +190,6 @@ class CommitError(SinkError):
 
     @classmethod
     def busy(cls, job: str, targets: list[str], owner: str, journal: str) -> Self:
-        """Build the error for a commit of another job that has not ended in time."""
         return cls(
             f"job {job!r} is still committing to {', '.join(targets)}",
             cause=f"{owner} owns {journal}",
@@ -226,7 +198,6 @@ class CommitError(SinkError):
 
     @classmethod
     def taken_over(cls, journal: str) -> Self:
-        """Build the error for a commit that another process has completed or rolled back."""
         return cls(
             f"another process recovered this commit: {journal} is gone",
             cause="this process did not renew its lease for a minute, so it counted as dead",
@@ -235,7 +206,6 @@ class CommitError(SinkError):
 
     @classmethod
     def unreachable(cls, target: str, cause: str) -> Self:
-        """Build the error for an unreachable target with an interrupted commit."""
         return cls(
             f"an earlier job was interrupted while it committed to {target}, and whether it committed is unknown",
             cause=cause,
@@ -244,7 +214,6 @@ class CommitError(SinkError):
 
     @classmethod
     def receipt_expired(cls, target: str, staging: str, seconds: float) -> Self:
-        """Build the error for a topic whose brokers may have deleted the commit receipt."""
         return cls(
             f"it is unknown whether a job has committed to {target}",
             cause=f"it wrote its journal more than {seconds / 86400:g} days ago, and brokers may have forgotten its "
@@ -254,7 +223,6 @@ class CommitError(SinkError):
 
     @classmethod
     def forgotten(cls, target: str, gone: str, staging: str) -> Self:
-        """Build the error for a table without a trace of whether a commit happened."""
         return cls(
             f"it is unknown whether a job has committed to {target}",
             cause=f"{gone} were removed since, and it names no file of the job: rewritten since, or never there",
@@ -267,7 +235,6 @@ class UntrustedJournalError(CommitError):
 
     @classmethod
     def unreadable(cls, path: str, cause: str) -> Self:
-        """Build the error for a journal that cannot be read."""
         return cls(
             f"the commit journal {path} is ignored: it cannot be read",
             cause=cause,
@@ -277,7 +244,6 @@ class UntrustedJournalError(CommitError):
 
     @classmethod
     def foreign(cls, path: str, cause: str) -> Self:
-        """Build the error for a journal that another user may have written."""
         return cls(
             f"{path} is ignored: another user may have written it",
             cause=cause,
@@ -291,12 +257,10 @@ class CommitUnknownError(CommitError):
 
     @classmethod
     def of(cls, target: str, problem: Exception) -> Self:
-        """Build the error for a commit request without a clear answer; it may still succeed."""
         return cls(f"whether rows were committed to {target} is unknown", cause=f"{type(problem).__name__}: {problem}")
 
     @classmethod
     def unresolved(cls, done: list[str], waiting: list[str], cause: str, journal: str | None) -> Self:
-        """Build the error for a job whose commit is unknown, so that everything it wrote stays."""
         settled = (
             "look whether its rows are there"
             if journal is None

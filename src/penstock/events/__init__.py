@@ -6,14 +6,15 @@ from penstock.events.job_events import (
     DecisionRecorded,
     DecisionSettled,
     ErrorOccurred,
+    ExecutionState,
     GraphChanged,
     GraphPlanned,
     JobStateChanged,
     JobStatusEvent,
     VertexChanged,
+    VertexSnapshot,
     VerticesCreated,
 )
-from penstock.events.vertex_snapshot import ExecutionState, VertexSnapshot
 
 __all__ = [
     "ChangeRefused",

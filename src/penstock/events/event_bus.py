@@ -18,7 +18,7 @@ from penstock.events.job_events import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.decisions import Decision
+    from penstock.decisions.log import Decision
     from penstock.events.job_events import JobStatusEvent
     from penstock.graph import GraphChange, RefusedChange
 
@@ -34,8 +34,6 @@ class JobStatusListener(Protocol):
 
 @dataclass(slots=True, eq=False)  # compared by identity: equal listeners are separate subscriptions
 class _Subscription:
-    """A listener, and the number of events delivered to it."""
-
     listener: JobStatusListener
     delivered: int = 0
 

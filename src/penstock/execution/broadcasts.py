@@ -4,32 +4,61 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.decisions import Choice, DecisionKind, NodeRef
+from penstock.base.units import show_bytes
+from penstock.decisions.log import Choice, DecisionKind, NodeRef
 from penstock.errors import first_line
-from penstock.execution.growth import Growth
-from penstock.graph import JoinOperator, Side
+from penstock.graph import JoinOperator, Side, StreamEdge
 from penstock.graph.labels import join_name, side_name
 from penstock.optimizer.graphs import is_broadcast
+from penstock.optimizer.strategy import PartialResult
 from penstock.sizing.coverage import check_rows
 from penstock.sizing.packing import spread_by_count
 from penstock.sizing.parallelism import subpartition_count
-from penstock.spark import exchange
-from penstock.spark.exchange import BroadcastResult
-from penstock.spark.job_watch import JobWatch
-from penstock.spark_errors import is_out_of_memory
-from penstock.units import show_bytes
+from penstock.spark.errors import is_out_of_memory
+from penstock.spark.run import exchange
+from penstock.spark.run.exchange import BroadcastResult, StagedResult
+from penstock.spark.run.job_watch import JobWatch
 
 if TYPE_CHECKING:
     from penstock.execution.context import JobContext
     from penstock.execution.results import Result, ResultStore
-    from penstock.graph import StreamEdge
-    from penstock.spark.exchange import StagedResult
-    from penstock.spark.handles import Session
-    from penstock.spark.logical_plan import LogicalPlan
+    from penstock.spark.bridge.handles import Session
+    from penstock.spark.plans.logical_plan import LogicalPlan
+    from penstock.spark.run.jobs import StageFigures, StageRun
 
 log = logging.getLogger("penstock.scheduler")
+
+
+class Growth:
+    """Progress of a running broadcast, which may have `limit` compressed bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._so_far = PartialResult(0, 0, 0, None)
+
+    def is_too_large(self, stage: StageRun, figures: StageFigures) -> bool:
+        """Whether its size exceeds the limit, or is expected to."""
+        self._so_far = PartialResult(stage.completed, stage.tasks, figures.returned, None)
+        return self._so_far.exceeds(self._limit)
+
+    @property
+    def size(self) -> int:
+        """The estimated total bytes, at least the limit."""
+        progress = self._so_far
+        return max(self._limit, progress.size * progress.tasks // max(progress.done, 1))
+
+    @property
+    def stop_reason(self) -> str:
+        """The reason why it was stopped, half a sentence."""
+        progress = self._so_far
+        returned = f"{progress.done} of its {progress.tasks} tasks had returned {show_bytes(progress.size)}"
+        total = progress.estimated_size
+        estimate = "" if total is None else f", an estimated {show_bytes(total)} in all"
+        return f"the broadcast was stopped: {returned}{estimate} (limit {show_bytes(self._limit)})"
+
 
 _READERS = 2
 """Tasks that read a result in order to broadcast it; with more, most would read next to nothing."""
@@ -37,15 +66,15 @@ _RelationKey = tuple[int, tuple[str, ...]]
 """The node whose rows a relation holds, and the keys that it is hashed by."""
 
 
+@dataclass(eq=False)
 class Broadcasts:
     """The broadcast relations of a job."""
 
-    def __init__(self, context: JobContext, results: ResultStore) -> None:
-        self._context = context
-        self._results = results
-        self._relations: dict[_RelationKey, BroadcastResult | None] = {}
-        self._too_large: dict[_RelationKey, str] = {}
-        self._lock = threading.Lock()
+    _context: JobContext
+    _results: ResultStore
+    _relations: dict[_RelationKey, BroadcastResult | None] = field(default_factory=dict, init=False)
+    _too_large: dict[_RelationKey, str] = field(default_factory=dict, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def run_planned(self, session: Session, logical: LogicalPlan, edge: StreamEdge) -> Result:
         """Run a plan, and broadcast its rows to the join that an edge leads to.
@@ -80,13 +109,7 @@ class Broadcasts:
         return exchange.write(session, logical.hashed_by(keys, self._subpartitions(edge, size, qualifier)))
 
     def _subpartitions(self, edge: StreamEdge, size: int, qualifier: str) -> int:
-        """Choose and record the number of subpartitions for a side whose broadcast was stopped.
-
-        Parameters
-        ----------
-        qualifier
-            How exact the estimate is: "about" or "at least".
-        """
+        """Choose and record the number of subpartitions for a side of about (or at least) `size` bytes."""
         bounds, join = self._context.broadcasts, self._join(edge)
         other = join.side(_side(edge).other).source_bytes or 0
         number = subpartition_count(size + other, bounds.volume_per_task, bounds.most_subpartitions)
@@ -149,7 +172,6 @@ class Broadcasts:
         )
 
     def _record_fallback(self, edge: StreamEdge, reason: str) -> None:
-        """Record that a side is shuffled instead of broadcast."""
         build = _side(edge)
         self._context.decisions.record_fallback(
             DecisionKind.BROADCAST,

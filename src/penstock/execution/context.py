@@ -1,23 +1,26 @@
-"""The context that all components of a running job share."""
+"""The context that all components of a running job share, and the decided setup of a vertex."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.spark import jobs
+from penstock.spark.run import jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from penstock.connectors.base import SinkJob
-    from penstock.decisions import DecisionLog
+    from penstock.connectors.core.base import SinkJob
+    from penstock.decisions.log import DecisionLog
+    from penstock.engine.interface import NativeExecution
     from penstock.graph import JobVertex, StreamGraph
     from penstock.planner.plan import JobPlan
-    from penstock.spark.handles import Session
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.session import SessionPool
+    from penstock.sizing.packing import Range
+    from penstock.sizing.skew_cut import Slice
+    from penstock.spark.bridge.handles import Session
+    from penstock.spark.bridge.jvm import Bridge
+    from penstock.spark.bridge.session import SessionPool
 
 
 def group_of(job_id: str, vertex: JobVertex) -> str:
@@ -37,14 +40,9 @@ class GraphOwner(Protocol):
 class BroadcastBounds:
     """Limits for broadcasts that Spark's estimates chose.
 
-    Parameters
-    ----------
-    limit
-        The compressed bytes beyond which a broadcast is stopped.
-    memory
-        The bytes that fit in memory; a broadcast that ran out of memory was larger.
-    volume_per_task, most_subpartitions
-        Bytes per task, and the maximum number of subpartitions, for the shuffle that replaces a stopped broadcast.
+    `limit` are the compressed bytes beyond which a broadcast is stopped. `memory` are the bytes that fit in memory; a
+    broadcast that ran out of memory was larger. `volume_per_task` and `most_subpartitions` are bytes per task, and the
+    maximum number of subpartitions, for the shuffle that replaces a stopped broadcast.
     """
 
     limit: int
@@ -57,20 +55,9 @@ class BroadcastBounds:
 class JobContext:
     """A running job.
 
-    Parameters
-    ----------
-    bridge, sessions
-        The user's session and its clones.
-    job_id
-        Part of the names of Spark job groups.
-    decisions
-        Receives outcomes and fallbacks.
-    verify
-        Whether all reads and all claims about layouts are checked.
-    exact_keys
-        The maximum number of keys for which a dynamic filter stores exact values.
-    native_memory
-        Bytes of memory for DuckDB in each task that runs it; None if Spark computes everything.
+    `job_id` is part of the names of Spark job groups. With `verify`, all reads and all claims about layouts are
+    checked. `exact_keys` is the maximum number of keys for which a dynamic filter stores exact values. Without a
+    `native` engine, Spark computes everything.
     """
 
     bridge: Bridge
@@ -83,7 +70,7 @@ class JobContext:
     verify: bool
     exact_keys: int
     broadcasts: BroadcastBounds
-    native_memory: int | None = None
+    native: NativeExecution | None = None
 
     @property
     def graph(self) -> StreamGraph:
@@ -97,3 +84,63 @@ class JobContext:
     def thread(self, session: Session, group: str, description: str) -> AbstractContextManager[None]:
         """Let this thread run Spark jobs in a session and a job group, with the user's own properties."""
         return jobs.vertex_thread(session, self.sessions.properties, group, description)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRead:
+    """Tasks read the partitions that Spark's own plan has."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoalescedRead:
+    """Each task reads a range of whole subpartitions.
+
+    `ranges` is a range for each task. `merged` has, for an aggregate's input, the subpartitions whose partial results
+    are pre-merged in chunks, with the range of upstream tasks of each chunk.
+    """
+
+    ranges: Sequence[Range]
+    merged: Mapping[int, Sequence[Range]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SlicedRead:
+    """Each task reads subpartitions or slices of them, because some are split or joined to split subpartitions."""
+
+    tasks: Sequence[tuple[Slice, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class PulledRead:
+    """Each task pulls the next subpartition when it is free."""
+
+    tasks: int
+
+
+EdgeRead = WholeRead | CoalescedRead | SlicedRead | PulledRead
+
+
+@dataclass(frozen=True, slots=True)
+class VertexSetup:
+    """The decisions for a vertex before it runs.
+
+    `edges` says how each input edge is read, by its id; other edges are read whole. `scans` are the session settings of
+    sources that need their own, by node. `slots` is the number of parts of each subpartition; rows with equal keys may
+    be in any of them. `shared` says whether operators with several inputs may rely on the common partitioning of inputs
+    with the same ranges.
+    """
+
+    edges: Mapping[str, EdgeRead] = field(default_factory=dict)
+    scans: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    subpartitions: int = 1
+    slots: int = 1
+    shared: bool = True
+
+    def read_of(self, edge_id: str) -> EdgeRead:
+        """Return how an edge is read."""
+        return self.edges.get(edge_id, WholeRead())
+
+    def slices_of(self, edge_id: str) -> Sequence[tuple[Slice, ...]] | None:
+        """Return the slices that each task reads of an edge; None if it is not read in slices."""
+        read = self.read_of(edge_id)
+        return read.tasks if isinstance(read, SlicedRead) else None

@@ -7,38 +7,33 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.decisions import DecisionKind
-from penstock.execution.reads import CoalescedRead
-from penstock.execution.unsplit import record_unsplit
-from penstock.graph import JoinOperator, JoinType, Side
+from penstock.base.threads import track_work
+from penstock.decisions.log import DecisionKind
+from penstock.execution.context import CoalescedRead, JobContext, VertexSetup
+from penstock.execution.hot_subpartitions import record_unsplit
+from penstock.graph import JobVertex, JoinOperator, JoinSequence, JoinType, Side, StreamEdge, StreamGraph
 from penstock.optimizer.graphs import equi_join, is_broadcast
 from penstock.planner.plan import WriteKind
 from penstock.sizing.packing import SizeRow, pack_exactly
-from penstock.spark import exchange, fragment, layouts
-from penstock.threads import track_work
+from penstock.spark.plans import fragment
+from penstock.spark.run import exchange, layouts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from penstock.connectors.scan import Scan
-    from penstock.execution.context import JobContext
+    from penstock.connectors.core.scan import Scan
     from penstock.execution.leaves import Leaves
-    from penstock.execution.reads import VertexSetup
     from penstock.execution.runtime_filters import KeyFilters
-    from penstock.graph import JobVertex, JoinSequence, StreamEdge, StreamGraph, StreamNode
-    from penstock.spark.handles import Session
-    from penstock.spark.logical_plan import LogicalPlan
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.bridge.handles import Session
+    from penstock.spark.plans.logical_plan import LogicalPlan
+    from penstock.spark.plans.nodes import LogicalNode
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentBuilder:
     """Builds the logical plan of a vertex.
 
-    Parameters
-    ----------
-    scan_sessions
-        The sessions of sources that need their own settings, by node.
+    `scan_sessions` has the sessions of sources that need their own settings, by node.
     """
 
     context: JobContext
@@ -52,19 +47,21 @@ class FragmentBuilder:
     def build(self, vertex: JobVertex) -> LogicalPlan:
         """Return the plan of the vertex."""
         plans: dict[int, LogicalPlan] = {}
+        operators = {node_id: self.graph.node(node_id).operator for node_id in vertex.node_ids}
         sequences = {
-            node_id: sequence
-            for node_id in vertex.node_ids
-            if (sequence := _sequence(self.graph.node(node_id))) is not None
+            node_id: operator.strategy.sequence
+            for node_id, operator in operators.items()
+            if isinstance(operator, JoinOperator) and operator.strategy.sequence is not None
         }
         inner_joins = {node_id for sequence in sequences.values() for node_id in sequence.chain[:-1]}
         for node_id in vertex.node_ids:
             if node_id in inner_joins:
                 continue
             if node_id in sequences:
-                plans[node_id] = self._join_sequence(sequences[node_id], plans)
+                plan = self._join_sequence(sequences[node_id], plans)
             else:
-                plans[node_id] = self._filtered(node_id, self._node(node_id, plans))
+                plan = self._node(node_id, plans)
+            plans[node_id] = self.filters.apply(self.graph.node(node_id), plan)
         return plans[vertex.tail_id]
 
     def _node(self, node_id: int, plans: Mapping[int, LogicalPlan]) -> LogicalPlan:
@@ -136,15 +133,12 @@ class FragmentBuilder:
         if joins_within_tasks:
             return fragment.rdd_leaf(self.context.bridge.session, plan.output, physical.rows())
         record_unsplit(self.context, node_id, "Spark does not plan it as a sort-merge or shuffled hash join")
-        whole = replace(self.setup, edges={**self.setup.edges, **self._whole(self._sliced(node_id))})
-        return replace(self, setup=whole).operator(node_id, plans)
-
-    def _whole(self, edges: Sequence[StreamEdge]) -> dict[str, CoalescedRead]:
-        """Return reads of whole subpartitions by as many tasks, for edges with the same ranges."""
+        edges = self._sliced(node_id)
         tasks = len(self.setup.slices_of(edges[0].id) or ())
         sizes = [self.leaves.results.staged(edge.source_id).sizes[0] for edge in edges]
         read = CoalescedRead(pack_exactly(SizeRow(np.sum(sizes, axis=0)), tasks))
-        return {edge.id: read for edge in edges}
+        whole = replace(self.setup, edges={**self.setup.edges, **{edge.id: read for edge in edges}})
+        return replace(self, setup=whole).operator(node_id, plans)
 
     def _join_sequence(self, sequence: JoinSequence, plans: Mapping[int, LogicalPlan]) -> LogicalPlan:
         """Return a chain of broadcast joins in the decided order, with the columns of its last join."""
@@ -161,7 +155,7 @@ class FragmentBuilder:
             plan = self._with_algorithm(node_id, plan)
         last = self.context.plan.nodes[sequence.chain[-1]].top
         assert last is not None
-        return self._filtered(sequence.chain[-1], plan.projected(last.output))
+        return plan.projected(last.output)
 
     def _with_algorithm(self, node_id: int, plan: LogicalPlan) -> LogicalPlan:
         """Return a join with a hint for the decided algorithm; else Spark would choose again by its statistics."""
@@ -174,12 +168,3 @@ class FragmentBuilder:
         if join.type is JoinType.LEFT_SINGLE:  # Spark has no merge join for these
             return plan
         return fragment.merge_join(plan)
-
-    def _filtered(self, node_id: int, plan: LogicalPlan) -> LogicalPlan:
-        """Return a node's plan without the rows that dynamic filters rule out."""
-        return self.filters.apply(self.graph.node(node_id), plan)
-
-
-def _sequence(node: StreamNode) -> JoinSequence | None:
-    """Return the join order that was decided for a chain ending with a node, or None."""
-    return node.operator.strategy.sequence if isinstance(node.operator, JoinOperator) else None

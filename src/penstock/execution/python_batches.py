@@ -10,28 +10,21 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from penstock.spark.python_batches import batch_limits, widest_row, without_measuring
+from penstock.spark.plans.python_batches import BatchLimits, batch_limits, widest_row, without_measuring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.graph import StreamEdge
-    from penstock.spark.handles import InternalRows, Session
-    from penstock.spark.logical_plan import LogicalPlan
-    from penstock.spark.python_batches import BatchLimits
+    from penstock.spark.bridge.handles import InternalRows, Session
+    from penstock.spark.plans.logical_plan import LogicalPlan
 
 _ROUNDING = 128
 """Rows' worth of bytes that Arrow may add to a batch by rounding up its buffer sizes."""
 
 
 class PythonBatches:
-    """The batches of a job.
-
-    Parameters
-    ----------
-    spark_only
-        Whether Spark runs all operators of a step; if not, batches are always measured.
-    """
+    """The batches of a job; they are always measured unless Spark runs all operators of a step (`spark_only`)."""
 
     def __init__(self, *, spark_only: bool = True) -> None:
         self._spark_only = spark_only
@@ -47,14 +40,8 @@ class PythonBatches:
     def limiting(self, session: Session, plan: LogicalPlan, node_id: int | None = None) -> Iterator[None]:
         """Measure batches only if the plan that this thread runs in the block needs it.
 
-        Parameters
-        ----------
-        session
-            The session that plans it; it has the user's own limits before and after the block.
-        plan
-            Everything that runs, down to finished results.
-        node_id
-            The node by which consumers refer to the result, or None.
+        `session`, which plans it, has the user's own limits before and after the block. `plan` is everything that runs,
+        down to finished results. Consumers refer to the result by `node_id`, if not None.
         """
         limits = batch_limits(session)
         widest = widest_row(plan, frozenset(self._rows)) if self._spark_only else None
@@ -68,14 +55,9 @@ class PythonBatches:
 def reaches_limit(width: int, limits: BatchLimits) -> bool:
     """Whether a batch may reach its limit of bytes before its limit of rows.
 
-    Parameters
-    ----------
-    width
-        The maximum bytes of a row; 0 if there are no batches.
+    `width` is the maximum bytes of a row; 0 if there are no batches.
 
-    Examples
-    --------
-    >>> from penstock.spark.python_batches import BatchLimits
+    >>> from penstock.spark.plans.python_batches import BatchLimits
     >>> reaches_limit(18, BatchLimits(rows=10_000, bytes=64 << 20))
     False
     >>> reaches_limit(18, BatchLimits(rows=0, bytes=64 << 20))

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from penstock.optimizer import ResultInfo
-from penstock.spark import exchange, stage_figures
-from penstock.spark.exchange import BroadcastResult, StagedResult
+from penstock.spark.run import exchange, stage_figures
+from penstock.spark.run.exchange import BroadcastResult, StagedResult
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from penstock.execution.context import JobContext
     from penstock.graph import JobVertex, StreamEdge
+    from penstock.spark.bridge.handles import PhysicalPlan
+    from penstock.spark.plans.nodes import LogicalNode
 
 log = logging.getLogger("penstock.scheduler")
 
@@ -35,20 +39,17 @@ class NoResults:
 
     def get(self, node_id: int) -> None:
         """Return None."""
-        del node_id
 
     def staged(self, node_id: int) -> StagedResult:
         """Raise: no vertex has finished."""
         raise LookupError(f"no vertex that ends with node {node_id} has run")
 
-    def file_ratio(self, edge: StreamEdge) -> float:
+    def file_ratio(self, edge: StreamEdge) -> float:  # noqa: ARG002
         """Return 1: estimate as many bytes on disk as were exchanged."""
-        del edge
         return 1.0
 
     def write_first(self, vertex: JobVertex, edge: StreamEdge) -> None:
         """Return None: no number of tasks is measured."""
-        del vertex, edge
 
 
 class ResultStore:
@@ -81,7 +82,7 @@ class ResultStore:
         result = self._results.get(vertex.tail_id)
         if result is None:
             return None
-        scanned = self._scanned(vertex, result)
+        scanned = self.scanned(vertex)
         if isinstance(result, BroadcastResult):
             return ResultInfo(np.array([result.data_bytes]), result.rows, result.size_in_bytes, scanned=scanned)
         mappers = result.mapper_bytes if len(result.stages) == 1 else None
@@ -100,31 +101,28 @@ class ResultStore:
 
     def scanned(self, vertex: JobVertex) -> dict[int, int]:
         """Return the rows read from each source of a finished vertex, as far as scans have counted them."""
-        result = self._results.get(vertex.tail_id)
-        return {} if result is None else self._scanned(vertex, result)
-
-    def retained_rows(self, vertex: JobVertex) -> dict[int, int]:
-        """Return the rows of each source of a finished vertex that passed the filters directly above it."""
-        sources, result = self._context.plan.sources, self._results.get(vertex.tail_id)
-        leaves = {node_id: sources[node_id].leaf for node_id in vertex.node_ids if node_id in sources}
-        rows: dict[int, int] = {}
-        if result is None or not result.is_counted_once or not leaves:
-            return rows
-        for plan in exchange.executed_plans(result):
-            rows |= stage_figures.filtered_rows(plan, leaves)
-        return rows
-
-    def _scanned(self, vertex: JobVertex, result: Result) -> dict[int, int]:
-        """Return the rows read from each source of a vertex, as far as scans have counted them.
-
-        Empty if a task may have run again, because its scans counted twice.
-        """
-        sources = self._context.plan.sources
-        leaves = {node_id: sources[node_id].leaf for node_id in vertex.node_ids if node_id in sources}
         rows: dict[int, int] = {}
         try:
-            for plan in exchange.executed_plans(result) if leaves and result.is_counted_once else ():
-                rows |= stage_figures.scanned_rows(plan, leaves)
+            self._count(vertex, rows, stage_figures.scanned_rows)
         except Exception:
             log.info("the scans of %s do not report their rows", vertex.name, exc_info=True)
         return rows
+
+    def retained_rows(self, vertex: JobVertex) -> dict[int, int]:
+        """Return the rows of each source of a finished vertex that passed the filters directly above it."""
+        rows: dict[int, int] = {}
+        self._count(vertex, rows, stage_figures.filtered_rows)
+        return rows
+
+    def _count(
+        self,
+        vertex: JobVertex,
+        rows: dict[int, int],
+        count: Callable[[PhysicalPlan, Mapping[int, LogicalNode]], dict[int, int]],
+    ) -> None:
+        """Add the counted rows of each source; none if a task may have run again, because its scans counted twice."""
+        sources, result = self._context.plan.sources, self._results.get(vertex.tail_id)
+        leaves = {node_id: sources[node_id].leaf for node_id in vertex.node_ids if node_id in sources}
+        if result is not None and leaves and result.is_counted_once:
+            for plan in exchange.executed_plans(result):
+                rows |= count(plan, leaves)

@@ -4,37 +4,36 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.connectors.base import KeyFilter
-from penstock.connectors.file_scan import FileScan
+from penstock.connectors.core.base import KeyFilter
+from penstock.connectors.core.scan import PlainScan
+from penstock.connectors.files.file_scan import FileScan
 from penstock.connectors.jdbc.keys import key_conditions
-from penstock.connectors.plain_scan import PlainScan
-from penstock.decisions import DecisionKind, NodeRef
+from penstock.decisions.log import Decision, DecisionKind, NodeRef
 from penstock.errors import VerificationError, first_line
-from penstock.graph import CalcOperator, JoinOperator
+from penstock.graph import CalcOperator, DynamicFilterRef, JoinInput, JoinOperator, StreamNode
 from penstock.optimizer.dynamic_filtering import JOIN, SIDE, SKIPS
 from penstock.optimizer.graphs import equi_join, is_broadcast
-from penstock.planner.plan import WriteKind
+from penstock.planner.plan import SourcePlan, SparkFilterPath, WriteKind
 from penstock.sizing.packing import spread_by_count
-from penstock.spark import catalyst, exchange, filters, fragment
-from penstock.spark.exchange import BroadcastResult, StagedResult
-from penstock.spark.jdbc import is_jdbc_relation
-from penstock.spark.parquet import row_group_fraction
-from penstock.spark.verification import dropped_keys_condition, has_matching_row
+from penstock.spark.io.jdbc import is_jdbc_relation
+from penstock.spark.io.parquet import row_group_fraction
+from penstock.spark.plans import catalyst, fragment
+from penstock.spark.run import exchange, filters
+from penstock.spark.run.exchange import BroadcastResult, StagedResult
+from penstock.spark.run.verification import dropped_keys_condition, has_matching_row
 
 if TYPE_CHECKING:
-    from penstock.decisions import Decision
     from penstock.execution.broadcasts import Broadcasts
     from penstock.execution.context import JobContext
     from penstock.execution.results import ResultStore
-    from penstock.graph import DynamicFilterRef, JoinInput, StreamNode
-    from penstock.planner.plan import SourcePlan, SparkFilterPath
-    from penstock.spark.expressions import Attributes, Expression
-    from penstock.spark.files import FileListing
-    from penstock.spark.filters import KeySet
-    from penstock.spark.handles import Session
-    from penstock.spark.logical_plan import LogicalPlan
+    from penstock.spark.bridge.handles import Session
+    from penstock.spark.io.files import FileListing
+    from penstock.spark.plans.expressions import Expression
+    from penstock.spark.plans.logical_plan import LogicalPlan
+    from penstock.spark.run.filters import KeySet
 
 log = logging.getLogger("penstock.scheduler")
 
@@ -121,28 +120,19 @@ class KeyFilters:
             conditions, problem = self._source_conditions(source, keys, expressions)
             self._pushed_down[node.id, keys] = conditions
             # Most tables are not sorted by their keys, so a skip by statistics is only reported if it was predicted.
-            if problem and (not problem.endswith(_BY_STATISTICS) or self._predicted_skip(node, ref)):
+            decisions = self._context.decisions.of((node.id,), DecisionKind.DYNAMIC_FILTER)
+            is_predicted = any(decision.figures.get(SKIPS) for decision in decisions if self._is_about(ref, decision))
+            if problem and (not problem.endswith(_BY_STATISTICS) or is_predicted):
                 self._record_fallback(node, ref, "rows are filtered only after they were read", problem)
         return self._pushed_down[node.id, keys]
 
-    def _predicted_skip(self, node: StreamNode, ref: DynamicFilterRef) -> bool:
-        """Whether the filter was decided because the source can skip data."""
-        decisions = self._context.decisions.of((node.id,), DecisionKind.DYNAMIC_FILTER)
-        return any(decision.figures.get(SKIPS) for decision in decisions if self._is_about(decision, ref))
-
-    def _is_about(self, decision: Decision, ref: DynamicFilterRef) -> bool:
+    def _is_about(self, ref: DynamicFilterRef, decision: Decision) -> bool:
         source, _ = self._key_source(ref)
         return (decision.figures.get(JOIN), decision.figures.get(SIDE)) == (source.join_id, source.side)
 
     def _record_fallback(self, node: StreamNode, ref: DynamicFilterRef, instead: str, because: str) -> None:
-        """Record what was done instead of filtering a node."""
-        self._context.decisions.record_fallback(
-            DecisionKind.DYNAMIC_FILTER,
-            NodeRef(node.id, node.name),
-            instead,
-            because,
-            lambda decision: self._is_about(decision, ref),
-        )
+        subject, is_about = NodeRef(node.id, node.name), partial(self._is_about, ref)
+        self._context.decisions.record_fallback(DecisionKind.DYNAMIC_FILTER, subject, instead, because, is_about)
 
     def _source_conditions(
         self, source: SourcePlan, keys: KeySet, expressions: tuple[Expression, ...]
@@ -250,7 +240,8 @@ class KeyFilters:
             def has_row(condition: Expression) -> bool:
                 return filters.any_row_matches(relation, output, condition)
         else:
-            leaf = self._rows_of(result, output)
+            ranges = spread_by_count(result.subpartitions, min(_READERS, result.subpartitions))
+            leaf = fragment.rdd_leaf(self._context.bridge.session, output, exchange.read_ranges(result, ranges).rows())
             key_set = filters.collect_keys(session, leaf, keys, rows, self._context.exact_keys)
 
             def has_row(condition: Expression) -> bool:
@@ -260,8 +251,3 @@ class KeyFilters:
             side = f"the {source.side} side of node {source.join_id}"
             raise VerificationError.key_dropped(f"the filter by keys of {side}")
         return key_set
-
-    def _rows_of(self, result: StagedResult, output: Attributes) -> LogicalPlan:
-        width = result.subpartitions
-        plan = exchange.read_ranges(result, spread_by_count(width, min(_READERS, width)))
-        return fragment.rdd_leaf(self._context.bridge.session, output, plan.rows())

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from penstock.connectors.base import StageReport
-from penstock.spark import exchange, fragment
-from penstock.spark.catalyst import rows_of
-from penstock.spark.dataframes import dataframe
-from penstock.spark.limits import split_limits, with_limits
-from penstock.spark_errors import is_failed_last_stage
+from penstock.connectors.core.base import SinkParallelism, StageReport
+from penstock.spark.errors import is_failed_last_stage
+from penstock.spark.plans import fragment
+from penstock.spark.plans.catalyst import rows_of
+from penstock.spark.plans.dataframes import dataframe
+from penstock.spark.plans.limits import split_limits, with_limits
+from penstock.spark.run import exchange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import DataFrame
 
-    from penstock.connectors.base import SinkParallelism
     from penstock.execution.context import JobContext
     from penstock.execution.python_batches import PythonBatches
     from penstock.execution.results import ResultStore
     from penstock.graph import JobVertex, StreamEdge
-    from penstock.spark.handles import Session
-    from penstock.spark.logical_plan import LogicalPlan
+    from penstock.spark.bridge.handles import Session
+    from penstock.spark.plans.logical_plan import LogicalPlan
 
 log = logging.getLogger("penstock.scheduler")
 
@@ -46,13 +47,13 @@ class SinkTrials(Protocol):
         """Write the first rows of a sink; return how many tasks all rows need, None if unknown."""
 
 
+@dataclass(eq=False)
 class SinkWriter:
     """Writes to the sinks of a job."""
 
-    def __init__(self, context: JobContext, results: ResultStore, batches: PythonBatches) -> None:
-        self._context = context
-        self._batches = batches
-        self._results = results
+    _context: JobContext
+    _results: ResultStore
+    _batches: PythonBatches
 
     def write(self, vertex: JobVertex, session: Session, logical: LogicalPlan) -> tuple[int, int]:
         """Write the rows of a vertex to its sink; return the tasks that produce them, and the tasks of its inputs."""
@@ -83,12 +84,6 @@ class SinkWriter:
         reason = None if sink is None else sink.nothing_to_write
         return None if reason is None else StageReport("nothing is written", reason)
 
-    def run_stage(self, vertex: JobVertex, description: str) -> StageReport:
-        """Run a stage that follows the writing of a sink, such as merging its files."""
-        sink, stage = self._context.plan.stages[vertex.tail_id]
-        with self._context.thread(self._context.bridge.session, self._context.group_of(vertex), description):
-            return stage.run(self._context.sinks[sink])
-
     def file_ratio(self, edge: StreamEdge) -> float:
         """Return the bytes on disk that a sink writes per exchanged byte, measured by writing a sample."""
         context, result = self._context, self._results.staged(edge.source_id)
@@ -116,7 +111,6 @@ class SinkWriter:
 
     @contextmanager
     def _sample(self, edge: StreamEdge, group: str, index: int, mappers: tuple[int, int]) -> Iterator[DataFrame]:
-        """Provide the rows of a subpartition that some upstream tasks have written."""
         context, result = self._context, self._results.staged(edge.source_id)
         with context.sessions.use() as session, context.thread(session, group, "first rows of a sink"):
             rows = exchange.read_slices(result, [[((index, index + 1), mappers)]])

@@ -1,40 +1,42 @@
-"""Runs a vertex: builds its plan fragment, runs it on Spark, and registers its result."""
+"""Runs a vertex: builds its plan fragment, runs it on Spark, and registers its result in the form its readers need."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.decisions import DecisionKind
+from penstock.base.threads import track_work
+from penstock.config.options import NATIVE
+from penstock.connectors.core.base import CountableSplits, KeyFilter, StageReport
+from penstock.decisions.log import Choice, DecisionKind, Explanation, NodeRef, display_name
 from penstock.execution.broadcasts import Broadcasts
+from penstock.execution.context import CoalescedRead, JobContext, SlicedRead, VertexSetup
 from penstock.execution.fragment_builder import FragmentBuilder
 from penstock.execution.leaves import Leaves
-from penstock.execution.output import write_output
 from penstock.execution.python_batches import PythonBatches
-from penstock.execution.read_checks import check_reads
-from penstock.execution.results import ResultStore
+from penstock.execution.results import Result, ResultStore
 from penstock.execution.runtime_filters import KeyFilters
 from penstock.execution.sink_writer import SinkWriter
+from penstock.graph import AggregateOperator, JobVertex, StreamEdge
 from penstock.graph.partitioner import (
     AdaptiveRebalancePartitioner,
     AdaptiveRescalePartitioner,
     PulledRebalancePartitioner,
 )
+from penstock.optimizer.graphs import is_broadcast
 from penstock.planner.late_values import has_late_values
-from penstock.spark import layouts
-from penstock.spark.exchange import StagedResult
-from penstock.threads import track_work
+from penstock.planner.plan import WriteKind
+from penstock.sizing.coverage import check_ranges, check_slices, check_splits
+from penstock.spark.plans import fragment
+from penstock.spark.run import exchange, layouts
+from penstock.spark.run.exchange import StagedResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.connectors.base import KeyFilter, StageReport
-    from penstock.execution.context import JobContext
-    from penstock.execution.reads import VertexSetup
-    from penstock.execution.results import Result
-    from penstock.graph import JobVertex
-    from penstock.spark.handles import Session
-    from penstock.spark.logical_plan import LogicalPlan
+    from penstock.engine.interface import FragmentRewriter
+    from penstock.spark.bridge.handles import Session
+    from penstock.spark.plans.logical_plan import LogicalPlan
 
 _REPORTING = (AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner, PulledRebalancePartitioner)
 """Partitioners whose consumers report the rows of each task."""
@@ -46,16 +48,9 @@ _OPEN_FILES = 8
 class VertexRun:
     """The outcome of running a vertex.
 
-    Parameters
-    ----------
-    result
-        The result that its consumers read; None for a sink.
-    tasks
-        The number of tasks that produced its rows, None if nothing had to run yet.
-    input_tasks
-        The number of tasks that read its inputs, None if no task did; differs from `tasks` if Spark exchanged rows.
-    report
-        The report of a stage after a sink, or of a sink that writes nothing.
+    `result` is None for a sink. `tasks` is the number of tasks that produced its rows, None if nothing had to run yet.
+    `input_tasks` is the number of tasks that read its inputs; it differs from `tasks` if Spark exchanged rows. `report`
+    is that of a stage after a sink, or of a sink that writes nothing.
     """
 
     result: Result | None
@@ -70,7 +65,7 @@ class VertexRunner:
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self.results = ResultStore(context)
-        self._batches = PythonBatches(spark_only=context.native_memory is None)
+        self._batches = PythonBatches(spark_only=context.native is None)
         self.sinks = SinkWriter(context, self.results, self._batches)
         self._broadcasts = Broadcasts(context, self.results)
         self._filters = KeyFilters(context, self.results, self._broadcasts)
@@ -99,7 +94,9 @@ class VertexRunner:
     def run(self, vertex: JobVertex, setup: VertexSetup, description: str) -> VertexRun:
         """Run a vertex and return its outcome."""
         if vertex.tail_id in self._context.plan.stages:
-            report = self.sinks.run_stage(vertex, description)
+            sink, stage = self._context.plan.stages[vertex.tail_id]
+            with self._context.thread(self._context.bridge.session, self._context.group_of(vertex), description):
+                report = stage.run(self._context.sinks[sink])
             return VertexRun(None, report.tasks, report=report)
         skip_report = self.sinks.skip_report(vertex)
         if skip_report is not None:
@@ -145,7 +142,8 @@ class VertexRunner:
             "spark.sql.shuffle.partitions": str(setup.subpartitions),
             "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(setup.subpartitions),
         }
-        if vertex.tail_id in self._context.sinks and setup.is_sliced:
+        is_sliced = any(isinstance(read, SlicedRead) for read in setup.edges.values())
+        if vertex.tail_id in self._context.sinks and is_sliced:
             # A task whose input was sized for a single file has few partitions, and need not sort its rows by them.
             settings["spark.sql.maxConcurrentOutputFileWriters"] = str(_OPEN_FILES)
         tops = (self._context.plan.nodes[node_id].top for node_id in vertex.node_ids)
@@ -173,3 +171,88 @@ class VertexRunner:
             name = source.coordinator.name
             with track_work(f"closing {name}", name):
                 source.scan.close()
+
+
+def check_reads(context: JobContext, results: ResultStore, vertex: JobVertex, setup: VertexSetup) -> None:
+    """Raise `VerificationError` if a vertex would not read each row of its inputs and sources once."""
+    for source in (context.plan.sources[n] for n in vertex.node_ids if n in context.plan.sources):
+        if isinstance(source.scan, CountableSplits):
+            check_splits(source.coordinator.name, source.scan.rows_not_read_once())
+    sliced: dict[int, dict[str, SlicedRead]] = {}
+    for edge in (job_edge.stream_edge for job_edge in vertex.inputs):
+        result = results.finished(edge.source_id)
+        if is_broadcast(edge) or not isinstance(result, StagedResult):  # always read whole
+            continue
+        match setup.read_of(edge.id):
+            case CoalescedRead(ranges, merged):
+                check_ranges(f"the input {edge.id} of {vertex.name}", ranges, result.subpartitions)
+                for index, chunks in merged.items():
+                    check_ranges(f"subpartition {index} of the input {edge.id}", chunks, result.tasks or 0)
+            case SlicedRead() as read:
+                sliced.setdefault(context.plan.groups[edge.id], {})[edge.id] = read
+    for reads in sliced.values():
+        staged = {edge_id: results.staged(context.graph.edge(edge_id).source_id) for edge_id in reads}
+        check_slices(
+            vertex.name,
+            {edge_id: read.tasks for edge_id, read in reads.items()},
+            {edge_id: result.sizes[0].tolist() for edge_id, result in staged.items()},
+            {edge_id: result.tasks or 0 for edge_id, result in staged.items()},
+        )
+
+
+_VERIFY_NOTE = (
+    "; execution.verify checks the exchanged rows but not the computed values, which execution.shadow compares with "
+    "plain Spark"
+)
+
+
+def write_output(
+    context: JobContext,
+    broadcasts: Broadcasts,
+    batches: PythonBatches,
+    session: Session,
+    logical: LogicalPlan,
+    edge: StreamEdge,
+    setup: VertexSetup,
+) -> Result:
+    """Run a plan, and write its rows in the form that the consumer of an edge reads."""
+    plan = context.plan.edges[edge.id]
+    match plan.write:
+        case WriteKind.BROADCAST if plan.operator is not None:
+            return broadcasts.run_planned(session, logical, edge)
+        case WriteKind.SIDE if setup.slots > 1:
+            logical = logical.hashed_in_slots(plan.keys, plan.spread_by, setup.subpartitions, setup.slots)
+        case WriteKind.SIDE:
+            logical = logical.hashed_by(plan.keys, setup.subpartitions)
+        case WriteKind.OPERATOR if plan.operator is not None:
+            logical = fragment.rebuild(plan.operator, {plan.child: logical})
+        case _:
+            logical = logical.rebalanced(setup.subpartitions)
+    consumer = context.graph.node(edge.target_id).operator
+    aggregates_first = isinstance(consumer, AggregateOperator) and consumer.aggregates_first
+    native = None if context.native is None else context.native.rewriter()
+    try:
+        with batches.limiting(session, logical, edge.source_id):
+            return exchange.write(session, logical, pre_aggregated=aggregates_first, native=native)
+    finally:
+        if native is not None and context.native is not None:
+            native.close()
+            _record_native(context, edge, native, context.native.engine.name)
+
+
+def _record_native(context: JobContext, edge: StreamEdge, native: FragmentRewriter, engine: str) -> None:
+    """Record which fragments of a vertex the native engine has computed, and why Spark has computed the others."""
+    node = NodeRef(edge.source_id, context.graph.node(edge.source_id).name)
+    if native.failure is not None and not native.fragments:
+        context.decisions.record(Choice(DecisionKind.NATIVE, node, "Spark", native.failure))
+    for part in native.fragments:
+        problem = part.declined or native.failure
+        step = f"{display_name(part.table)} is read" if part.table else "what was exchanged as columns is computed"
+        if problem is None:
+            chosen, sentence = engine, f"{step} by {engine}, in Spark's Python workers"
+            sentence += _VERIFY_NOTE * context.verify
+            reason = f"every operation on its rows before the exchange gives the same values in {engine} as in Spark"
+        else:
+            chosen, reason, sentence = "Spark", problem, f"{step} by Spark, not by {engine}: {problem}"
+        explanation = Explanation(sentence, NATIVE.key)
+        context.decisions.record(Choice(DecisionKind.NATIVE, node, chosen, reason, explanation=explanation))

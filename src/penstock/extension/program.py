@@ -1,16 +1,17 @@
-"""Runs a program with Penstock enabled in its Spark sessions, without changes to the program."""
+"""Runs a program with Penstock enabled in its Spark sessions, without changes to it; summaries of its queries."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from penstock.extension.query_summary import RUN_BY_PENSTOCK, QuerySummary
+from penstock.decisions.record import displayed_decisions
 from penstock.extension.sessions import install
-from penstock.spark import query_hook
-from penstock.spark.jvm import Bridge, is_classic
+from penstock.spark.bridge.jvm import Bridge, is_classic
+from penstock.spark.run import query_hook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,16 +19,40 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.extension.runner import JobRunner
+    from penstock.scheduler.job import Job
+
+RUN_BY_PENSTOCK = "taken"
+"""The key under which Spark's planner counts the queries that Penstock runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySummary:
+    """Summary of a query: its name as in `QueryOrigin`, and its SQL text, None for a DataFrame action.
+
+    `seconds` is the number of seconds until the last vertex could return rows to Spark; None while the job runs.
+    """
+
+    name: str
+    job: str
+    state: str
+    vertices: int
+    seconds: float | None
+    decided: tuple[str, ...]
+    statement: str | None
+
+    @classmethod
+    def of(cls, job: Job) -> QuerySummary:
+        """Return the summary of a query's job."""
+        decided = tuple(
+            decision.text for decision in displayed_decisions(job.decisions.records, with_parallelism=not job.vertices)
+        )
+        seconds = None if job.ended is None else job.ended - job.started
+        statement = None if job.origin is None else job.origin.statement
+        return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, decided, statement)
 
 
 class Program:
-    """A running program and the summaries of its queries.
-
-    Attributes
-    ----------
-    runners
-        The query runner of each Spark application of the program.
-    """
+    """A running program, the summaries of its queries, and the query runner of each of its Spark applications."""
 
     def __init__(self, *, progress: bool = False) -> None:
         self._progress = progress

@@ -6,45 +6,66 @@ import logging
 import os
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from penstock.base.threads import start_thread
 from penstock.config import Configuration
-from penstock.config.options import SHADOW, SOURCES_TIMEOUT
-from penstock.connectors.timeouts import set_timeout
+from penstock.config.options import SHADOW, SINK_PARALLELISM, SINK_TARGET_FILE_SIZE, SOURCES_TIMEOUT
+from penstock.connectors.core.timeouts import set_timeout
+from penstock.entry.results import ResultSink
 from penstock.errors import ConfigError, JobCancelledError, RowsDifferError
 from penstock.events import ExecutionState
-from penstock.explain import ExplainedPlan
-from penstock.extension.writer_sink import WriterSink, options_for
+from penstock.graph.labels import SPARKS_WRITER
 from penstock.optimizer.optimizer import strategies_of
-from penstock.planner.native_query import NativeQuery
 from penstock.planner.outputs import PlannedOutput
 from penstock.planner.planner import plan_query
-from penstock.progress import Progress
-from penstock.results import ResultSink
+from penstock.planner.whole_queries import NativeQuery
+from penstock.report.explain import ExplainedPlan
+from penstock.report.progress import Progress
 from penstock.scheduler.job import Job
 from penstock.scheduler.origin import UNNAMED, QueryOrigin
 from penstock.shadow.job import ShadowedJob
-from penstock.spark.jobs import active_session
-from penstock.spark.query_hook import SparkError, executed_plan, spark_error
-from penstock.spark.session import penstock_settings
-from penstock.spark.task_counts import stop_spark_progress_bar
-from penstock.spark.waiting_call import waiting_call
-from penstock.threads import start_thread
+from penstock.spark.bridge.session import penstock_settings
+from penstock.spark.bridge.waiting_call import waiting_call
+from penstock.spark.run.jobs import active_session, stop_spark_progress_bar
+from penstock.spark.run.query_hook import DelegatedQuery, SparkError, WriteCommand, executed_plan, spark_error
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
-    from penstock.connectors.base import Sink
-    from penstock.observer import Observer
+    from penstock.connectors.core.base import Sink, SinkOptions
+    from penstock.entry.observer import Observer
     from penstock.optimizer.user_strategies import UserStrategy
     from penstock.planner.plan import JobPlan
-    from penstock.spark.handles import PhysicalPlan
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.query_hook import DelegatedQuery
+    from penstock.spark.bridge.handles import PhysicalPlan
+    from penstock.spark.bridge.jvm import Bridge
 
 log = logging.getLogger("penstock.extension")
+
+
+class WriterSink(ResultSink):
+    """Represents Spark's writer: the sink options decide the number of tasks of the last stage."""
+
+    def __init__(self, fetch: Callable[[DataFrame], Any], written: WriteCommand, config: Configuration) -> None:
+        super().__init__(SPARKS_WRITER, fetch)
+        self._written = written
+        self.parallelism = config.maybe_integer(SINK_PARALLELISM)
+        is_set = config.origin(SINK_TARGET_FILE_SIZE) != "default"
+        # With buckets, each task writes a file for each bucket, so the size of a task does not determine the file size.
+        self._size = config.integer(SINK_TARGET_FILE_SIZE) if is_set and not written.has_buckets else None
+
+    @property
+    def partition_columns(self) -> Sequence[str]:
+        """The partition columns, each of which becomes a level of folders."""
+        return self._written.folders
+
+    def file_size(self, options: SinkOptions) -> int | None:
+        """Return the target file size in bytes from the options, None if it is not set."""
+        del options
+        return self._size
+
 
 _RETAINED_JOBS = 256
 """Jobs that are retained for summaries; a server may run thousands."""
@@ -53,28 +74,16 @@ _RETAINED_JOBS = 256
 def configuration(bridge: Bridge, arguments: Mapping[str, object], file: str | None) -> Configuration:
     """Return the options for the queries of a session.
 
-    Raises
-    ------
-    ConfigError
-        If an option is unknown or its value is not allowed.
+    Raise `ConfigError` if an option is unknown or its value is not allowed.
     """
     return Configuration.load(arguments, spark_conf=penstock_settings(bridge), file=file, environ=os.environ)
 
 
 class JobRunner:
-    """Runs each query of a Spark application as a job.
+    """Runs each query of a Spark application as a job; `jobs` are those of the latest queries, oldest first.
 
-    Parameters
-    ----------
-    arguments, file
-        Options for all queries, as in `penstock.enable`. The options of a query's session are added.
-
-    Attributes
-    ----------
-    jobs
-        The jobs of the latest queries, oldest first.
-    query_count
-        The number of queries so far.
+    `arguments` and `file` are options for all queries, as in `penstock.enable`. The options of a query's session are
+    added.
     """
 
     def __init__(
@@ -98,7 +107,11 @@ class JobRunner:
     def run(self, query: DelegatedQuery) -> None:
         """Start a query on a thread of its own."""
         origin = QueryOrigin.of(query.text, query.line, query.description, query.page, is_delegated=True)
-        config = self._configuration(query)
+        config: Configuration | ConfigError
+        try:
+            config = configuration(query.bridge, self._arguments, self._file)
+        except ConfigError as error:  # reported by the job of the query
+            config = error
         job = _job(query, origin, config)
         self._running[query.number] = job
         self.jobs.append(job)
@@ -122,25 +135,16 @@ class JobRunner:
 
     def _explain(self, query: DelegatedQuery) -> None:
         try:
-            query.reply_explanation(self._explanation(query))
+            bridge, name = query.bridge, "rows"
+            config = configuration(bridge, self._arguments, self._file)
+            with set_timeout(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
+                output = PlannedOutput(query.plan, ResultSink(name, executed_plan))
+                plan = plan_query(bridge, config, output, name, has_own_strategies=bool(self._strategies))
+                explained = str(ExplainedPlan.of(bridge, config, plan, strategies_of(config, self._strategies)))
+            query.reply_explanation(explained)
         except Exception as error:
             log.warning("a query cannot be explained: %s", error, exc_info=True)
             query.reply_explanation("")
-
-    def _explanation(self, query: DelegatedQuery) -> str:
-        bridge, name = query.bridge, "rows"
-        config = configuration(bridge, self._arguments, self._file)
-        with set_timeout(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
-            output = PlannedOutput(query.plan, ResultSink(name, executed_plan))
-            plan = plan_query(bridge, config, output, name, has_own_strategies=bool(self._strategies))
-            return str(ExplainedPlan.of(bridge, config, plan, strategies_of(config, self._strategies)))
-
-    def _configuration(self, query: DelegatedQuery) -> Configuration | ConfigError:
-        """Return the options of a query, or the error in them, which the query's job reports."""
-        try:
-            return configuration(query.bridge, self._arguments, self._file)
-        except ConfigError as error:
-            return error
 
     def _run(self, query: DelegatedQuery, job: Job, config: Configuration | ConfigError) -> None:
         try:
@@ -170,22 +174,22 @@ class JobRunner:
     def _rows(self, query: DelegatedQuery, job: Job, config: Configuration | ConfigError) -> PhysicalPlan:
         """Run all stages of a query but the last as a job; return a plan of its rows.
 
-        Raises
-        ------
-        PenstockError
-            If an option is wrong, or the job fails or is cancelled.
+        Raise `PenstockError` if an option is wrong, or the job fails or is cancelled.
         """
         if isinstance(config, ConfigError):
             raise config
         bridge, written = query.bridge, query.written
         if written is not None:
-            config = options_for(written, config)
+            config = config.for_table("sink.", written.options, written.properties, SPARKS_WRITER)
         plan: JobPlan
 
         def rows_of(df: DataFrame) -> PhysicalPlan:
             # The last stage normally runs after the job's end, when its sources are closed and a command may have
             # deleted files.
-            is_early = _reads_open_source(job, plan) or (query.prepares_folder and _does_more_than_spark(job, plan))
+            sources = [plan.sources[node_id] for node_id in _last_nodes(job, plan) if node_id in plan.sources]
+            is_early = any(source.scan.is_open for source in sources) or (
+                query.prepares_folder and _does_more_than_spark(job, plan)
+            )
             return query.compute_last_stage(df) if is_early else executed_plan(df)
 
         sink = ResultSink("rows", rows_of) if written is None else WriterSink(rows_of, written, config)
@@ -219,11 +223,6 @@ def _job(query: DelegatedQuery, origin: QueryOrigin, config: Configuration | Con
 def _last_nodes(job: Job, plan: JobPlan) -> set[int]:
     sinks = set(plan.sinks)
     return next(set(run.vertex.node_ids) for run in job.vertices if sinks & set(run.vertex.node_ids))
-
-
-def _reads_open_source(job: Job, plan: JobPlan) -> bool:
-    """Whether the vertex of a job's sink reads a source that is closed when the job ends."""
-    return any(plan.sources[node_id].scan.is_open for node_id in _last_nodes(job, plan) if node_id in plan.sources)
 
 
 def _does_more_than_spark(job: Job, plan: JobPlan) -> bool:

@@ -3,30 +3,68 @@
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.arguments import check_session, check_settings
+from penstock.base.arguments import check_session, check_settings
+from penstock.base.threads import call_at_exit
 from penstock.config import Configuration
-from penstock.config.options import SINK_PARALLELISM, SINK_TARGET_FILE_SIZE, WHOLE_QUERY_THRESHOLD
+from penstock.config.options import ENABLED, SINK_PARALLELISM, SINK_TARGET_FILE_SIZE, WHOLE_QUERY_THRESHOLD
+from penstock.engine.registry import native_engine
+from penstock.entry.observer import Observer
 from penstock.errors import SessionError
-from penstock.extension.blocks import ENABLED_SETTING, block
 from penstock.extension.runner import JobRunner, configuration
-from penstock.observer import Observer
 from penstock.optimizer.user_strategies import UserStrategy, check_strategies
-from penstock.planner.native_query import computes_small_queries
-from penstock.planner.user_settings import JOB_OPTION_PREFIXES, compares_small_queries, has_job_options
+from penstock.planner.engine_choice import (
+    JOB_OPTION_PREFIXES,
+    compares_small_queries,
+    computes_small_queries,
+    has_job_options,
+)
 from penstock.sizing.single_task import MIN_EXCHANGES
-from penstock.spark import query_hook
-from penstock.spark.jvm import Bridge
-from penstock.spark.session import embedded_session
-from penstock.threads import call_at_exit
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.bridge.session import embedded_session
+from penstock.spark.run import query_hook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from penstock.spark.run.query_hook import Service
+
+ENABLED_SETTING = f"spark.penstock.{ENABLED.key}"
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    session: SparkSession
+    setting_before: str | None
+    service_before: Service | None
+
+
+_OPEN: list[_Block] = []
+_LOCK = threading.Lock()
+
+
+def _end(bridge: Bridge, ended: _Block) -> None:
+    """Pass the previous settings of a block to the next open block, or restore them if there is none."""
+    index = _OPEN.index(ended)
+    later, _ = _OPEN[index + 1 :], _OPEN.pop(index)
+    if later:
+        later[0].service_before = ended.service_before
+    else:
+        query_hook.use(bridge, ended.service_before)
+    same_session = [block for block in later if query_hook.is_same_session(block.session, ended.session)]
+    if same_session:
+        same_session[0].setting_before = ended.setting_before
+    elif ended.setting_before is None:
+        ended.session.conf.unset(ENABLED_SETTING)
+    else:
+        ended.session.conf.set(ENABLED_SETTING, ended.setting_before)
 
 
 def enable(
@@ -113,13 +151,15 @@ def install(
     has_sink_options = any(
         shared_options.origin(option) != "default" for option in (SINK_PARALLELISM, SINK_TARGET_FILE_SIZE)
     )
+    engine = native_engine() if computes_small_queries(bridge, shared_options) else None
     service = query_hook.service(
         bridge,
         runner,
         threshold,
         JOB_OPTION_PREFIXES,
         delegates_small=says_how,
-        min_exchanges=MIN_EXCHANGES if computes_small_queries(bridge, shared_options) else 0.0,
+        min_exchanges=MIN_EXCHANGES,
+        engine=None if engine is None else engine.whole_query_predicate(bridge),
         has_sink_options=has_sink_options,
     )
     query_hook.use(bridge, service)
@@ -131,10 +171,7 @@ def install(
 def disable(spark: SparkSession | None = None) -> None:
     """Let Spark run the queries of a session again, from the next planned query on.
 
-    Parameters
-    ----------
-    spark
-        The session; if None, the active session.
+    `spark` is the session; if None, the active session.
     """
     _session(spark).conf.set(ENABLED_SETTING, "false")
 
@@ -145,16 +182,19 @@ def enabled(spark: SparkSession | None = None, **options: object) -> Iterator[Sp
 
     Blocks of several threads may overlap. The options of the block that was entered last apply to all of them.
 
-    Parameters
-    ----------
-    spark
-        The session; if None, the active session.
-    options
-        Options as in `enable`.
+    `spark` is the session; if None, the active session. `options` are as in `enable`.
     """
     session = _session(spark)
-    with block(Bridge(session), lambda: enable(session, **options)) as enabled_session:  # type: ignore[arg-type]
-        yield enabled_session
+    bridge = Bridge(session)
+    with _LOCK:
+        opened = _Block(session, session.conf.get(ENABLED_SETTING, None), query_hook.current(bridge))
+        enable(session, **options)  # type: ignore[arg-type]
+        _OPEN.append(opened)
+    try:
+        yield session
+    finally:  # blocks of several threads may end in any order
+        with _LOCK:
+            _end(bridge, opened)
 
 
 def _run_exit_queries_in_spark(bridge: Bridge) -> None:

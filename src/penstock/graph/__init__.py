@@ -2,14 +2,16 @@
 
 from penstock.graph.changes import GraphChange, RefusedChange, StreamEdgeUpdateRequest, StreamNodeUpdateRequest
 from penstock.graph.context import StreamGraphContext
-from penstock.graph.filter_paths import DynamicFilterRef, FilterPath, JoinInput
 from penstock.graph.job_graph import JobEdge, JobGraph, JobVertex, JobVertexID
 from penstock.graph.join_types import JoinType, Side
 from penstock.graph.manager import AdaptiveGraphManager
 from penstock.graph.operators import (
     AggregateOperator,
     CalcOperator,
+    DynamicFilterRef,
+    FilterPath,
     GroupingSets,
+    JoinInput,
     JoinOperator,
     JoinSequence,
     JoinSide,

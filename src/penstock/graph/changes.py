@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.decisions import Choice, Decision
-    from penstock.graph.filter_paths import DynamicFilterRef
-    from penstock.graph.operators import Operator
+    from penstock.decisions.log import Choice, Decision
+    from penstock.graph.operators import DynamicFilterRef, Operator
     from penstock.graph.partitioner import Partitioner
     from penstock.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
@@ -43,14 +42,8 @@ UpdateRequest = StreamEdgeUpdateRequest | StreamNodeUpdateRequest
 class GraphChange:
     """An atomic change of a graph.
 
-    Parameters
-    ----------
-    nodes, edges
-        Pairs of each changed node or edge, before and after.
-    requests
-        The requests that led to it; empty for a rollback.
-    decision
-        The decision behind the change, or None.
+    `nodes` and `edges` are pairs of each changed node or edge, before and after. `requests` led to the change; empty
+    for a rollback. `decision` is the decision behind it, or None.
     """
 
     nodes: tuple[tuple[StreamNode, StreamNode], ...]
@@ -84,16 +77,8 @@ class GraphChange:
 class RefusedChange:
     """A change that was requested and refused.
 
-    Parameters
-    ----------
-    requests
-        The requests.
-    reason
-        The reason of the refusal for users, as a clause.
-    choice
-        The choice that the change would have carried out, or None.
-    detail
-        The reason with the names of nodes and edges, for authors of strategies.
+    `reason` is for users, as a clause; `detail` has the names of nodes and edges, for authors of strategies. `choice`
+    is the choice that the change would have carried out, or None.
     """
 
     requests: tuple[UpdateRequest, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from penstock.errors import GraphError
 from penstock.graph.changes import GraphChange, RefusedChange, StreamEdgeUpdateRequest, StreamNodeUpdateRequest
@@ -22,34 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.graph.changes import UpdateRequest
+    from penstock.graph.manager import AdaptiveGraphManager
     from penstock.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
 log = logging.getLogger("penstock.graph")
 
 _SHARED = "several steps read these rows"
-
-
-class PendingGraph(Protocol):
-    """The interface that the context needs from the owner of a stream graph."""
-
-    @property
-    def graph(self) -> StreamGraph:
-        """The current graph."""
-
-    def is_frozen(self, node_id: int) -> bool:
-        """Whether a node is part of a job vertex."""
-
-    def commit(self, change: GraphChange) -> None:
-        """Apply a change."""
-
-    def refuse(self, refused: RefusedChange) -> None:
-        """Record that a change was refused."""
-
-    def defer(self, node_id: int, until: int) -> bool:
-        """Let the vertex of a node wait for another node; return False if that is not possible."""
-
-    def release(self, node_id: int, until: int) -> bool:
-        """Stop letting the vertex of a node wait for another node; return False if it does not wait."""
 
 
 class _RefusedError(Exception):
@@ -61,15 +39,9 @@ class _RefusedError(Exception):
 
 
 class StreamGraphContext:
-    """A view of the stream graph with methods that change its pending part.
+    """A view of the stream graph with methods that change its pending part."""
 
-    Parameters
-    ----------
-    owner
-        The object that owns the graph.
-    """
-
-    def __init__(self, owner: PendingGraph) -> None:
+    def __init__(self, owner: AdaptiveGraphManager) -> None:
         self._owner = owner
 
     @property
@@ -84,10 +56,7 @@ class StreamGraphContext:
     def defer(self, node_id: int, until: int) -> bool:
         """Let the vertex of a pending node wait until another node has finished.
 
-        Returns
-        -------
-        bool
-            False if the node is frozen or the other node waits for it; then nothing changes.
+        Return False, and change nothing, if the node is frozen or the other node waits for it.
         """
         return self._owner.defer(node_id, until)
 
@@ -96,31 +65,18 @@ class StreamGraphContext:
         return self._owner.release(node_id, until)
 
     def modify_stream_edge(self, requests: Sequence[StreamEdgeUpdateRequest]) -> bool:
-        """Change edges: all of the batch, or none.
+        """Change edges: all of the batch, or none; return whether anything changed.
 
         A request is refused if the edge's target is frozen. A new partitioner is also refused if the edge is FORWARD,
         if the source has several consumers (then only broadcast and rescale are allowed), or if FORWARD would connect
-        nodes of different parallelism.
-
-        Returns
-        -------
-        bool
-            Whether anything changed; the reason of a refusal is written to the log ``penstock.graph``.
+        nodes of different parallelism. The reason of a refusal is written to the log ``penstock.graph``.
         """
         return self._carry_out(self._planned(requests))
 
     def modify_stream_node(self, requests: Sequence[StreamNodeUpdateRequest]) -> bool:
-        """Change nodes: all of the batch, or none. Changes of frozen nodes are refused.
+        """Change nodes: all of the batch, or none; return whether anything changed.
 
-        Returns
-        -------
-        bool
-            Whether anything changed.
-
-        Raises
-        ------
-        GraphError
-            If a request gives a node an operator of another kind.
+        Changes of frozen nodes are refused. Raise `GraphError` if a request gives a node an operator of another kind.
         """
         return self._carry_out(self._planned(requests))
 
@@ -203,18 +159,9 @@ class StreamGraphContext:
             return _SHARED
         if self.is_frozen(edge.source_id):
             return started_already(graph.node(edge.source_id))
-        return None if can_merge(graph, edge) else "the user set different numbers of tasks for the two steps"
-
-
-def can_merge(graph: StreamGraph, edge: StreamEdge) -> bool:
-    """Whether the FORWARD groups at both ends of an edge may have the same parallelism."""
-    parallelisms = {
-        node.parallelism
-        for end in (edge.source_id, edge.target_id)
-        for node in map(graph.node, forward_group(graph, end))
-        if node.parallelism is not None
-    }
-    return len(parallelisms) <= 1
+        chained = forward_group(graph, edge.source_id) | forward_group(graph, edge.target_id)
+        parallelisms = {graph.node(node_id).parallelism for node_id in chained} - {None}
+        return None if len(parallelisms) <= 1 else "the user set different numbers of tasks for the two steps"
 
 
 def forward_group(graph: StreamGraph, node_id: int) -> set[int]:

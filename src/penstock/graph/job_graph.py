@@ -28,16 +28,9 @@ class JobEdge:
 class JobVertex:
     """Operators that run together in the same tasks.
 
-    Parameters
-    ----------
-    node_ids
-        Its stream nodes, each after its inputs; the last is the tail, whose records leave the vertex.
-    inputs
-        The edges from other vertices.
-    parallelism
-        The number of tasks that the user set, or None; also None if inputs of a union have different numbers.
-    max_parallelism
-        The smallest bound of its nodes, or None.
+    `node_ids` are its stream nodes, each after its inputs; the last is the tail, whose records leave the vertex.
+    `inputs` are the edges from other vertices. `parallelism` is the number of tasks that the user set, or None; also
+    None if inputs of a union have different numbers. `max_parallelism` is the smallest bound of its nodes, or None.
     """
 
     id: JobVertexID

@@ -88,8 +88,6 @@ class JoinType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """The sides for which a rule holds, by rule."""
-
     build: tuple[Side, ...]
     hash: tuple[Side, ...]
     filter: tuple[Side, ...]

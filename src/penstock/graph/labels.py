@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from penstock.graph.column_names import readable
 from penstock.graph.join_types import Side
 from penstock.graph.operators import AggregateOperator, JoinOperator, OperatorKind, ScanOperator
 from penstock.graph.partitioner import (
@@ -49,15 +48,9 @@ def table_name(source: str) -> str:
 def listed(names: Sequence[str], noun: str, total: int = 0) -> str:
     """Return names as an enumeration; empty if there are none.
 
-    Parameters
-    ----------
-    names, noun
-        The names, and the plural of what they name.
-    total
-        The number of names, if `names` is incomplete.
+    `names` and `noun` are the names, and the plural of what they name. `total` is the number of names, if `names` is
+    incomplete.
 
-    Examples
-    --------
     >>> listed(["a", "b", "c", "d"], "columns")
     'a, b and 2 more columns'
     """
@@ -155,10 +148,7 @@ _PROJECTIONS = {"Calc", "Project", "Filter", "Read shared"}
 def node_name(graph: StreamGraph, node: StreamNode, columns: Mapping[str, str]) -> str:
     """Return the label of an operator; empty if users need not see it, as for a projection.
 
-    Parameters
-    ----------
-    columns
-        The names of columns by id, see `column_names`.
+    `columns` has the names of columns by id, see `column_names`.
     """
     operator, name = node.operator, node.name
     verb, own_names = _VERBS.get(node.kind, ("", set()))
@@ -245,20 +235,16 @@ def vertex_name(graph: StreamGraph, vertex: JobVertex, columns: Mapping[str, str
             parts.append(f"join {_key_tables(node.operator, probe.other)}{keys_of(node.operator, probe)}")
         else:
             parts.append(node_name(graph, node, columns))
-    parts += _partial_aggregates(graph, vertex, columns)
-    if not any(parts) and all(graph.node(node_id).kind is OperatorKind.CALC for node_id in vertex.node_ids):
-        return "choose columns"
-    return " → ".join(filter(None, parts)) or vertex.name
-
-
-def _partial_aggregates(graph: StreamGraph, vertex: JobVertex, columns: Mapping[str, str]) -> list[str]:
-    """Return the labels of the partial aggregates that a vertex computes before it writes rows to an aggregate."""
-    readers = [graph.node(edge.target_id) for edge in graph.out_edges(vertex.tail_id) if not edge.is_forward]
-    return [
+    # Partial aggregates run before the rows are written.
+    readers = (graph.node(edge.target_id) for edge in graph.out_edges(vertex.tail_id) if not edge.is_forward)
+    parts += [
         f"partial {node_name(graph, reader, columns)}"
         for reader in readers
         if isinstance(reader.operator, AggregateOperator) and reader.name in _VERBS[reader.kind][1]
     ]
+    if not any(parts) and all(graph.node(node_id).kind is OperatorKind.CALC for node_id in vertex.node_ids):
+        return "choose columns"
+    return " → ".join(filter(None, parts)) or vertex.name
 
 
 def _execution_order(graph: StreamGraph, vertex: JobVertex) -> list[int]:
@@ -266,10 +252,9 @@ def _execution_order(graph: StreamGraph, vertex: JobVertex) -> list[int]:
     ids = list(vertex.node_ids)
     for node in map(graph.node, vertex.node_ids):
         sequence = node.operator.strategy.sequence if isinstance(node.operator, JoinOperator) else None
-        indices = [] if sequence is None else [index for index, join in enumerate(ids) if join in sequence.joins]
-        if sequence is not None and len(indices) == len(sequence.joins):
-            for index, join in zip(indices, sequence.joins, strict=True):
-                ids[index] = join
+        if sequence is not None and set(sequence.joins) <= set(ids):
+            joins = iter(sequence.joins)
+            ids = [next(joins) if node_id in sequence.joins else node_id for node_id in ids]
     return ids
 
 
@@ -277,3 +262,17 @@ def _chained_side(graph: StreamGraph, node: StreamNode, vertex: JobVertex) -> Si
     """Return the join side whose rows come from the join's own vertex; None if that is no side or both."""
     inside = [edge for edge in graph.in_edges(node.id) if edge.source_id in vertex.node_ids]
     return Side.of_input(inside[0].type_number) if len(inside) == 1 else None
+
+
+_NAMED = re.compile(r"([A-Za-z_]\w*)#(\d+)L?\b")
+_NAMELESS = re.compile(r"\bnone#(\d+)L?\b")
+
+
+def column_names(nodes: Iterable[StreamNode]) -> dict[str, str]:
+    """Return the names of columns by their Spark expression ids, from the descriptions of operators."""
+    return {number: name for node in nodes for name, number in _NAMED.findall(node.description) if name != "none"}
+
+
+def readable(text: str, names: Mapping[str, str]) -> str:
+    """Return the text of a partitioner with the names of its columns, as far as they are in `names`."""
+    return _NAMELESS.sub(lambda match: names.get(match[1], match[0]), text)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.graph.changes import GraphChange, GraphListener, RefusedChange
-    from penstock.graph.context import PendingGraph
     from penstock.graph.stream_graph import StreamGraph
 
 
@@ -23,55 +22,43 @@ class AdaptiveGraphManager:
     Groups without exchanged inputs (sources and the nodes chained to them) become vertices at once, unless they are
     deferred. A node that is part of a vertex is frozen, with its input edges. `initialize` is called with the manager
     before the first vertices are created; the listener is notified of all changes.
+
+    `graph` is the current stream graph, and `job_graph` has the vertices created so far. Pending nodes and edges are
+    read and changed through `stream_graph_context`.
     """
 
     def __init__(
         self,
         stream_graph: StreamGraph,
-        initialize: Callable[[PendingGraph], None] | None = None,
+        initialize: Callable[[AdaptiveGraphManager], None] | None = None,
         listener: GraphListener | None = None,
     ) -> None:
-        self._graph = stream_graph
+        self.graph = stream_graph
+        self.job_graph = JobGraph()
         self._listener = listener
-        self._job_graph = JobGraph()
         self._vertex_of: dict[int, JobVertexID] = {}
         self._finished_nodes: set[int] = set()
         self._finished_vertices: set[JobVertexID] = set()
         self._deferred: dict[int, set[int]] = {}
         self._touched: list[int] = []
-        self._context = StreamGraphContext(self)
+        self.stream_graph_context = StreamGraphContext(self)
         if initialize is not None:
             initialize(self)
-        self._grow(node.id for node in self._graph)
-
-    @property
-    def job_graph(self) -> JobGraph:
-        """The vertices created so far."""
-        return self._job_graph
-
-    @property
-    def graph(self) -> StreamGraph:
-        """The current stream graph."""
-        return self._graph
-
-    @property
-    def stream_graph_context(self) -> StreamGraphContext:
-        """The view through which pending nodes and edges are read and changed."""
-        return self._context
+        self._grow(node.id for node in self.graph)
 
     @property
     def pending_operators(self) -> int:
         """The number of stream nodes that are not part of a vertex yet."""
-        return len(self._graph) - len(self._vertex_of)
+        return len(self.graph) - len(self._vertex_of)
 
     def finish(self, vertex_id: JobVertexID) -> JobVertex:
         """Mark a vertex as finished, and return it; raise `GraphError` if there is none, or it is finished already."""
-        vertex = self._job_graph.vertex(vertex_id)
+        vertex = self.job_graph.vertex(vertex_id)
         if vertex_id in self._finished_vertices:
             raise GraphError(f"vertex {vertex_id} has finished twice")
         self._finished_vertices.add(vertex_id)
         self._finished_nodes.update(vertex.node_ids)
-        self._touched += [edge.target_id for edge in self._graph.out_edges(vertex.tail_id)]
+        self._touched += [edge.target_id for edge in self.graph.out_edges(vertex.tail_id)]
         for node_id in list(self._deferred):
             self._deferred[node_id] -= self._finished_nodes
             if not self._deferred[node_id]:
@@ -86,9 +73,9 @@ class AdaptiveGraphManager:
         """
         touched, self._touched = self._touched, []
         vertices = self._grow(touched)
-        if not vertices and self._deferred and len(self._finished_vertices) == len(self._job_graph):
+        if not vertices and self._deferred and len(self._finished_vertices) == len(self.job_graph):
             self._deferred.clear()
-            vertices = self._grow(node.id for node in self._graph)
+            vertices = self._grow(node.id for node in self.graph)
         return vertices
 
     def is_frozen(self, node_id: int) -> bool:
@@ -97,7 +84,7 @@ class AdaptiveGraphManager:
 
     def commit(self, change: GraphChange) -> None:
         """Apply a change; it may make vertices at the ends of changed edges ready."""
-        self._graph = change.applied_to(self._graph)
+        self.graph = change.applied_to(self.graph)
         self._touched += [end for _, edge in change.edges for end in (edge.source_id, edge.target_id)]
         if self._listener is not None:
             self._listener.on_graph_changed(change)
@@ -141,8 +128,8 @@ class AdaptiveGraphManager:
             current = todo.pop()
             if current == node_id:
                 return True
-            following = [edge.target_id for edge in self._graph.out_edges(current)]
-            following += [edge.source_id for edge in self._graph.in_edges(current) if edge.is_forward]
+            following = [edge.target_id for edge in self.graph.out_edges(current)]
+            following += [edge.source_id for edge in self.graph.in_edges(current) if edge.is_forward]
             for neighbour in (*following, *waiters.get(current, ())):
                 if neighbour not in seen:
                     seen.add(neighbour)
@@ -155,23 +142,23 @@ class AdaptiveGraphManager:
         for node_id in candidates:
             if node_id in seen or self.is_frozen(node_id):
                 continue
-            group = forward_group(self._graph, node_id)
+            group = forward_group(self.graph, node_id)
             seen |= group
             if not self._deferred.keys().isdisjoint(group):
                 continue
-            inputs = [e for n in group for e in self._graph.in_edges(n) if e.source_id not in group]
+            inputs = [e for n in group for e in self.graph.in_edges(n) if e.source_id not in group]
             if all(edge.source_id in self._finished_nodes for edge in inputs):
                 vertices.append(self._create(group))
         return vertices
 
     def _create(self, group: set[int]) -> JobVertex:
         ordered = self._chain_order(group)
-        nodes = [self._graph.node(node_id) for node_id in ordered]
-        vertex_id = f"v{len(self._job_graph) + 1}"
+        nodes = [self.graph.node(node_id) for node_id in ordered]
+        vertex_id = f"v{len(self.job_graph) + 1}"
         inputs = tuple(
             JobEdge(edge, self._vertex_of[edge.source_id], vertex_id)
             for node_id in ordered
-            for edge in self._graph.in_edges(node_id)
+            for edge in self.graph.in_edges(node_id)
             if edge.source_id not in group
         )
         parallelisms = {node.parallelism for node in nodes if node.parallelism is not None}
@@ -186,13 +173,13 @@ class AdaptiveGraphManager:
             parallelism=parallelisms.pop() if len(parallelisms) == 1 else None,
             max_parallelism=min(bounds, default=None),
         )
-        self._job_graph.add(vertex)
+        self.job_graph.add(vertex)
         self._vertex_of.update(dict.fromkeys(ordered, vertex_id))
         return vertex
 
     def _chain_order(self, group: set[int]) -> list[int]:
         """Return the nodes of a group in post-order from the tail: inputs before their consumers."""
-        (tail,) = (n for n in group if not any(e.is_forward for e in self._graph.out_edges(n)))
+        (tail,) = (n for n in group if not any(e.is_forward for e in self.graph.out_edges(n)))
         order: list[int] = []
         todo = [(tail, False)]
         while todo:
@@ -201,5 +188,5 @@ class AdaptiveGraphManager:
                 order.append(node_id)
                 continue
             todo.append((node_id, True))
-            todo += [(e.source_id, False) for e in reversed(self._graph.in_edges(node_id)) if e.source_id in group]
+            todo += [(e.source_id, False) for e in reversed(self.graph.in_edges(node_id)) if e.source_id in group]
         return order

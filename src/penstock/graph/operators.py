@@ -7,13 +7,46 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from penstock.errors import GraphError
 from penstock.graph.join_types import JoinType, Side
 
-if TYPE_CHECKING:
-    from penstock.graph.filter_paths import FilterPath, JoinInput
+
+@dataclass(frozen=True, slots=True)
+class JoinInput:
+    """An input of a join: the id of the join and the side."""
+
+    join_id: int
+    side: Side
+
+
+@dataclass(frozen=True, slots=True)
+class FilterPath:
+    """A path from a join down to the nodes where rows of a side can be filtered.
+
+    `side` is the side that is filtered, by the keys of the other side. `targets` are the nodes after which the filter
+    can be applied, the lowest first. `filter_source` is the join input that the keys are collected from: the other
+    side, or if that is chained, the exchanged input below it that contains all its keys. `keys_from` is the id of the
+    scan that the keys come from, or None.
+
+    `prunes` says whether the lowest target is a source that prunes by the keys: partitions, or rows of a database;
+    `exact` whether it prunes by exact keys only.
+    """
+
+    side: Side
+    targets: tuple[int, ...]
+    filter_source: JoinInput
+    keys_from: int | None = None
+    prunes: bool = False
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicFilterRef:
+    """A filter to apply after a node: `path` is an index into the filters of the join."""
+
+    join_id: int
+    path: int
 
 
 class OperatorKind(StrEnum):
@@ -48,14 +81,8 @@ class Operator:
 class ScanOperator(Operator):
     """Reads a source.
 
-    Parameters
-    ----------
-    bytes
-        The bytes to read before filters, from the source's statistics, or None.
-    rows
-        The approximate number of rows, or None.
-    table
-        The name shown to users, empty if it has none.
+    `bytes` are the bytes to read before filters, from the source's statistics, and `rows` the approximate number of
+    rows; each is None if unknown.
     """
 
     kind: OperatorKind = field(default=OperatorKind.SOURCE, init=False)
@@ -86,14 +113,8 @@ class CalcOperator(Operator):
 class GroupingSets:
     """The expansion of rows before an aggregate: ROLLUP, CUBE or GROUPING SETS.
 
-    Parameters
-    ----------
-    node_id
-        The node whose last operator expands the rows.
-    copies
-        The number of copies of each row.
-    origins
-        For each grouping column, the join inputs that it passes through, from the last join to the first.
+    `node_id` is the node whose last operator expands the rows. `origins` has, for each grouping column, the join inputs
+    that it passes through, from the last join to the first.
     """
 
     node_id: int
@@ -105,16 +126,10 @@ class GroupingSets:
 class AggregateOperator(Operator):
     """Aggregates groups.
 
-    Parameters
-    ----------
-    not_mergeable
-        Why partial results of a group cannot be merged in any order, or do not stay small; None if they can and do.
-    grouping_sets
-        The expansion before it, if rows may be aggregated before the expansion; else None.
-    aggregates_first
-        Whether a strategy decided to aggregate rows before the expansion.
-    keeps_values
-        Whether partial results contain the distinct values of a group, and can be merged in any order.
+    `not_mergeable` says why partial results of a group cannot be merged in any order, or do not stay small; None if
+    they can and do. `grouping_sets` is the expansion before it, if rows may be aggregated before the expansion; else
+    None. `aggregates_first` says whether a strategy decided to do that, and `keeps_values` whether partial results
+    contain the distinct values of a group, and can be merged in any order.
     """
 
     kind: OperatorKind = field(default=OperatorKind.AGGREGATE, init=False)
@@ -143,26 +158,14 @@ class WindowOperator(Operator):
 class JoinSide:
     """Facts about an input of an equi-join.
 
-    Parameters
-    ----------
-    hint
-        The user's join hint for the side, by Spark's name, or None.
-    columns
-        The ids of its columns.
-    sources
-        The ids of the source nodes below it.
-    source_bytes
-        The bytes of these sources before filters, of those with statistics; None if none has any.
-    may_shrink
-        Whether the side may be much smaller than its sources: it filters, aggregates or will be filtered.
-    keys
-        The names of its join keys.
-    tables
-        The names of the largest sources below it, the largest first.
-    key_tables
-        Those of them that contain the join keys; empty if the keys are computed.
-    is_aggregated
-        Whether its rows are groups of rows of the sources.
+    `hint` is the user's join hint for the side, by Spark's name, or None. `columns` are the ids of its columns, and
+    `keys` the names of the join keys. `sources` are the ids of the source nodes below it, and `source_bytes` their
+    bytes before filters, of those with statistics; None if none has any. `may_shrink` says whether the side may be much
+    smaller than its sources: it filters, aggregates or will be filtered; `is_aggregated` whether its rows are groups of
+    rows of the sources.
+
+    `tables` are the names of the largest sources below it, the largest first. `key_tables` are those of them that
+    contain the join keys; empty if the keys are computed.
     """
 
     hint: str | None = None
@@ -199,14 +202,8 @@ class JoinSequence:
 class JoinStrategy:
     """The decisions about how a join runs, besides its exchanges.
 
-    Parameters
-    ----------
-    algorithm
-        The join algorithm, None while undecided.
-    build
-        The build side of a shuffled hash join.
-    sequence
-        For the last join of a chain, the order of the chain's joins; None for the order of the graph.
+    `algorithm` is None while undecided. `build` is the build side of a shuffled hash join. `sequence` is, for the last
+    join of a chain, the order of the chain's joins; None for the order of the graph.
     """
 
     algorithm: ShuffledJoin | None = None
@@ -222,14 +219,8 @@ class JoinStrategy:
 class JoinOperator(Operator):
     """Joins two inputs by equal keys.
 
-    Parameters
-    ----------
-    filters
-        The paths along which keys of a side can filter the other side.
-    condition_columns
-        The ids of all columns in its condition.
-    cannot_fail
-        Whether its condition cannot raise an error for any rows.
+    `filters` are the paths along which keys of a side can filter the other side. `condition_columns` are the ids of all
+    columns in its condition, and `cannot_fail` says whether that cannot raise an error for any rows.
     """
 
     kind: OperatorKind = field(default=OperatorKind.JOIN, init=False)

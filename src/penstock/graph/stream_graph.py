@@ -11,28 +11,18 @@ from penstock.errors import GraphError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.graph.filter_paths import DynamicFilterRef
-    from penstock.graph.operators import Operator, OperatorKind
+    from penstock.base.location import SourceLine
+    from penstock.graph.operators import DynamicFilterRef, Operator, OperatorKind
     from penstock.graph.partitioner import Partitioner
-    from penstock.location import SourceLine
 
 
 @dataclass(frozen=True, slots=True)
 class StreamNode:
     """An operator in the stream graph.
 
-    Parameters
-    ----------
-    description
-        The full operator on a single line.
-    parallelism
-        The number of tasks that the user set, or None.
-    max_parallelism
-        An upper bound of the number of tasks, or None.
-    location
-        The user's line that created it, or None.
-    filters
-        The dynamic filters to apply after it.
+    `description` is the full operator on a single line. `parallelism` is the number of tasks that the user set, and
+    `max_parallelism` an upper bound of it; None if not set. `location` is the user's line that created it, or None.
+    `filters` are the dynamic filters to apply after it.
     """
 
     id: int
@@ -59,12 +49,8 @@ class StreamNode:
 class StreamEdge:
     """The connection from an operator to the next.
 
-    Parameters
-    ----------
-    type_number
-        The input of the target: 1 for the left or only input, 2 for the right input.
-    intra_input_correlated
-        Whether the rows of a subpartition must stay in the same task.
+    `type_number` is the input of the target: 1 for the left or only input, 2 for the right input.
+    `intra_input_correlated` says whether the rows of a subpartition must stay in the same task.
     """
 
     id: str
@@ -94,11 +80,8 @@ class StreamEdge:
 class StreamGraph:
     """The nodes and edges of a job, immutable; `StreamGraphContext` changes the graph of a running job.
 
-    Raises
-    ------
-    GraphError
-        If an id is used twice, an end of an edge is missing, there is a cycle, or a node with several consumers has a
-        FORWARD edge (its result must be materialised to be read more than once).
+    Raise `GraphError` if an id is used twice, an end of an edge is missing, there is a cycle, or a node with several
+    consumers has a FORWARD edge (its result must be materialised to be read more than once).
     """
 
     def __init__(self, nodes: Iterable[StreamNode], edges: Iterable[StreamEdge], name: str = "") -> None:

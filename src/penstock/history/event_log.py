@@ -15,6 +15,8 @@ from penstock.errors import HistoryError, first_line
 from penstock.history.record import ENDED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.history.record import Event, JobRecord
 
 log = logging.getLogger("penstock.history")
@@ -71,13 +73,7 @@ class LocalFolder:
         self._path = Path(str(path).removeprefix("file://").removeprefix("file:"))
 
     def entries(self) -> list[tuple[str, int, float]]:
-        """Return the name, bytes and modification time of each file.
-
-        Raises
-        ------
-        HistoryError
-            If there is no such folder, or it cannot be read.
-        """
+        """Return the name, bytes and modification time of each file; raise `HistoryError` if it cannot be read."""
         if not self._path.is_dir():
             raise HistoryError.no_folder(str(self._path))
         statuses = []
@@ -98,13 +94,7 @@ class LocalFolder:
             return file.read(length)
 
     def create(self, name: str) -> LogFile:
-        """Create a file.
-
-        Raises
-        ------
-        HistoryError
-            If it cannot be written.
-        """
+        """Create a file; raise `HistoryError` if it cannot be written."""
         try:
             self._path.mkdir(parents=True, exist_ok=True)
             return LocalFile(self._path / name)
@@ -120,13 +110,6 @@ class EventLog:
     """The writer of a job's event log, which ends with the job. Thread-safe.
 
     The first error is reported once by the logger ``penstock.history``. Then the writer stops, and the job continues.
-
-    Parameters
-    ----------
-    file
-        The log.
-    job_id
-        The id of the job, for the log message.
     """
 
     def __init__(self, file: LogFile, job_id: str = "") -> None:
@@ -147,7 +130,14 @@ class EventLog:
                     file.close()
                     self._file = None
             except Exception as error:  # noqa: BLE001 - file systems of Hadoop raise errors of their own
-                self._give_up(file, error)
+                self._file = None
+                log.warning(
+                    "cannot write to the event log of job %s: %s; the job and its page continue without it",
+                    self._job_id,
+                    first_line(error),
+                )
+                with suppress(Exception):  # closing flushes, which may fail again
+                    file.close()
 
     def close(self) -> None:
         """Close the log."""
@@ -156,18 +146,19 @@ class EventLog:
                 self._file.close()
                 self._file = None
 
-    def _give_up(self, file: LogFile, error: Exception) -> None:
-        self._file = None
-        log.warning(
-            "cannot write to the event log of job %s: %s; the job and its page continue without it",
-            self._job_id,
-            first_line(error),
-        )
-        with suppress(Exception):  # closing flushes, which may fail again
-            file.close()
-
 
 def log_name(record: JobRecord) -> str:
     """Return the file name of a job's log; names sort by the start time of the jobs."""
     at = time.strftime("%Y%m%dT%H%M%S", time.gmtime(record.started))
     return f"{at}-{record.id}{SUFFIX}"
+
+
+def events_of(data: bytes) -> Iterator[Event]:
+    """Yield the events in a log; an incomplete line, which a crash may leave, is skipped."""
+    for line in data.splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict):
+            yield event

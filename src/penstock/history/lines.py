@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.masking import mask
 from penstock.events import (
     ChangeRefused,
     DecisionRecorded,
@@ -16,18 +17,16 @@ from penstock.events import (
     VertexChanged,
     VerticesCreated,
 )
-from penstock.graph import JoinOperator, ScanOperator
-from penstock.graph.column_names import column_names, readable
-from penstock.graph.labels import edge_label, node_name, tables_of, vertex_name
-from penstock.history.changes import node_changes
-from penstock.masking import mask
+from penstock.graph import AggregateOperator, JoinOperator, ScanOperator
+from penstock.graph.labels import column_names, edge_label, node_name, readable, tables_of, vertex_name
+from penstock.history.record import encoded_figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.decisions import Decision
+    from penstock.decisions.log import Decision
     from penstock.events import JobStatusEvent, VertexSnapshot
-    from penstock.graph import GraphChange, JobVertex, RefusedChange, StreamGraph
+    from penstock.graph import GraphChange, JobVertex, JoinStrategy, RefusedChange, StreamGraph
     from penstock.graph.stream_graph import StreamEdge, StreamNode
     from penstock.history.record import Event
 
@@ -78,10 +77,8 @@ class EventLines:
                 yield _decision(decision)
             case ErrorOccurred(error, trace, vertex_id):
                 # Masking long texts is slow, so cut them first, at twice the length so that no secret is cut in half.
-                message, trace = (
-                    mask(str(error)[: 2 * _MAX_MESSAGE])[:_MAX_MESSAGE],
-                    mask(trace[-2 * _MAX_MESSAGE :])[-_MAX_MESSAGE:],
-                )
+                message = mask(str(error)[: 2 * _MAX_MESSAGE])[:_MAX_MESSAGE]
+                trace = mask(trace[-2 * _MAX_MESSAGE :])[-_MAX_MESSAGE:]
                 yield {"type": "exception", "message": message, "trace": trace, "vertex": vertex_id}
             case JobStateChanged(state, pending):
                 self._state, self._pending = state, pending
@@ -119,7 +116,7 @@ class EventLines:
                 before, after = (readable(str(edge.partitioner), self._columns) for edge in (old, new))
                 yield _change(self._edge_name(new), before, after, new.target_id) | cause
         for old_node, node in change.nodes:
-            for before, after in node_changes(old_node, node):
+            for before, after in _node_changes(old_node, node):
                 yield _change(node.name, before, after, node.id) | cause
 
     def _refused(self, refused: RefusedChange) -> dict[str, Any]:
@@ -154,8 +151,8 @@ class EventLines:
             "tables": [mask(table) for table in tables],
             "keys": list(operator.left.keys) if isinstance(operator, JoinOperator) else [],
             "description": _shortened(node.description),
-            "parallelism": _figure(node.parallelism),
-            "max_parallelism": _figure(node.max_parallelism),
+            "parallelism": encoded_figure(node.parallelism),
+            "max_parallelism": encoded_figure(node.max_parallelism),
             "location": str(node.location or ""),
         }
 
@@ -166,25 +163,22 @@ class EventLines:
             "name": _shortened(vertex.name),
             "label": "" if graph is None else _shortened(vertex_name(graph, vertex, self._columns)),
             "nodes": [str(node) for node in vertex.node_ids],
-            "max_parallelism": _figure(vertex.max_parallelism),
+            "max_parallelism": encoded_figure(vertex.max_parallelism),
             "inputs": [{"vertex": edge.source_vertex_id, "edge": edge.stream_edge.id} for edge in vertex.inputs],
         }
 
     def _edges(self, edges: Iterable[StreamEdge]) -> dict[str, Any]:
+        return {"type": "edges", "edges": [self._edge(edge) for edge in edges]}
+
+    def _edge(self, edge: StreamEdge) -> dict[str, Any]:
         return {
-            "type": "edges",
-            "edges": [
-                {
-                    "id": edge.id,
-                    "source": str(edge.source_id),
-                    "target": str(edge.target_id),
-                    "input": edge.type_number,
-                    "partitioner": _shortened(readable(str(edge.partitioner), self._columns)),
-                    "words": _shortened(edge_label(edge.partitioner, self._columns)),
-                    "exchange": edge.exchange,
-                }
-                for edge in edges
-            ],
+            "id": edge.id,
+            "source": str(edge.source_id),
+            "target": str(edge.target_id),
+            "input": edge.type_number,
+            "partitioner": _shortened(readable(str(edge.partitioner), self._columns)),
+            "words": _shortened(edge_label(edge.partitioner, self._columns)),
+            "exchange": edge.exchange,
         }
 
 
@@ -195,13 +189,8 @@ def _shortened(text: str) -> str:
 
 
 def _change(subject: str, before: str, after: str, node: int) -> dict[str, Any]:
-    return {
-        "type": "change",
-        "what": _shortened(subject),
-        "before": _shortened(before),
-        "after": _shortened(after),
-        "node": str(node),
-    }
+    texts = {"what": _shortened(subject), "before": _shortened(before), "after": _shortened(after)}
+    return {"type": "change", **texts, "node": str(node)}
 
 
 def _decision(decision: Decision) -> dict[str, Any]:
@@ -224,21 +213,16 @@ def _masked(value: Any) -> Any:
 def _progress(vertex: VertexSnapshot) -> dict[str, Any]:
     return {
         "state": vertex.state.value,
-        "parallelism": _figure(vertex.parallelism),
+        "parallelism": encoded_figure(vertex.parallelism),
         "reason": mask(vertex.reason),
-        "tasks": _figure(vertex.tasks),
-        "bytes_in": _figure(vertex.bytes_in),
-        "bytes_out": _figure(vertex.bytes_out),
-        "rows_out": _figure(vertex.rows_out),
+        "tasks": encoded_figure(vertex.tasks),
+        "bytes_in": encoded_figure(vertex.bytes_in),
+        "bytes_out": encoded_figure(vertex.bytes_out),
+        "rows_out": encoded_figure(vertex.rows_out),
         "timestamps": {state.value: at for state, at in vertex.timestamps.items()},
         "subpartitions": _grouped_sizes(list(vertex.subpartitions)),
         "subpartition_count": len(vertex.subpartitions),
     }
-
-
-def _figure(value: int | None) -> int:
-    """Return a figure as records store it: -1 for unknown, as in Flink's REST API."""
-    return -1 if value is None else value
 
 
 def _grouped_sizes(sizes: list[int]) -> list[int]:
@@ -250,3 +234,39 @@ def _grouped_sizes(sizes: list[int]) -> list[int]:
 def subpartitions_per_bar(count: int) -> int:
     """Return the number of neighbouring subpartitions that share a bar, for a total count."""
     return -(-count // _MAX_SIZES) or 1
+
+
+def _node_changes(before: StreamNode, after: StreamNode) -> Iterator[tuple[str, str]]:
+    """Yield the descriptions of a node before and after each change; data that only supports decisions is left out."""
+    if before.parallelism != after.parallelism:
+        yield f"parallelism {before.parallelism}", f"parallelism {after.parallelism}"
+    if before.max_parallelism != after.max_parallelism:
+        yield f"maximum {before.max_parallelism}", f"maximum {after.max_parallelism}"
+    if before.filters != after.filters:
+        yield _filters(before), _filters(after)
+    match before.operator, after.operator:
+        case JoinOperator(strategy=old), JoinOperator(strategy=new):
+            if old.algorithm != new.algorithm:
+                yield _algorithm(old), _algorithm(new)
+            if old.sequence != new.sequence:
+                yield _order(old), _order(new)
+        case AggregateOperator(aggregates_first=False), AggregateOperator(aggregates_first=True):
+            yield "aggregates after rows are copied", "aggregates before rows are copied"
+
+
+def _algorithm(strategy: JoinStrategy) -> str:
+    if strategy.algorithm is None:
+        return "join algorithm undecided"
+    return f"{strategy.algorithm}" + ("" if strategy.build is None else f", builds {strategy.build}")
+
+
+def _order(strategy: JoinStrategy) -> str:
+    if strategy.sequence is None:
+        return "joins in the order of the query"
+    return "joins in the order " + ", ".join(map(str, strategy.sequence.joins))
+
+
+def _filters(node: StreamNode) -> str:
+    if not node.filters:
+        return "no dynamic filter"
+    return "filtered by keys of " + " and ".join(f"join {ref.join_id}" for ref in node.filters)

@@ -8,23 +8,22 @@ import socket
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from penstock.base.masking import mask, mask_value
 from penstock.events import VertexChanged
 from penstock.execution.context import group_of
 from penstock.history.lines import EventLines
 from penstock.history.record import JobRecord
-from penstock.masking import mask, mask_value
-from penstock.spark.jobs import application, stage_figures, stages_of, tasks_of
+from penstock.spark.run.jobs import application, stage_figures, stages_of, tasks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from penstock.config import Configuration
     from penstock.events import JobStatusEvent
-    from penstock.graph import JobVertex
     from penstock.history.record import Event
     from penstock.scheduler.job import Job
     from penstock.scheduler.origin import QueryOrigin
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.bridge.jvm import Bridge
 
 log = logging.getLogger("penstock.history")
 
@@ -33,18 +32,9 @@ _MAX_TASKS = 200
 
 
 class JobRecorder:
-    """A listener of a job that updates its record and passes each log line to `write`.
+    """A listener of a job that updates its record and passes each log line to `write`, such as `EventLog.write`.
 
-    Parameters
-    ----------
-    job
-        The job.
-    config
-        The options of the job.
-    write
-        A consumer of log lines, such as `EventLog.write`.
-    bridge
-        The source of task figures; if None, tasks are not recorded.
+    Without a bridge, tasks are not recorded.
     """
 
     def __init__(
@@ -60,23 +50,20 @@ class JobRecorder:
         self._bridge = bridge
         self._lines = EventLines()
         self._listeners: list[Callable[[JobRecord], None]] = []
-        self._record(
-            [
-                {
-                    "type": "job",
-                    "at": job.started,
-                    "id": job.id,
-                    "name": job.name,
-                    "started": job.started,
-                    "host": socket.gethostname(),
-                    "pid": os.getpid(),
-                    "spark": bridge.spark.version if bridge is not None else "",
-                    "config": _options(config),
-                    "query": _query(job.origin),
-                    "application": None if bridge is None else asdict(application(bridge)),
-                }
-            ]
-        )
+        first: Event = {
+            "type": "job",
+            "at": job.started,
+            "id": job.id,
+            "name": job.name,
+            "started": job.started,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "spark": bridge.spark.version if bridge is not None else "",
+            "config": _options(config),
+            "query": _query(job.origin),
+            "application": None if bridge is None else asdict(application(bridge)),
+        }
+        self._record([first])
 
     def write_to(self, write: Callable[[list[Event]], None]) -> None:
         """Replace the consumer of log lines."""
@@ -99,19 +86,18 @@ class JobRecorder:
             listener(self.record)
 
     def _tasks(self, event: JobStatusEvent) -> Iterator[Event]:
-        if isinstance(event, VertexChanged) and event.vertex.state.is_terminal and self._bridge is not None:
-            yield from self._tasks_of(self._bridge, event.vertex.vertex, event.at)
-
-    def _tasks_of(self, bridge: Bridge, vertex: JobVertex, at: float) -> Iterator[Event]:
+        if not isinstance(event, VertexChanged) or not event.vertex.state.is_terminal or self._bridge is None:
+            return
+        vertex = event.vertex.vertex
         try:
-            stage_ids = stages_of(bridge, group_of(self._job_id, vertex))
-            tasks, stages = tasks_of(bridge, stage_ids, _MAX_TASKS), stage_figures(bridge, stage_ids)
+            stage_ids = stages_of(self._bridge, group_of(self._job_id, vertex))
+            tasks, stages = tasks_of(self._bridge, stage_ids, _MAX_TASKS), stage_figures(self._bridge, stage_ids)
         except Exception:
             log.debug("cannot read the task figures of %s", vertex.id, exc_info=True)
             return
         yield {
             "type": "tasks",
-            "at": at,
+            "at": event.at,
             "vertex": vertex.id,
             "tasks": [asdict(task) for task in tasks],
             "stages": [asdict(stage) for stage in stages],

@@ -36,29 +36,13 @@ _Entry = tuple[str, int, float]
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
-    """The limits of age and total size.
-
-    Parameters
-    ----------
-    seconds
-        The maximum age since the last line of a log; None for no limit.
-    size
-        The maximum bytes of all logs together; None for no limit.
-    """
+    """The maximum age since the last line of a log, and the maximum bytes of all logs together; None for no limit."""
 
     seconds: float | None = None
     size: int | None = None
 
     def expired(self, entries: Sequence[_Entry], now: float) -> list[_Entry]:
-        """Return the logs beyond the limits, oldest first.
-
-        Parameters
-        ----------
-        entries
-            All logs.
-        now
-            Seconds since the epoch.
-        """
+        """Return the logs beyond the limits, oldest first."""
         expired, total = [], 0
         for entry in sorted(entries, reverse=True):  # names begin with the start time
             _, size, modified = entry
@@ -70,17 +54,7 @@ class RetentionLimits:
 
 
 class Retention:
-    """The clean-up of a folder of event logs.
-
-    Parameters
-    ----------
-    folder
-        The folder.
-    limits
-        The limits of age and size.
-    path
-        The path of the folder, which identifies it in this process.
-    """
+    """The clean-up of a folder of event logs, which its path identifies in this process."""
 
     def __init__(self, folder: LogFolder, limits: RetentionLimits, path: str) -> None:
         self._folder = folder

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.history.drivers import INTERRUPTED, is_alive
-from penstock.history.reading import events_of
-from penstock.history.record import ENDED, JobRecord
+from penstock.history.event_log import events_of
+from penstock.history.record import ENDED, INTERRUPTED, JobRecord
 
 if TYPE_CHECKING:
     from penstock.history.event_log import LogFolder
@@ -18,11 +20,28 @@ _HEAD, _TAIL = 1 << 16, 1 << 12
 _MORE = 4
 """The factor by which more is read if they are not."""
 
-
 _LAST_TIME = 253_402_300_800.0
 """The year 10000 in seconds since the epoch; later times cannot be formatted."""
 _LAST_PID = 1 << 31
 """Process ids are smaller on every system."""
+_STALE = 3600.0
+"""Seconds without a change after which an unfinished log of another machine counts as interrupted."""
+
+
+def is_alive(host: str, pid: int, modified: float) -> bool:
+    """Whether the driver that writes a log is alive; for another machine this is a guess from the age of the log.
+
+    `modified` is the time when the log was last changed, in seconds since the epoch.
+    """
+    if host != socket.gethostname():
+        return time.time() - modified < _STALE
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError, ValueError):
+        return True
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +63,20 @@ class Summary:
         return cls(
             record.id, record.name, record.state, record.started, record.ended, record.changed, record.status_counts()
         )
+
+    def seconds(self, now: float) -> float:
+        """Return its duration so far."""
+        return (self.ended if self.ended is not None else now) - self.started
+
+    @property
+    def pending(self) -> int:
+        """The number of operators that are not part of a vertex yet."""
+        return self.counts.get("pending-operators", 0)
+
+    @property
+    def vertex_count(self) -> int:
+        """The number of vertices."""
+        return sum(self.counts.values()) - self.pending
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +109,7 @@ class LogHeader:
         return header
 
     def check(self) -> None:
-        """Validate all values: a log is untrusted input, as any user may have written it.
-
-        Raises
-        ------
-        ValueError
-            If a value has an unexpected type or size.
-        """
+        """Raise `ValueError` for a value of an unexpected type or size: a log is untrusted, any user may write it."""
         job = self.summary
         times = [job.started, job.changed, *([] if job.ended is None else [job.ended])]
         is_valid = {
@@ -99,10 +126,7 @@ class LogHeader:
     def now(self, modified: float) -> Summary:
         """Return the current state of the job: an unfinished job is interrupted if its driver is dead.
 
-        Parameters
-        ----------
-        modified
-            When the log was last changed, in seconds since the epoch.
+        `modified` is the time when the log was last changed, in seconds since the epoch.
         """
         job = self.summary
         if job.state in ENDED or is_alive(self.host, self.pid, modified):

@@ -24,27 +24,16 @@ SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """A metric of jobs.
-
-    Parameters
-    ----------
-    name
-        Its name for OpenTelemetry.
-    kind
-        Its type.
-    unit
-        In the Unified Code for Units of Measure: ``s``, ``By``, or the counted noun in braces.
-    doc
-        A description, one sentence.
-    label
-        The name of its label; empty without one.
-    """
+    """A metric of jobs."""
 
     name: str
+    """Its name for OpenTelemetry."""
     kind: InstrumentKind
     unit: str
+    """In the Unified Code for Units of Measure: ``s``, ``By``, or the counted noun in braces."""
     doc: str
     label: str = ""
+    """The name of its label; empty without one."""
 
     @property
     def prometheus_name(self) -> str:
@@ -73,21 +62,7 @@ NOT_CARRIED_OUT = Instrument(
     "penstock.decisions.came_otherwise", _COUNTER, "{decision}", "Decisions that could not be carried out.", "kind"
 )
 
-INSTRUMENTS = (
-    JOBS,
-    RUNNING_JOBS,
-    JOB_DURATION,
-    VERTICES,
-    VERTEX_DURATION,
-    VERTEX_WAIT,
-    TASKS,
-    READ,
-    WRITTEN,
-    ROWS_WRITTEN,
-    NOT_SHUFFLED,
-    DECISIONS,
-    NOT_CARRIED_OUT,
-)
+INSTRUMENTS = tuple(value for value in globals().values() if isinstance(value, Instrument))
 
 
 class Meter(Protocol):

@@ -10,21 +10,13 @@ from penstock.metrics import instruments as i
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.decisions import Decision
+    from penstock.decisions.log import Decision
     from penstock.events import JobStatusEvent, VertexSnapshot
     from penstock.metrics.instruments import Meter
 
 
 class JobMetrics:
-    """A listener of a job that reports its metrics to meters.
-
-    Parameters
-    ----------
-    meters
-        The consumers of the metrics.
-    started
-        When the job started, in seconds since the epoch.
-    """
+    """A listener of a job, which started at a time in seconds since the epoch, that reports its metrics to meters."""
 
     def __init__(self, meters: Sequence[Meter], started: float) -> None:
         self._meters = meters

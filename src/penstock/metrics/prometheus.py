@@ -32,12 +32,6 @@ class PrometheusMeter:
         (target.observe if instrument.kind is InstrumentKind.HISTOGRAM else target.inc)(figure)
 
     def scraped(self, accept: str) -> tuple[bytes, str]:
-        """Return all metrics in the format that a scraper accepts, and its content type.
-
-        Parameters
-        ----------
-        accept
-            The header ``Accept`` of the request.
-        """
+        """Return all metrics in the format that a scraper accepts by its header ``Accept``, and the content type."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type

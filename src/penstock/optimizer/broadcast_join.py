@@ -17,24 +17,13 @@ Sides, order and thresholds follow the adaptive broadcast join of Flink.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from penstock.base.units import show_bytes
 from penstock.config.options import BROADCAST_JOIN_STRATEGY
-from penstock.decisions import DecisionKind, Explanation
-from penstock.graph import CalcOperator, ScanOperator, Side, StreamEdgeUpdateRequest
+from penstock.decisions.log import DecisionKind, Explanation
+from penstock.graph import CalcOperator, ScanOperator, Side, StreamEdge, StreamEdgeUpdateRequest
 from penstock.graph.partitioner import BROADCAST, FORWARD, ForwardForUnspecifiedPartitioner
-from penstock.optimizer.graphs import is_hashed, joins_behind, relying_edges, restore_hash_requests
-from penstock.optimizer.strategy import (
-    OperatorsFinished,
-    ResultInfo,
-    StrategyContext,
-    StreamGraphOptimizationStrategy,
-)
-from penstock.units import show_bytes
-
-if TYPE_CHECKING:
-    from penstock.graph import StreamEdge
-    from penstock.optimizer.graphs import EquiJoin
+from penstock.optimizer.graphs import EquiJoin, is_hashed, joins_behind, relying_edges, restore_hash_requests
+from penstock.optimizer.strategy import OperatorsFinished, ResultInfo, StrategyContext, StreamGraphOptimizationStrategy
 
 _OBVIOUSLY_LARGE = 10
 """A side with this many times the limit is too large for its refusal to interest readers."""
@@ -56,10 +45,7 @@ def _limit(context: StrategyContext) -> str:
 def _explanation(join: EquiJoin, side: Side, size: int, refusal: str, context: StrategyContext) -> Explanation:
     """Return the explanation of a broadcast; called before the graph changes.
 
-    Parameters
-    ----------
-    refusal
-        Why the other side is not broadcast; empty if that does not interest readers.
+    `refusal` says why the other side is not broadcast; empty if that does not interest readers.
     """
     probe, limits, location = join.edges[side.other], context.resources, join.name(side.other)
     name, other = join.side_names(side)
@@ -102,11 +88,8 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
         """Turn joins with a small side into broadcast joins."""
         if context.config.get(BROADCAST_JOIN_STRATEGY) == "NONE":
             return False
-        changed = False
-        for join in joins_behind(context.stream_graph, finished.ids):
-            if not context.is_frozen(join.id):
-                changed |= self._try(join, context)
-        return changed
+        joins = joins_behind(context.stream_graph, finished.ids)
+        return sum(self._try(join, context) for join in joins if not context.is_frozen(join.id)) > 0
 
     def _try(self, join: EquiJoin, context: StrategyContext) -> bool:
         if not join.is_shuffled or join.operator.is_hinted:  # a join hint of the user takes precedence

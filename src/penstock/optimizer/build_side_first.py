@@ -22,25 +22,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from penstock.base.units import show_bytes, show_count
 from penstock.config.options import BROADCAST_JOIN_STRATEGY, DYNAMIC_FILTERING_ENABLED, DYNAMIC_FILTERING_MAX_KEYS
-from penstock.decisions import DecisionKind, Explanation
-from penstock.graph import JoinType, Side, StreamNodeUpdateRequest
+from penstock.decisions.log import DecisionKind, Explanation
+from penstock.graph import FilterPath, JoinType, Side, StreamNodeUpdateRequest
 from penstock.optimizer.dynamic_filtering import is_small_table, scan
-from penstock.optimizer.graphs import crosses_exchange, equi_join, equi_joins, is_hashed
+from penstock.optimizer.graphs import EquiJoin, crosses_exchange, equi_join, equi_joins, is_hashed
 from penstock.optimizer.strategy import (
     OperatorsFinished,
     OperatorsRunning,
     StrategyContext,
     StreamGraphOptimizationStrategy,
 )
-from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from penstock.graph import FilterPath
-    from penstock.optimizer.extrapolation import PartialResult
-    from penstock.optimizer.graphs import EquiJoin
+    from penstock.optimizer.strategy import PartialResult
 
 _MUCH_LARGER = 4
 """A side is measured first only if its sources have at most this many times the bytes of the other side."""
@@ -51,16 +49,8 @@ def first_side(
 ) -> Side | None:
     """Return the side of a join to measure first, or None if both should start at the same time.
 
-    Parameters
-    ----------
-    join_type
-        The type of the join.
-    source_bytes
-        The bytes of the sources of each side; None (unknown) is treated as 0.
-    shrinking
-        The sides that may be much smaller than their sources.
-    small
-        The bytes below which delaying a side is not worth it.
+    `source_bytes` are the bytes of the sources of each side; None (unknown) is treated as 0. `shrinking` are the sides
+    that may be much smaller than their sources. A side with fewer than `small` bytes is not worth delaying.
     """
     sizes = {side: source_bytes[side] or 0 for side in Side}
     useful = [

@@ -14,23 +14,13 @@ user. If several tasks read the rows after all, Spark exchanges them inside the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from penstock.base.units import show_bytes
 from penstock.config.options import AUTO_PARALLELISM_ENABLED, MIN_PARALLELISM
-from penstock.decisions import DecisionKind, Explanation
-from penstock.graph import CalcOperator, OperatorKind, StreamEdgeUpdateRequest
+from penstock.decisions.log import DecisionKind, Explanation
+from penstock.graph import CalcOperator, OperatorKind, StreamEdgeUpdateRequest, StreamGraph, StreamNode
 from penstock.graph.partitioner import FORWARD, GlobalPartitioner, HashPartitioner, RangePartitioner
 from penstock.optimizer.graphs import relying_edges
-from penstock.optimizer.strategy import (
-    OperatorsFinished,
-    ResultInfo,
-    StrategyContext,
-    StreamGraphOptimizationStrategy,
-)
-from penstock.units import show_bytes
-
-if TYPE_CHECKING:
-    from penstock.graph import StreamGraph, StreamNode
+from penstock.optimizer.strategy import OperatorsFinished, ResultInfo, StrategyContext, StreamGraphOptimizationStrategy
 
 _COLLAPSED = frozenset({OperatorKind.AGGREGATE, OperatorKind.WINDOW, OperatorKind.SORT})
 _REMOVED = (HashPartitioner, RangePartitioner, GlobalPartitioner)

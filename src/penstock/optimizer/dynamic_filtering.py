@@ -18,28 +18,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from penstock.base.units import show_count
 from penstock.config.options import (
     DYNAMIC_FILTERING_ENABLED,
     DYNAMIC_FILTERING_EXACT_KEYS,
     DYNAMIC_FILTERING_MAX_KEYS,
     DYNAMIC_FILTERING_SELECTIVITY,
 )
-from penstock.decisions import DecisionKind, Explanation
-from penstock.estimates import Estimate, Unit
+from penstock.decisions.estimates import Estimate, Unit
+from penstock.decisions.log import DecisionKind, Explanation
 from penstock.graph import DynamicFilterRef, JoinInput, JoinOperator, ScanOperator, StreamNodeUpdateRequest
 from penstock.graph.labels import keys_of, side_name
-from penstock.optimizer.graphs import broadcast_to, crosses_exchange, equi_join, equi_joins, joins_behind
-from penstock.optimizer.strategy import (
-    OperatorsFinished,
-    ResultInfo,
-    StrategyContext,
-    StreamGraphOptimizationStrategy,
-)
-from penstock.units import show_count
+from penstock.optimizer.graphs import EquiJoin, broadcast_to, crosses_exchange, equi_join, equi_joins, joins_behind
+from penstock.optimizer.strategy import OperatorsFinished, ResultInfo, StrategyContext, StreamGraphOptimizationStrategy
 
 if TYPE_CHECKING:
-    from penstock.graph import FilterPath, Side, StreamGraph
-    from penstock.optimizer.graphs import EquiJoin
+    from penstock.graph import FilterPath, StreamGraph
 
 JOIN, SIDE, SKIPS = "join", "side", "skips"
 """Figures of a filter decision: the join and side that provide the keys, and whether the source skips data."""
@@ -51,14 +45,8 @@ def filter_selectivity(rows: int | None, scanned: int | None, filtered: int | No
     Keys are usually unique in the smaller of two joined tables. So the filter keeps the fraction of the rows of the
     smaller table that the keys come from.
 
-    Parameters
-    ----------
-    rows
-        The rows that the keys come from, or None.
-    scanned
-        The rows that were read from the source table of the keys, or None.
-    filtered
-        The rows of the source that would be filtered, or None.
+    `rows` are the rows that the keys come from, `scanned` those read from the source table of the keys, and `filtered`
+    those of the source that would be filtered; None if unknown.
     """
     if rows == 0:
         return 0.0
@@ -93,13 +81,17 @@ def is_small_table(source_id: int, selectivity: float, join_id: int, context: St
     )
 
 
-def join_selectivity(join: EquiJoin, build: Side, rows: int | None, context: StrategyContext) -> float:
-    """Estimate the fraction of probe rows that a join with some `build` rows keeps; 1 if that is unknown."""
+def measured_selectivity(join: EquiJoin, context: StrategyContext) -> float | None:
+    """Estimate the fraction of probe rows that a broadcast join keeps: 1 if unknown, None before it is measured."""
+    build = join.broadcast_side
+    result = None if build is None else context.result(join.edges[build].source_id)
+    if build is None or result is None:
+        return None
     paths = [path for path in join.operator.filters if path.side is build.other]
     if not paths:
         return 1.0
-    source = paths[0].keys_from
-    fraction = filter_selectivity(rows, None if source is None else context.rows_scanned(source), None)
+    scanned = None if paths[0].keys_from is None else context.rows_scanned(paths[0].keys_from)
+    fraction = filter_selectivity(result.rows, scanned, None)
     return 1.0 if fraction is None else fraction
 
 
@@ -177,18 +169,11 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
             current = edge.target_id
             if len(graph.out_edges(current)) != 1:
                 break
-            if current in pending and self._join_selectivity(current, context) < selectivity:
+            join = equi_join(graph, current) if current in pending else None
+            fraction = None if join is None else measured_selectivity(join, context)
+            if fraction is not None and fraction < selectivity:
                 best = current
         return best, False
-
-    def _join_selectivity(self, node_id: int, context: StrategyContext) -> float:
-        """Estimate the fraction of probe rows that a broadcast join keeps; 1 for any other node."""
-        join = equi_join(context.stream_graph, node_id)
-        build = None if join is None else join.broadcast_side
-        if join is None or build is None:
-            return 1.0
-        result = context.result(join.edges[build].source_id)
-        return 1.0 if result is None else join_selectivity(join, build, result.rows, context)
 
 
 def _explanation(

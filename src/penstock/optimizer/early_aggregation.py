@@ -18,11 +18,11 @@ from dataclasses import replace
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind, Explanation
+from penstock.base.units import show_count
+from penstock.decisions.log import DecisionKind, Explanation
 from penstock.graph import AggregateOperator, OperatorKind, ScanOperator, StreamNodeUpdateRequest
 from penstock.optimizer.graphs import equi_join, is_broadcast
 from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
-from penstock.units import show_count
 
 if TYPE_CHECKING:
     from penstock.graph import GroupingSets, StreamNode
@@ -42,15 +42,13 @@ class EarlyAggregation(StreamGraphOptimizationStrategy):
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Decide for aggregates whose number of groups now has a bound."""
         del finished
-        changed = False
-        for node in context.stream_graph:
-            operator = node.operator
-            if isinstance(operator, AggregateOperator) and not operator.aggregates_first:
-                changed |= self._decide(node, operator, context)
-        return changed
+        return sum(self._decide(node, context) for node in context.stream_graph) > 0
 
-    def _decide(self, node: StreamNode, aggregate: AggregateOperator, context: StrategyContext) -> bool:
-        graph, sets = context.stream_graph, aggregate.grouping_sets
+    def _decide(self, node: StreamNode, context: StrategyContext) -> bool:
+        graph, aggregate = context.stream_graph, node.operator
+        if not isinstance(aggregate, AggregateOperator) or aggregate.aggregates_first:
+            return False
+        sets = aggregate.grouping_sets
         if sets is None or context.is_frozen(sets.node_id):
             return False
         if [edge.source_id for edge in graph.in_edges(node.id)] != [sets.node_id]:

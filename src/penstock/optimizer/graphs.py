@@ -5,18 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.graph import JoinOperator, JoinType, Side, StreamEdgeUpdateRequest
+from penstock.graph import JoinOperator, JoinType, Side, StreamEdge, StreamEdgeUpdateRequest, StreamGraph, StreamNode
 from penstock.graph.labels import has_user_name, join_name, side_name, tables_of
-from penstock.graph.partitioner import (
-    BroadcastPartitioner,
-    ForwardForConsecutiveHashPartitioner,
-    HashPartitioner,
-)
+from penstock.graph.partitioner import BroadcastPartitioner, ForwardForConsecutiveHashPartitioner, HashPartitioner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from penstock.graph import StreamEdge, StreamGraph, StreamNode
     from penstock.optimizer.strategy import OperatorsFinished, ResultInfo, StrategyContext
 
 
@@ -61,6 +56,11 @@ class EquiJoin:
         """Return distinct names in explanations for a side and the opposite side."""
         name, opposite = self.side_name(side), self.side_name(side.other)
         return ("one side", "the other side") if name == opposite else (name, opposite)
+
+    def results(self, context: StrategyContext) -> dict[Side, ResultInfo]:
+        """Return the outputs of the finished sides."""
+        results = {side: context.result(edge.source_id) for side, edge in self.edges.items()}
+        return {side: result for side, result in results.items() if result is not None}
 
     @property
     def is_shuffled(self) -> bool:
@@ -107,8 +107,9 @@ def is_broadcast(edge: StreamEdge) -> bool:
 
 def broadcast_to(graph: StreamGraph, node_id: int) -> list[int]:
     """Return the nodes that the vertex of a node broadcasts its rows to; empty if it also writes other edges."""
-    while len(outgoing := graph.out_edges(node_id)) == 1 and outgoing[0].is_forward:
-        node_id = outgoing[0].target_id
+    for edge in chained_edges(graph, node_id):
+        node_id = edge.target_id
+    outgoing = graph.out_edges(node_id)
     return [edge.target_id for edge in outgoing] if all(map(is_broadcast, outgoing)) else []
 
 
@@ -122,19 +123,20 @@ def hash_exchanges_of(
                 yield edge, context.stream_graph.node(edge.target_id), result
 
 
+def chained_edges(graph: StreamGraph, node_id: int) -> Iterator[StreamEdge]:
+    """Yield the edges downstream of a node within its vertex; each leads to the only consumer."""
+    while (outgoing := graph.out_edges(node_id)) and outgoing[0].is_forward:
+        yield outgoing[0]
+        node_id = outgoing[0].target_id
+
+
 def relying_edges(graph: StreamGraph, node_id: int) -> list[StreamEdge]:
     """Return the chained edges downstream of a node that rely on the hash partitioning of its rows."""
-    relying, todo = [], [node_id]
-    while todo:
-        for edge in graph.out_edges(todo.pop()):
-            if edge.is_forward:
-                todo.append(edge.target_id)
-            if isinstance(edge.partitioner, ForwardForConsecutiveHashPartitioner):
-                relying.append(edge)
-    return relying
+    edges = chained_edges(graph, node_id)
+    return [edge for edge in edges if isinstance(edge.partitioner, ForwardForConsecutiveHashPartitioner)]
 
 
-def restore_hash_requests(edges: list[StreamEdge]) -> list[StreamEdgeUpdateRequest]:
+def restore_hash_requests(edges: Sequence[StreamEdge]) -> list[StreamEdgeUpdateRequest]:
     """Return requests that turn chained edges back into hash exchanges."""
     return [
         StreamEdgeUpdateRequest(edge.id, edge.partitioner.hash)

@@ -15,34 +15,18 @@ After::
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind, Explanation
+from penstock.base.units import show_bytes
+from penstock.decisions.log import DecisionKind, Explanation
 from penstock.graph import JoinType, OperatorKind, ShuffledJoin, Side, StreamNodeUpdateRequest
 from penstock.optimizer.broadcast_join import table_memory
-from penstock.optimizer.graphs import joins_behind
-from penstock.optimizer.strategy import (
-    OperatorsFinished,
-    ResultInfo,
-    StrategyContext,
-    StreamGraphOptimizationStrategy,
-)
-from penstock.units import show_bytes
+from penstock.optimizer.graphs import EquiJoin, chained_edges, joins_behind
+from penstock.optimizer.strategy import OperatorsFinished, ResultInfo, StrategyContext, StreamGraphOptimizationStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from penstock.graph import StreamGraph
-    from penstock.optimizer.graphs import EquiJoin
-
-
-@dataclass(frozen=True, slots=True)
-class HashTable:
-    """The hash tables that the tasks of a join would build from a side, and the bytes of the largest."""
-
-    side: Side
-    memory: int
 
 
 def largest_table(result: ResultInfo, all_bytes: int, volume: int) -> int | None:
@@ -59,35 +43,20 @@ def largest_table(result: ResultInfo, all_bytes: int, volume: int) -> int | None
 
 def smallest_table(
     join_type: JoinType, results: Mapping[Side, ResultInfo], volume: int, limit: int
-) -> HashTable | None:
-    """Return the hash tables of the smaller build side that the join type allows and that fits, or None.
+) -> tuple[Side, int] | None:
+    """Return the smaller build side that the join type allows and that fits, and the bytes of its largest hash table.
 
     If both sides have the same size, the right side is preferred.
     """
     total = sum(result.total for result in results.values())
     fitting = [
-        HashTable(side, memory)
+        (side, memory)
         for side in reversed(Side)
         if join_type.can_hash(side)
         and (memory := largest_table(results[side], total, volume)) is not None
         and memory <= limit
     ]
-    return min(fitting, key=lambda table: results[table.side].total, default=None)
-
-
-def may_merge_tasks(graph: StreamGraph, node_id: int) -> bool:
-    """Whether an operator chained after a node may coalesce several of its tasks.
-
-    A coalesced task holds the hash tables of all of them until it ends.
-    """
-    todo = [node_id]
-    while todo:
-        for edge in graph.out_edges(todo.pop()):
-            if edge.is_forward:
-                if graph.node(edge.target_id).kind is OperatorKind.OPAQUE:
-                    return True
-                todo.append(edge.target_id)
-    return False
+    return min(fitting, key=lambda table: results[table[0]].total, default=None)
 
 
 class JoinAlgorithm(StreamGraphOptimizationStrategy):
@@ -95,33 +64,32 @@ class JoinAlgorithm(StreamGraphOptimizationStrategy):
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Choose the algorithm of the joins that read finished outputs."""
-        changed = False
-        for join in joins_behind(context.stream_graph, finished.ids):
-            if not context.is_frozen(join.id) and join.operator.strategy.algorithm is None:
-                changed |= self._choose(join, context)
-        return changed
+        joins = joins_behind(context.stream_graph, finished.ids)
+        return sum(self._choose(join, context) for join in joins if not context.is_frozen(join.id)) > 0
 
     def _choose(self, join: EquiJoin, context: StrategyContext) -> bool:
-        results = {
-            side: result for side, edge in join.edges.items() if (result := context.result(edge.source_id)) is not None
-        }
-        if not join.is_shuffled or len(results) < len(Side) or join.operator.is_hinted:
+        graph, limits, results = context.stream_graph, context.resources, join.results(context)
+        if join.operator.is_hinted or join.operator.strategy.algorithm is not None:
             return False
-        if may_merge_tasks(context.stream_graph, join.id):
+        if not join.is_shuffled or len(results) < len(Side):
             return False
-        limits = context.resources
+        # An opaque operator may coalesce tasks, and a coalesced task holds the hash tables of all of them.
+        if any(graph.node(edge.target_id).kind is OperatorKind.OPAQUE for edge in chained_edges(graph, join.id)):
+            return False
         table = smallest_table(join.type, results, limits.volume_per_task, limits.task_memory)
-        algorithm = ShuffledJoin.SORT_MERGE if table is None else ShuffledJoin.SHUFFLED_HASH
-        strategy = replace(join.operator.strategy, algorithm=algorithm, build=None if table is None else table.side)
-        request = StreamNodeUpdateRequest(join.id, operator=join.operator.with_strategy(strategy))
         if table is None:
+            strategy = replace(join.operator.strategy, algorithm=ShuffledJoin.SORT_MERGE, build=None)
+            request = StreamNodeUpdateRequest(join.id, operator=join.operator.with_strategy(strategy))
             return context.modify_stream_node([request])
-        limit = show_bytes(limits.task_memory)
-        reason = f"the largest hash table of a task takes {show_bytes(table.memory)}; Penstock allows {limit}"
-        chosen = f"shuffled hash join, build side {table.side}"
+        side, memory = table
+        strategy = replace(join.operator.strategy, algorithm=ShuffledJoin.SHUFFLED_HASH, build=side)
+        request = StreamNodeUpdateRequest(join.id, operator=join.operator.with_strategy(strategy))
+        size, limit = show_bytes(memory), show_bytes(limits.task_memory)
+        reason = f"the largest hash table of a task takes {size}; Penstock allows {limit}"
+        chosen = f"shuffled hash join, build side {side}"
         explanation = Explanation(
-            f"{join.name(table.side.other)}: hash join instead of sort-merge join, as each task's part of "
-            f"{join.side_name(table.side)} takes at most {show_bytes(table.memory)} in memory (limit {limit})",
+            f"{join.name(side.other)}: hash join instead of sort-merge join, as each task's part of "
+            f"{join.side_name(side)} takes at most {size} in memory (limit {limit})",
             tables=join.tables,
         )
         return context.change([request], DecisionKind.JOIN_ALGORITHM, join.node, chosen, reason, explanation)

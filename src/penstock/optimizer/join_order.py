@@ -19,18 +19,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind, Explanation
-from penstock.graph import CalcOperator, JoinSequence, JoinType, StreamNodeUpdateRequest
+from penstock.decisions.log import DecisionKind, Explanation
+from penstock.graph import CalcOperator, JoinSequence, JoinType, StreamGraph, StreamNodeUpdateRequest
 from penstock.graph.labels import listed
-from penstock.optimizer.dynamic_filtering import join_selectivity
-from penstock.optimizer.graphs import equi_join, joins_behind
+from penstock.optimizer.dynamic_filtering import measured_selectivity
+from penstock.optimizer.graphs import EquiJoin, equi_join, joins_behind
 from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from penstock.graph import StreamGraph
-    from penstock.optimizer.graphs import EquiJoin
 
 
 def best_order(joins: Sequence[int], fractions: Mapping[int, float], needs: Mapping[int, set[int]]) -> tuple[int, ...]:
@@ -49,20 +46,19 @@ class JoinOrder(StreamGraphOptimizationStrategy):
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Order chains whose broadcast sides are all measured."""
-        changed = False
-        for join in joins_behind(context.stream_graph, finished.ids):
-            if not context.is_frozen(join.id) and _can_move(join, context.stream_graph):
-                changed |= self._order(join, context)
-        return changed
+        joins = joins_behind(context.stream_graph, finished.ids)
+        return sum(self._order(join, context) for join in joins if not context.is_frozen(join.id)) > 0
 
     def _order(self, join: EquiJoin, context: StrategyContext) -> bool:
         graph = context.stream_graph
+        if not _can_move(join, graph):
+            return False
         chain = _chain(join, graph)
         joins = {node_id: member for node_id in chain if (member := equi_join(graph, node_id)) is not None}
         fractions = {
             node_id: fraction
             for node_id, member in joins.items()
-            if (fraction := _selectivity(member, context)) is not None
+            if (fraction := measured_selectivity(member, context)) is not None
         }
         if len(joins) < 2 or len(fractions) < len(joins):
             return False
@@ -108,13 +104,6 @@ def _explanation(joins: Sequence[EquiJoin], fractions: Mapping[int, float]) -> E
         "as the join that keeps the fewest rows runs first"
     )
     return Explanation(sentence, tables=tuple(dict.fromkeys(table for join in joins for table in join.tables)))
-
-
-def _selectivity(join: EquiJoin, context: StrategyContext) -> float | None:
-    """Estimate the fraction of probe rows that a broadcast join keeps; None before its build side is measured."""
-    build = join.broadcast_side
-    result = None if build is None else context.result(join.edges[build].source_id)
-    return None if build is None or result is None else join_selectivity(join, build, result.rows, context)
 
 
 def _build_columns(join: EquiJoin) -> frozenset[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import InitVar, dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
@@ -19,16 +21,15 @@ from penstock.optimizer.skewed_aggregation import AdaptiveSkewedAggregation
 from penstock.optimizer.skewed_join import AdaptiveSkewedJoin
 from penstock.optimizer.skewed_window import AdaptiveSkewedWindow
 from penstock.optimizer.strategy import StrategyContext, StreamGraphOptimizationStrategy
-from penstock.optimizer.user_strategies import as_strategy, is_strategy
+from penstock.optimizer.user_strategies import UserStrategy, as_strategy, is_strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.config import Configuration
-    from penstock.decisions import DecisionLog
-    from penstock.graph.context import PendingGraph
+    from penstock.decisions.log import DecisionLog
+    from penstock.graph import AdaptiveGraphManager
     from penstock.optimizer.strategy import OperatorsFinished, OperatorsRunning, Resources
-    from penstock.optimizer.user_strategies import UserStrategy
 
 log = logging.getLogger("penstock.optimizer")
 
@@ -50,45 +51,38 @@ _ROUNDS = 100
 """The maximum number of rounds of changes after a vertex has finished."""
 
 
+@dataclass(eq=False)
 class StreamGraphOptimizer:
     """Calls strategies in turn until none of them changes the graph."""
 
-    def __init__(
-        self,
-        strategies: Sequence[StreamGraphOptimizationStrategy],
-        config: Configuration,
-        resources: Resources,
-        decisions: DecisionLog,
-    ) -> None:
-        self._strategies = list(strategies)
-        self._config = config
-        self._resources = resources
-        self._decisions = decisions
+    strategies: InitVar[Sequence[StreamGraphOptimizationStrategy]]
+    _config: Configuration
+    _resources: Resources
+    _decisions: DecisionLog
 
-    def initialize(self, owner: PendingGraph) -> None:
+    def __post_init__(self, strategies: Sequence[StreamGraphOptimizationStrategy]) -> None:
+        self._strategies = list(strategies)
+
+    def initialize(self, owner: AdaptiveGraphManager) -> None:
         """Initialize the strategies with the graph before the job starts."""
         self._context = StrategyContext(owner, self._config, self._resources, self._decisions)
         for strategy in list(self._strategies):
-            self._context.begin(strategy.name)
-            try:
-                strategy.initialize(self._context)
-            except Exception as error:  # noqa: BLE001 - the job continues without the strategy
-                self._skip(strategy, error)
+            self._call(strategy, partial(strategy.initialize, self._context))
 
     def on_operators_finished(self, finished: OperatorsFinished) -> bool:
         """Let the strategies change the pending graph; return whether it changed.
 
         If a strategy raises, the error is recorded, its changes in that call are undone, and it is not called again.
-
-        Raises
-        ------
-        OptimizerError
-            If a strategy keeps changing the graph.
+        Raise `OptimizerError` if a strategy keeps changing the graph.
         """
         self._context.add_results(finished.results)
         changed_by: list[StreamGraphOptimizationStrategy] = []
         for _ in range(_ROUNDS):
-            changing = [strategy for strategy in list(self._strategies) if self._call(strategy, finished)]
+            changing = [
+                strategy
+                for strategy in list(self._strategies)
+                if self._call(strategy, partial(strategy.on_operators_finished, finished, self._context))
+            ]
             if not changing:
                 return bool(changed_by)
             changed_by = changing
@@ -97,16 +91,13 @@ class StreamGraphOptimizer:
     def on_operators_running(self, running: OperatorsRunning) -> None:
         """Show the strategies the partial output of running operators. A strategy that raises is not called again."""
         for strategy in list(self._strategies):
-            self._context.begin(strategy.name)
-            try:
-                strategy.on_operators_running(running, self._context)
-            except Exception as error:  # noqa: BLE001 - the job continues without the strategy
-                self._skip(strategy, error)
+            self._call(strategy, partial(strategy.on_operators_running, running, self._context))
 
-    def _call(self, strategy: StreamGraphOptimizationStrategy, finished: OperatorsFinished) -> bool:
+    def _call(self, strategy: StreamGraphOptimizationStrategy, call: Callable[[], bool | None]) -> bool:
+        """Call a method of a strategy; return its result, False if it raised."""
         self._context.begin(strategy.name)
         try:
-            return strategy.on_operators_finished(finished, self._context)
+            return bool(call())
         except Exception as error:  # noqa: BLE001 - the job continues without the strategy
             self._skip(strategy, error)
             return False
@@ -122,10 +113,7 @@ def strategies_of(
 ) -> list[StreamGraphOptimizationStrategy]:
     """Return the strategies of a new job: the default ones, those in the options, and those passed by the user.
 
-    Raises
-    ------
-    ConfigError
-        If an import path in the option is not a strategy.
+    Raise `ConfigError` if an import path in the option is not a strategy.
     """
     paths = config.get(OPTIMIZATION_STRATEGIES) or ()
     assert isinstance(paths, tuple)

@@ -20,25 +20,102 @@ the values, as for an exact percentile or `collect_set`. They are merged in chun
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
+from math import isqrt
 from typing import TYPE_CHECKING
 
+from penstock.base.units import show_bytes, show_count
 from penstock.config.options import SKEWED_JOIN_STRATEGY
-from penstock.decisions import DecisionKind, Explanation
-from penstock.graph import AggregateOperator, OperatorKind, StreamEdgeUpdateRequest, WindowOperator
-from penstock.optimizer.graphs import hash_exchanges_of, relying_edges, restore_hash_requests
-from penstock.optimizer.merging import MIN_SPEEDUP, max_speedup
-from penstock.optimizer.skew import LARGEST
-from penstock.optimizer.skewed_join import skewed_subpartitions, split_obstacle
-from penstock.optimizer.strategy import (
-    OperatorsFinished,
-    StrategyContext,
-    StreamGraphOptimizationStrategy,
-)
-from penstock.units import show_bytes, show_count
+from penstock.graph import AggregateOperator, OperatorKind, StreamEdge, WindowOperator
+from penstock.optimizer import skew
+from penstock.optimizer.graphs import hash_exchanges_of, relying_edges
+from penstock.optimizer.strategy import OperatorsFinished, ResultInfo, StrategyContext, StreamGraphOptimizationStrategy
 
 if TYPE_CHECKING:
-    from penstock.graph import StreamEdge
-    from penstock.optimizer.strategy import ResultInfo
+    from collections.abc import Sequence
+
+    from penstock.optimizer.skew import Range
+
+MIN_SPEEDUP = 1.5
+"""The minimum speedup that pays for the additional exchange of the merged chunks."""
+
+_SAMPLE_RATE = 8
+"""The ratio of all partial results to those that are merged to measure how many values they share."""
+
+_BISECTION_STEPS = 30
+
+
+def chunk_count(tasks: int, cores: int) -> int:
+    """Return the best number of chunks for the partial results of some tasks, if all hold the same values."""
+    return max(1, min(isqrt(tasks), cores))
+
+
+def split_evenly(sizes: Sequence[int], chunks: int) -> list[Range]:
+    """Return at most `chunks` ranges of tasks with about equal bytes; no range is empty.
+
+    >>> split_evenly([10, 10, 0, 10, 10], 2)
+    [(0, 2), (2, 5)]
+    """
+    total, ends = sum(sizes), [0]
+    for task, (size, so_far) in enumerate(zip(sizes, accumulate(sizes), strict=True)):
+        if size and so_far * chunks >= total * len(ends):
+            ends.append(task + 1)
+    ends[-1] = len(sizes)
+    return list(pairwise(ends))
+
+
+def speedup(chunks: int, remaining: float) -> float:
+    """Return the time to merge in a single task divided by the time to merge in chunks.
+
+    The partial results that `n` tasks wrote before an exchange are merged in `p` chunks in parallel. Then a task merges
+    the `p` results. If all partial results hold the same values, that task merges `p` of them instead of `n`, and each
+    chunk merges `n / p`. If they hold disjoint values, a merged chunk is as large as its input, and nothing is saved.
+
+    `chunks` is the number of chunks; a task merges each. `remaining` is the size of a merged chunk as a fraction of its
+    input.
+
+    >>> speedup(4, 0.25)
+    2.0
+    """
+    return 1 / (1 / chunks + remaining)
+
+
+def max_speedup(tasks: int, cores: int) -> float:
+    """Return the speedup if all partial results hold the same values."""
+    chunks = chunk_count(tasks, cores)
+    return speedup(chunks, chunks / tasks)
+
+
+def sample_count(tasks: int) -> int:
+    """Return how many partial results are merged to measure how many values they share."""
+    return max(2, tasks // _SAMPLE_RATE)
+
+
+def extrapolate_fraction(measured: float, sample: int, total: int) -> float:
+    """Return the size of all partial results once merged as a fraction of their input, estimated from a sample.
+
+    Assumes that each partial result holds an equally large random subset of the values of the group.
+
+    `measured` is the size of the merged sample as a fraction of its input. `sample` and `total` are the number of
+    partial results in the sample and in total.
+
+    >>> extrapolate_fraction(0.5, 2, 10)  # both held the same values
+    0.1
+    >>> extrapolate_fraction(1.0, 2, 10)  # they held disjoint values
+    1.0
+    """
+    if measured >= 1:
+        return 1.0
+    low, high = 0.0, 1.0  # bounds of the fraction of all values that a partial result holds
+    for _ in range(_BISECTION_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _merged_fraction(middle, sample) > measured else (low, middle)
+    return _merged_fraction(high, total)
+
+
+def _merged_fraction(coverage: float, count: int) -> float:
+    """Return the merged size of partial results, each with a fraction of all values, relative to their input."""
+    return (1 - (1 - coverage) ** count) / (count * coverage)
 
 
 _NEED_WHOLE_GROUPS = frozenset({OperatorKind.AGGREGATE, OperatorKind.GROUPED_MAP, OperatorKind.WINDOW})
@@ -68,52 +145,34 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
 
     def _merge_in_chunks(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> bool:
         """Merge partial results that hold the values of hot groups in chunks before the aggregate."""
-        skewed = skewed_subpartitions(result, context.config)
-        if edge.id in self._seen or not skewed:
+        if edge.id in self._seen or not skew.skewed_subpartitions(result, context.config):
             return False
         self._seen.add(edge.id)
         node = context.stream_graph.node(edge.target_id)
-        name, largest = context.display_name(node), int(result.subpartitions.max())
-        tasks = _writer_count(result, int(result.subpartitions.argmax()))
-        refusal = _chunks_refusal(largest, result.total, tasks, context)
+        tasks = skew.largest_writers(result) or 0
+        refusal = _chunks_refusal(int(result.subpartitions.max()), result.total, tasks, context)
         if refusal:
-            sentence = f"{name}: its hot groups are not merged in chunks, as {refusal}"
-            context.decide(
-                DecisionKind.SKEW, node, "not split", refusal, Explanation(sentence, SKEWED_JOIN_STRATEGY.key)
-            )
+            skew.decide_unsplit(context, node, refusal, "its hot groups are not merged in chunks")
             return False
-        reason = (
-            f"the largest of {len(result.subpartitions)} partitions has {show_bytes(largest)} "
-            f"of partial results from {show_count(tasks, 'task')}"
-        )
-        chosen = f"{len(skewed)} of {len(result.subpartitions)} partitions merged in chunks before the aggregate"
-        explanation = Explanation(f"{name}: {chosen}, as {reason}", SKEWED_JOIN_STRATEGY.key)
-        request = StreamEdgeUpdateRequest(edge.id, intra_input_correlated=False)
-        return context.change([request], DecisionKind.SKEW, node, chosen, reason, explanation, **{LARGEST: largest})
+        reason = f"{skew.largest_share(result)} of partial results from {show_count(tasks, 'task')}"
+        return skew.decide_split(context, edge, node, result, "merged in chunks before the aggregate", reason)
 
     def _record_obstacle(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> None:
         """Record why the rows of a hot key are not split, if an operator needs them in the same task."""
-        refusal = split_obstacle(context.stream_graph, [edge], "it")
-        if refusal and edge.id not in self._seen and skewed_subpartitions(result, context.config):
+        refusal = skew.split_obstacle(context.stream_graph, [edge], "it")
+        if refusal and edge.id not in self._seen and skew.skewed_subpartitions(result, context.config):
             self._seen.add(edge.id)
-            largest = int(result.subpartitions.max())
-            reason = f"{refusal}; the largest of {len(result.subpartitions)} partitions has {show_bytes(largest)}"
             node = context.stream_graph.node(edge.target_id)
-            sentence = f"{context.display_name(node)}: its large partitions are not split, as {reason}"
-            context.decide(
-                DecisionKind.SKEW, node, "not split", reason, Explanation(sentence, SKEWED_JOIN_STRATEGY.key)
-            )
+            skew.decide_unsplit(context, node, f"{refusal}; {skew.largest_share(result)}")
 
     def _split(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> bool:
         graph = context.stream_graph
         relying = relying_edges(graph, edge.target_id)
-        skewed = skewed_subpartitions(result, context.config)
-        if edge.id in self._seen or not skewed or not relying:
+        if edge.id in self._seen or not skew.skewed_subpartitions(result, context.config) or not relying:
             return False
         self._seen.add(edge.id)
         node = graph.node(relying[0].target_id)
-        name = context.display_name(node)
-        refusal = split_obstacle(graph, relying)
+        refusal = skew.split_obstacle(graph, relying)
         largest, fair = int(result.subpartitions.max()), result.total // context.resources.cores
         if not refusal and largest < _MIN_SKEW * fair and context.config.get(SKEWED_JOIN_STRATEGY) != "FORCED":
             refusal = (
@@ -121,22 +180,10 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
                 f"{show_count(context.resources.cores, 'core')}, so splitting it would save little time"
             )
         if refusal:
-            sentence = f"{name}: its large partitions are not split, as {refusal}"
-            context.decide(
-                DecisionKind.SKEW, node, "not split", refusal, Explanation(sentence, SKEWED_JOIN_STRATEGY.key)
-            )
+            skew.decide_unsplit(context, node, refusal)
             return False
-        request = StreamEdgeUpdateRequest(edge.id, intra_input_correlated=False)
-        requests = [request, *restore_hash_requests(relying)]
-        reason = f"the largest of {len(result.subpartitions)} partitions has {show_bytes(largest)}"
-        chosen = f"{len(skewed)} of {len(result.subpartitions)} partitions split, and partial results merged"
-        explanation = Explanation(f"{name}: {chosen}, as {reason}", SKEWED_JOIN_STRATEGY.key)
-        return context.change(requests, DecisionKind.SKEW, node, chosen, reason, explanation, largest=largest)
-
-
-def _writer_count(result: ResultInfo, index: int) -> int:
-    """Return the number of tasks that wrote to a subpartition, or 0 if it is unknown."""
-    return 0 if result.mappers is None else int((result.mappers([index]) > 0).sum())
+        how = "split, and partial results merged"
+        return skew.decide_split(context, edge, node, result, how, skew.largest_share(result), relying)
 
 
 def _chunks_refusal(largest: int, total: int, tasks: int, context: StrategyContext) -> str | None:

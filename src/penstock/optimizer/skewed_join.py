@@ -21,48 +21,13 @@ be merged: its partial results are exchanged once more (`FORCED` does that with 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from penstock.config.options import SKEWED_FACTOR, SKEWED_JOIN_STRATEGY, SKEWED_THRESHOLD
-from penstock.decisions import DecisionKind, Explanation
-from penstock.graph import AggregateOperator, Side, StreamEdgeUpdateRequest
-from penstock.optimizer.graphs import is_hashed, joins_behind, relying_edges, restore_hash_requests
-from penstock.optimizer.skew import LARGEST, median_size, skew_threshold
-from penstock.optimizer.strategy import (
-    OperatorsFinished,
-    ResultInfo,
-    StrategyContext,
-    StreamGraphOptimizationStrategy,
-)
-from penstock.units import show_bytes
-
-if TYPE_CHECKING:
-    from penstock.config import Configuration
-    from penstock.graph import StreamEdge, StreamGraph
-    from penstock.optimizer.graphs import EquiJoin
-
-
-def skewed_subpartitions(result: ResultInfo, config: Configuration) -> list[int]:
-    """Return the indices of a result's skewed subpartitions."""
-    factor = config.get(SKEWED_FACTOR)
-    assert isinstance(factor, float)
-    limit = skew_threshold(result.subpartitions.tolist(), factor, config.integer(SKEWED_THRESHOLD))
-    return [int(i) for i in (result.subpartitions > limit).nonzero()[0]]
-
-
-def split_obstacle(graph: StreamGraph, relying: list[StreamEdge], subject: str | None = None) -> str | None:
-    """Return why operators after `relying` edges, which need all rows of a key in the same task, prevent a split.
-
-    `subject` replaces the name of the operator in the reason. None means that a split is possible.
-    """
-    for edge in relying:
-        node = graph.node(edge.target_id)
-        name = subject or f"{node.name} after it"
-        if not isinstance(node.operator, AggregateOperator):
-            return f"{name} needs all rows of a key in one task"
-        if node.operator.not_mergeable is not None:
-            return f"{name} cannot be merged from partial results: {node.operator.not_mergeable}"
-    return None
+from penstock.base.units import show_bytes
+from penstock.config.options import SKEWED_JOIN_STRATEGY, SKEWED_THRESHOLD
+from penstock.decisions.log import DecisionKind, Explanation
+from penstock.graph import Side, StreamEdgeUpdateRequest
+from penstock.optimizer import skew
+from penstock.optimizer.graphs import EquiJoin, is_hashed, joins_behind, relying_edges, restore_hash_requests
+from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
 
 
 class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
@@ -75,21 +40,15 @@ class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
         """Split skewed sides."""
         if context.config.get(SKEWED_JOIN_STRATEGY) == "NONE":
             return False
-        changed = False
-        for join in joins_behind(context.stream_graph, finished.ids):
-            if not context.is_frozen(join.id) and join.id not in self._seen:
-                changed |= self._split(join, context)
-        return changed
+        joins = joins_behind(context.stream_graph, finished.ids)
+        return sum(self._split(join, context) for join in joins if not context.is_frozen(join.id)) > 0
 
     def _split(self, join: EquiJoin, context: StrategyContext) -> bool:
-        graph, edges = context.stream_graph, join.edges
-        results = {
-            side: result for side, edge in edges.items() if (result := context.result(edge.source_id)) is not None
-        }
-        if not all(map(is_hashed, edges.values())) or len(results) < len(Side):
+        graph, edges, results = context.stream_graph, join.edges, join.results(context)
+        if join.id in self._seen or not all(map(is_hashed, edges.values())) or len(results) < len(Side):
             return False
         self._seen.add(join.id)
-        skewed = {side: skewed_subpartitions(result, context.config) for side, result in results.items()}
+        skewed = {side: skew.skewed_subpartitions(result, context.config) for side, result in results.items()}
         splittable = [side for side in Side if skewed[side] and join.operator.can_split(side)]
         for side in Side:
             if skewed[side] and side not in splittable:
@@ -98,7 +57,7 @@ class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
         if not splittable:
             return False
         relying = relying_edges(graph, join.id)
-        obstacle = None if context.config.get(SKEWED_JOIN_STRATEGY) == "FORCED" else split_obstacle(graph, relying)
+        obstacle = None if context.config.get(SKEWED_JOIN_STRATEGY) == "FORCED" else skew.split_obstacle(graph, relying)
         if obstacle is not None:
             explanation = _refusal_explanation(join, splittable[0], obstacle)
             context.decide(DecisionKind.SKEW, join.node, "not split", obstacle, explanation)
@@ -107,11 +66,11 @@ class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
         changed = False
         for side in splittable:
             sizes = results[side].subpartitions.tolist()
-            largest, median = max(sizes), median_size(sizes)
+            largest, median = max(sizes), skew.median_size(sizes)
             reason = f"its largest partition has {show_bytes(largest)} and the median is {show_bytes(median)}"
             chosen = f"{side} side, {len(skewed[side])} of {len(sizes)} partitions split"
             requests = [StreamEdgeUpdateRequest(edges[side].id, intra_input_correlated=False), *restore]
-            figures = {LARGEST: largest, "median": median}
+            figures = {skew.LARGEST: largest, "median": median}
             explanation = Explanation(
                 f"{join.name(side)}: {len(skewed[side])} of {len(sizes)} partitions of {join.side_name(side)} are "
                 f"split among several tasks, as the largest has {show_bytes(largest)} and the median is "

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.config.options import BROADCAST_THRESHOLD
-from penstock.decisions import Choice, DecisionKind, DecisionLog, Explanation, NameRef, NodeRef
+from penstock.decisions.log import Choice, Decision, DecisionKind, DecisionLog, Explanation, NameRef, NodeRef, Subject
 from penstock.graph import GraphChange, JoinOperator, RefusedChange, Side, StreamGraphContext, StreamNode
-from penstock.graph.column_names import column_names
-from penstock.graph.labels import node_name, side_name
+from penstock.graph.labels import column_names, node_name, side_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,30 +17,61 @@ if TYPE_CHECKING:
     import numpy as np
 
     from penstock.config import Configuration
-    from penstock.decisions import Decision, Subject
-    from penstock.graph import Operator
+    from penstock.graph import AdaptiveGraphManager, Operator
     from penstock.graph.changes import UpdateRequest
-    from penstock.graph.context import PendingGraph
-    from penstock.optimizer.extrapolation import PartialResult
+
+MARGIN = 2
+"""An estimate must exceed a bound by this factor.
+
+The first tasks may have written more than the others, and running tasks contribute a part of the measured output.
+"""
+_MIN_FRACTION = 0.25
+"""The fraction of the tasks that must have ended before the output is estimated."""
+_MIN_TASKS = 4
+"""The number of tasks that must have ended before the output is estimated."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartialResult:
+    """The output of a running step so far: ended tasks, all tasks, compressed bytes, and rows (None if not counted)."""
+
+    done: int
+    tasks: int
+    size: int
+    rows: int | None
+
+    @property
+    def estimated_size(self) -> int | None:
+        """The estimated bytes of the complete output, or None if too few tasks have ended."""
+        return self._extrapolate(self.size)
+
+    def exceeds(self, size: int) -> bool:
+        """Whether the complete output will exceed a size: it already does, or the estimate is far above it."""
+        return self._exceeds(self.size, size)
+
+    def exceeds_rows(self, rows: int) -> bool:
+        """Whether the complete output will exceed a row count: it already does, or the estimate is far above it."""
+        return self.rows is not None and self._exceeds(self.rows, rows)
+
+    def _exceeds(self, current: int, bound: int) -> bool:
+        estimate = self._extrapolate(current)
+        return current > bound or (estimate is not None and estimate > MARGIN * bound)
+
+    def _extrapolate(self, current: int) -> int | None:
+        if self.done < max(_MIN_TASKS, _MIN_FRACTION * self.tasks):
+            return None
+        return round(current * self.tasks / self.done)
 
 
 @dataclass(frozen=True, slots=True)
 class ResultInfo:
     """The output of a finished vertex.
 
-    Parameters
-    ----------
-    subpartitions
-        Bytes per subpartition as written (compressed), shape (subpartitions,).
-    rows
-        The number of rows, or None if they were not counted.
-    memory
-        Bytes of the rows in memory, or None if they were not measured.
-    mappers
-        Returns the bytes that each upstream task wrote for some subpartitions, shape (tasks, len(indices)). None if
-        unknown. Read from Spark on demand, because there are many values.
-    scanned
-        The number of rows read from each source in the vertex, by node id.
+    `subpartitions` are the bytes per subpartition as written (compressed), shape (subpartitions,). `rows` and `memory`,
+    the bytes of the rows in memory, are None if they were not measured. `mappers` returns the bytes that each upstream
+    task wrote for some subpartitions, shape (tasks, len(indices)); it is None if unknown, and reads from Spark on
+    demand, because there are many values. `scanned` is the number of rows read from each source in the vertex, by node
+    id.
     """
 
     subpartitions: np.ndarray
@@ -58,15 +88,7 @@ class ResultInfo:
 
 @dataclass(frozen=True, slots=True)
 class OperatorsFinished:
-    """Operators that have finished.
-
-    Parameters
-    ----------
-    ids
-        The node ids.
-    results
-        The outputs, by the id of the node that wrote them.
-    """
+    """Operators that have finished, with their outputs by the id of the node that wrote them."""
 
     ids: tuple[int, ...]
     results: Mapping[int, ResultInfo]
@@ -74,15 +96,7 @@ class OperatorsFinished:
 
 @dataclass(frozen=True, slots=True)
 class OperatorsRunning:
-    """Running operators that have written a part of their output and that other operators wait for.
-
-    Parameters
-    ----------
-    ids
-        The node ids.
-    results
-        The output so far, by the id of the node that writes it.
-    """
+    """Running operators that others wait for, with their output so far by the id of the node that writes it."""
 
     ids: tuple[int, ...]
     results: Mapping[int, PartialResult]
@@ -92,20 +106,10 @@ class OperatorsRunning:
 class Resources:
     """The resources of the cluster and the session, in bytes except for the cores.
 
-    Parameters
-    ----------
-    broadcast_threshold
-        A join side with fewer bytes may be broadcast; -1 disables broadcasts.
-    broadcast_memory
-        The maximum memory of a broadcast hash table.
-    task_memory
-        The maximum memory of the hash table of a task.
-    volume_per_task
-        The bytes that a task should read.
-    cores
-        The number of tasks that run at the same time.
-    broadcast_option
-        The option that sets the broadcast threshold: Penstock's or Spark's.
+    A join side with fewer bytes than `broadcast_threshold` may be broadcast; -1 disables broadcasts. The option
+    `broadcast_option`, Penstock's or Spark's, sets it. `broadcast_memory` and `task_memory` are the maximum memory of a
+    broadcast hash table, and of the hash table of a task. A task should read `volume_per_task`. `cores` is the number
+    of tasks that run at the same time.
     """
 
     broadcast_threshold: int
@@ -117,22 +121,10 @@ class Resources:
 
 
 class StrategyContext(StreamGraphContext):
-    """The stream graph as a strategy sees it, with the job's options, resources, results and decisions.
-
-    Parameters
-    ----------
-    owner
-        The object that owns the graph.
-    config
-        The job's options.
-    resources
-        The resources of the cluster and the session.
-    decisions
-        The log that records the decisions.
-    """
+    """The stream graph as a strategy sees it, with the job's options, resources, results and decisions."""
 
     def __init__(
-        self, owner: PendingGraph, config: Configuration, resources: Resources, decisions: DecisionLog
+        self, owner: AdaptiveGraphManager, config: Configuration, resources: Resources, decisions: DecisionLog
     ) -> None:
         super().__init__(owner)
         self.config = config
@@ -193,19 +185,10 @@ class StrategyContext(StreamGraphContext):
         explanation: Explanation | None = None,
         **figures: Any,
     ) -> bool:
-        """Change edges and nodes atomically, and record the decision.
+        """Change edges and nodes atomically, and record the decision; return whether the graph changed.
 
-        Parameters
-        ----------
-        requests
-            The changes, see `modify_stream_edge` and `modify_stream_node`.
-        kind, about, chosen, reason, explanation, figures
-            The decision, see `decide`.
-
-        Returns
-        -------
-        bool
-            Whether the graph changed. If the requests change nothing, no decision is recorded.
+        `requests` are as in `modify_stream_edge` and `modify_stream_node`, and the other arguments as in `decide`. If
+        the requests change nothing, no decision is recorded.
         """
         choice = self._choice(kind, about, chosen, reason, explanation, figures)
         planned = self._planned(requests)

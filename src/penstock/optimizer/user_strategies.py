@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, cast, runtime_checkable
 
-from penstock.arguments import check_members, check_type
+from penstock.base.arguments import check_members, check_type
 from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
 
 
@@ -34,8 +34,6 @@ _HINT = (
 
 
 class _FunctionStrategy(StreamGraphOptimizationStrategy):
-    """A strategy that calls a function."""
-
     def __init__(self, name: str, optimize: StrategyFunction) -> None:
         self._name = name
         self._optimize = optimize
@@ -49,13 +47,7 @@ class _FunctionStrategy(StreamGraphOptimizationStrategy):
 
 
 def check_strategies(strategies: object) -> None:
-    """Check that an argument is a list of strategies.
-
-    Raises
-    ------
-    ArgumentError
-        If it is not a list, or a member cannot be called as a strategy.
-    """
+    """Raise `ArgumentError` if an argument is not a list, or a member cannot be called as a strategy."""
     check_members(strategies, object, _ARGUMENT, _ARGUMENT, _HINT)
     for strategy in cast("list[object]", strategies):
         if not is_strategy(strategy):

@@ -7,87 +7,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.plan_hints import stage_of
-from penstock.spark import catalyst
-from penstock.spark.barrier import function_id, is_boundary
-from penstock.spark.catalyst import MERGEABLE
+from penstock.hints.plan_hints import stage_of
+from penstock.spark.bridge.jvm import class_names
+from penstock.spark.plans import catalyst
+from penstock.spark.plans.catalyst import MERGEABLE
+from penstock.spark.run.barrier import function_id, is_boundary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.plans.nodes import LogicalNode
 
-PARTITION_DEPENDENT = frozenset(
-    {
-        "Rand",
-        "Randn",
-        "RandStr",
-        "Uniform",
-        "Uuid",
-        "Shuffle",
-        "MonotonicallyIncreasingID",
-        "SparkPartitionID",
-        "InputFileName",
-        "InputFileBlockStart",
-        "InputFileBlockLength",
-        "Sample",
-        "AttachDistributedSequence",
-    }
+PARTITION_DEPENDENT = class_names(
+    "Rand Randn RandStr Uniform Uuid Shuffle MonotonicallyIncreasingID SparkPartitionID InputFileName "
+    "InputFileBlockStart InputFileBlockLength Sample AttachDistributedSequence"
 )
 """Expressions and operators whose values depend only on the task and the position of a row."""
 
 CALL_DEPENDENT = frozenset({"PythonUDF", "ScalaUDF", "CallMethodViaReflection", "RaiseError"})
 """Expressions that may return another value on each call, independently of the task of the row."""
 
-PRESERVES_PARTITIONS = frozenset(
-    {
-        "Project",
-        "Filter",
-        "Generate",
-        "Expand",
-        "Sample",
-        "AttachDistributedSequence",
-        "BatchEvalPython",
-        "ArrowEvalPython",
-        "DeserializeToObject",
-        "SerializeFromObject",
-        "MapElements",
-        "TypedFilter",
-    }
+PRESERVES_PARTITIONS = class_names(
+    "Project Filter Generate Expand Sample AttachDistributedSequence BatchEvalPython ArrowEvalPython "
+    "DeserializeToObject SerializeFromObject MapElements TypedFilter"
 )
 """Operators that preserve the task and the order of rows."""
 
-ORDER_INDEPENDENT = frozenset(
-    {
-        "Project",
-        "Filter",
-        "Generate",
-        "Expand",
-        "BatchEvalPython",
-        "ArrowEvalPython",
-        "Join",
-        "Union",
-        "Aggregate",
-        "Sort",
-        "Repartition",
-        "RepartitionByExpression",
-        "RebalancePartitions",
-    }
+ORDER_INDEPENDENT = class_names(
+    "Project Filter Generate Expand BatchEvalPython ArrowEvalPython Join Union Aggregate Sort Repartition "
+    "RepartitionByExpression RebalancePartitions"
 )
 """Operators that return the same rows for any order of their input; aggregates only if their functions do."""
 
 ORDER_INDEPENDENT_FUNCTIONS = MERGEABLE | {"Percentile", "PercentileCont", "PercentileDisc", "Median"}
 """Aggregate functions that return the same value for any order of the rows of a group."""
 
-REPEATABLE_LEAVES = frozenset(
-    {
-        "LogicalRelation",
-        "HiveTableRelation",
-        "DataSourceV2ScanRelation",
-        "Range",
-        "LocalRelation",
-        "OneRowRelation",
-    }
+REPEATABLE_LEAVES = class_names(
+    "LogicalRelation HiveTableRelation DataSourceV2ScanRelation Range LocalRelation OneRowRelation"
 )
 """Leaves that return the same rows in the same order to a repeated task."""
 
@@ -98,13 +54,16 @@ ORDER_SENSITIVE_WITHIN_TASKS = PRESERVES_PARTITIONS | {"MapInArrow", "MapInPanda
 def unrepeatable_reason(plan: LogicalNode) -> str | None:
     """Return why a plan may return other rows if Spark recomputes lost files, or None if it cannot."""
     for node in plan.walk():
-        unstable = sorted(node.unstable)
-        depends = node.functions - ORDER_INDEPENDENT_FUNCTIONS if node.name == "Aggregate" else ()
+        unstable, depends = sorted(node.unstable), _order_dependent_functions(node)
         is_order_independent = node.name in (ORDER_INDEPENDENT if node.children else REPEATABLE_LEAVES) and not depends
         if unstable or not (is_order_independent or _has_repeatable_order(node)):
-            cause = next(iter([*unstable, *sorted(depends)]), node.name)
+            cause = [*unstable, *depends, node.name][0]
             return f"{cause} may return other rows if Spark recomputes lost shuffle files"
     return None
+
+
+def _order_dependent_functions(node: LogicalNode) -> list[str]:
+    return sorted(node.functions - ORDER_INDEPENDENT_FUNCTIONS) if node.name == "Aggregate" else []
 
 
 def _has_repeatable_order(node: LogicalNode) -> bool:
@@ -118,14 +77,9 @@ def _has_repeatable_order(node: LogicalNode) -> bool:
 def spark_only_reason(plan: LogicalNode) -> str:
     """Return why Spark must run an optimised plan unchanged, or an empty string if it need not."""
     nodes = _user_nodes(plan)
-    reasons = (
-        *(_unstable_reason(node) for node in nodes),
-        *(_position_reason(node) for node in nodes),
-        *(_repeated_call_reason(node) for node in nodes),
-        *(_barrier_reason(node) for node in nodes),
-        _observed_order(plan)[1],
-    )
-    reason = next(filter(None, reasons), "")
+    checks = (_unstable_reason, _position_reason, _repeated_call_reason, _barrier_reason)
+    reasons = (check(node) for check in checks for node in nodes)
+    reason = next(filter(None, reasons), "") or _observed_order(plan)[1]
     if not reason and catalyst.mixes_listings(plan):
         reason = "it reads a path before and after its files changed, which only Spark's own plan distinguishes"
     return reason
@@ -193,9 +147,7 @@ def _observed_order(node: LogicalNode) -> tuple[bool, str]:
     ordered = any(is_ordered for is_ordered, _ in below)
     if node.sort is not None:
         return not node.sort.is_global, reason
-    is_order_independent = node.name in ORDER_INDEPENDENT and not (
-        node.name == "Aggregate" and node.functions - ORDER_INDEPENDENT_FUNCTIONS
-    )
+    is_order_independent = node.name in ORDER_INDEPENDENT and not _order_dependent_functions(node)
     if ordered and not is_order_independent and not reason:
         reason = f"{node.name} depends on the order of rows within tasks, which only Spark's own plan keeps"
     return ordered and node.name != "Aggregate", reason

@@ -2,7 +2,7 @@
 
 Keys are strings that are equal if the expressions are, see `Expression.key`. The distribution only decides where to
 add exchanges. If it is too pessimistic, rows are exchanged once more. If it is too optimistic, Spark adds the exchange
-inside the vertex. Spark alone decides the actual layout, see `penstock.spark.layouts.layout`.
+inside the vertex. Spark alone decides the actual layout, see `penstock.spark.run.layouts.layout`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.graph import Side
+from penstock.graph import JoinType, Side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from penstock.graph import JoinType
 
 Keys = tuple[str, ...]
 _MAX_EQUATED_KEYS = 3

@@ -20,21 +20,19 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from penstock.base.units import show_count
 from penstock.config.options import EARLY_SUMS
-from penstock.decisions import DecisionKind, Explanation
+from penstock.decisions.log import DecisionKind, Explanation
 from penstock.graph.labels import listed, table_name
 from penstock.planner.draft import Note
-from penstock.spark.early_sums import find_later_joins
-from penstock.spark.fragment import rebuild
-from penstock.spark.plans import read_plan
-from penstock.units import show_count
+from penstock.spark.plans.early_sums import LaterJoin, RowsRead, find_later_joins
+from penstock.spark.plans.fragment import rebuild
+from penstock.spark.plans.nodes import LogicalNode, read_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.spark.early_sums import LaterJoin, RowsRead
-    from penstock.spark.logical_plan import LogicalPlan
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.plans.logical_plan import LogicalPlan
 
 _MIN_REDUCTION = 4.0
 """The minimum reduction factor of the rows, because it is an estimate and aggregating twice has a cost.
@@ -49,18 +47,11 @@ _DEFAULT_SELECTIVITY = 1 / 3
 def reduction_factor(rows: float, bounds: Iterable[int], read: Iterable[RowsRead]) -> float:
     """Estimate the factor by which a pre-aggregation reduces rows, from the sizes of tables.
 
-    Parameters
-    ----------
-    rows
-        The rows of the table that is joined later, an upper bound of the number of distinct keys.
-    bounds
-        The numbers of distinct values of the other grouping columns.
-    read
-        The tables that the rows come from; the largest provides the number of rows.
+    `rows` is the number of rows of the table that is joined later, an upper bound of the number of distinct keys.
+    `bounds` are the numbers of distinct values of the other grouping columns. `read` are the tables that the rows come
+    from; the largest provides the number of rows.
 
-    Examples
-    --------
-    >>> from penstock.spark.early_sums import Condition, RowsRead
+    >>> from penstock.spark.plans.early_sums import Condition, RowsRead
     >>> reduction_factor(100, [], [RowsRead(10_000, (Condition("EqualTo", ("7",)),))])
     10.0
     """

@@ -20,16 +20,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.planner.sharing import below
-from penstock.spark.aggregates import aggregate_functions, grouping, split
-from penstock.spark.fragment import rebuild
-from penstock.spark.plans import read_plan
+from penstock.spark.plans.aggregates import aggregate_functions, grouping, split
+from penstock.spark.plans.fragment import rebuild
+from penstock.spark.plans.nodes import LogicalNode, read_plan
 
 if TYPE_CHECKING:
-    from penstock.spark.logical_plan import LogicalPlan
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.plans.logical_plan import LogicalPlan
 
 _REMOVE_ROWS = frozenset({"Filter", "Join"})
-"""Operators that may remove rows; `spark/java/NativeNormalization.java` has the same rule for DuckDB queries."""
+"""Operators that may remove rows; `NativeNormalization.java` has the same rule for DuckDB queries."""
 
 
 def with_late_values(plan: LogicalNode) -> LogicalNode:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from penstock.commit import location_of
+from penstock.commit import Access, location_of
 from penstock.errors import PenstockError, SinkError, first_line
 
 if TYPE_CHECKING:
@@ -15,21 +15,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from penstock.commit import Access
-    from penstock.connectors.base import SinkJob
+    from penstock.connectors.core.base import SinkJob
     from penstock.planner.outputs import Output
 
 log = logging.getLogger("penstock.commit")
 
 
 def check_locations(outputs: Sequence[Output]) -> None:
-    """Check that no sink replaces rows of another.
-
-    Raises
-    ------
-    SinkError
-        If two sinks write to the same location, or one inside the other, and not both of them only add rows.
-    """
+    """Raise `SinkError` if two sinks that do not both only add rows share a location, or one is inside the other."""
     for first, second in combinations(outputs, 2):
         location, other = first.sink.location, second.sink.location
         if location is None or other is None or (first.sink.adds and second.sink.adds):
@@ -41,10 +34,7 @@ def check_locations(outputs: Sequence[Output]) -> None:
 def recover_sinks(access: Access, outputs: Sequence[Output]) -> None:
     """Complete or roll back the interrupted commits of dead drivers at the targets.
 
-    Raises
-    ------
-    PenstockError
-        If a target cannot be reached or is invalid; the error has the source line of the user.
+    Raises `PenstockError` if a target cannot be reached or is invalid; the error has the source line of the user.
     """
     for output in outputs:
         with _with_source_line(output):
@@ -54,10 +44,7 @@ def recover_sinks(access: Access, outputs: Sequence[Output]) -> None:
 def open_sinks(spark: SparkSession, outputs: Sequence[Output]) -> list[SinkJob]:
     """Open all sinks, and let each check the schema of its rows. Nothing has run yet.
 
-    Raises
-    ------
-    SinkError
-        If a target cannot be written; the error has the source line of the user.
+    Raises `SinkError` if a target cannot be written; the error has the source line of the user.
     """
     opened: list[SinkJob] = []
     try:

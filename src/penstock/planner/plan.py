@@ -1,4 +1,4 @@
-"""The plan of a job: a stream graph, and the part of Spark's plan for each node and edge."""
+"""The plan of a job: a stream graph with the part of Spark's plan for each node and edge, or Spark's own plans."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from penstock.connectors.coordinator import SourceCoordinator
+from penstock.config.options import WHOLE_QUERY_THRESHOLD
+from penstock.connectors.core.coordinator import SourceCoordinator
+from penstock.decisions.log import Choice, DecisionKind, Explanation, NameRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from penstock.connectors.base import Sink, SinkStage
-    from penstock.connectors.scan import Scan
-    from penstock.connectors.scan_parallelism import ScanOptions
-    from penstock.decisions import Choice
+    from penstock.connectors.core.base import Sink, SinkStage
+    from penstock.connectors.core.scan import Scan
+    from penstock.connectors.core.scan_parallelism import ScanOptions
     from penstock.graph import Side, StreamGraph
-    from penstock.plan_hints import Stage
+    from penstock.hints.plan_hints import Stage
+    from penstock.planner.outputs import Output
     from penstock.rebalance.consumer import PulledConsumer
-    from penstock.spark.expressions import Attributes, Expression
-    from penstock.spark.logical_plan import LogicalPlan
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.plans.expressions import Attributes, Expression
+    from penstock.spark.plans.logical_plan import LogicalPlan
+    from penstock.spark.plans.nodes import LogicalNode
 
 
 class WriteKind(StrEnum):
@@ -40,24 +42,12 @@ class WriteKind(StrEnum):
 class EdgePlan:
     """The part of Spark's plan for an edge.
 
-    Parameters
-    ----------
-    child
-        The operator of the consumer's plan that the result of the producer replaces.
-    write
-        The kind of output; None for a FORWARD edge.
-    operator
-        For `WriteKind.OPERATOR`, the operator; for `WriteKind.BROADCAST`, the join.
-    keys
-        For `WriteKind.SIDE`, the key expressions.
-    signature
-        Edges from the same node with equal signatures can read the same written result.
-    output
-        The attributes by which the consumer refers to the result, if not those of `child`.
-    spread_by
-        For `WriteKind.SIDE` before files of a target size, the columns whose hash distributes rows with equal keys.
-    consumer
-        The function whose tasks pull the rows in chunks, or None.
+    `child` is the operator of the consumer's plan that the result of the producer replaces. `write` is None for a
+    FORWARD edge. `operator` is that of `WriteKind.OPERATOR`, or the join of `WriteKind.BROADCAST`. `keys` are the keys
+    of `WriteKind.SIDE`; before files of a target size, the hash of `spread_by` distributes rows with equal keys. Edges
+    from the same node with equal signatures can read the same written result. `output` are the attributes by which the
+    consumer refers to the result, if not those of `child`. `consumer` is the function whose tasks pull the rows in
+    chunks, or None.
     """
 
     child: LogicalNode
@@ -109,14 +99,8 @@ class SparkFilterPath:
 class NodePlan:
     """The part of Spark's plan for a node.
 
-    Parameters
-    ----------
-    top
-        The topmost operator; None for a sink, or for a node that only forwards rows.
-    join_keys
-        For an equi-join, the key expressions of each side.
-    filter_paths
-        For a join, its filter paths, in the order of `JoinOperator.filters`.
+    `top` is the topmost operator; None for a sink, or for a node that only forwards rows. The filter paths of a join
+    are in the order of `JoinOperator.filters`.
     """
 
     top: LogicalNode | None
@@ -128,14 +112,8 @@ class NodePlan:
 class SourcePlan:
     """The part of Spark's plan for a source.
 
-    Parameters
-    ----------
-    static
-        The parallelism set by the connector, or None.
-    filtered
-        The relation with the filters directly above it.
-    scan
-        How the source is split and read.
+    `static` is the parallelism set by the connector, or None. `filtered` is the relation with the filters directly
+    above it. `scan` is how the source is split and read.
     """
 
     leaf: LogicalNode
@@ -153,41 +131,53 @@ class SourcePlan:
         return replace(self, scan=scan, coordinator=coordinator)
 
 
-@dataclass(frozen=True)
-class JobPlan:
+@dataclass(frozen=True, slots=True)
+class SparkPlan:
+    """A job that Spark runs unchanged, with the reason, and the bytes of its sources if they are the reason."""
+
+    outputs: Sequence[Output]
+    source_bytes: int | None
+    reason: str
+
+    def decision(self, job: str) -> Choice:
+        """Return the decision that Spark runs a job."""
+        figures = {} if self.source_bytes is None else {"bytes in": self.source_bytes}
+        option = None if self.source_bytes is None else WHOLE_QUERY_THRESHOLD.key
+        explanation = Explanation(f"Spark runs this query unchanged, as {self.reason}", option)
+        return Choice(
+            DecisionKind.WHOLE_QUERY, NameRef(job), "handed to Spark whole", self.reason, figures, explanation
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanParts:
+    """The parts of Spark's plan for the nodes and edges of a job, by node or edge id.
+
+    A source is replaced while the job runs if it is filtered further. `groups` is the exchange group of an edge that is
+    not FORWARD; edges of the same group have the same partitioning. `stages` is a sink and the stage that runs after
+    its rows are written. `exchanges` is the consumer stage of an adaptive exchange.
+    """
+
+    nodes: dict[int, NodePlan] = field(default_factory=dict)
+    edges: dict[str, EdgePlan] = field(default_factory=dict)
+    sources: dict[int, SourcePlan] = field(default_factory=dict)
+    sinks: dict[int, Sink] = field(default_factory=dict)
+    groups: dict[str, int] = field(default_factory=dict)
+    stages: dict[int, tuple[int, SinkStage]] = field(default_factory=dict)
+    exchanges: dict[int, Stage] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobPlan(PlanParts):
     """The plan of a job.
 
-    Parameters
-    ----------
-    graph
-        The stream graph.
-    nodes, edges, sources, sinks
-        The part of Spark's plan for each, by node or edge id. A source is replaced while the job runs if it is filtered
-        further.
-    groups
-        The exchange group of an edge; edges of the same group have the same partitioning.
-    widths
-        The number of subpartitions of a group, if the user set it.
-    width_groups
-        The representative of groups that a node writes together and that have the same number of subpartitions.
-    stages
-        The sink and the stage that runs after the rows of the sink are written, by node.
-    exchanges
-        The consumer stage of an adaptive exchange, by node.
-    choices
-        The decisions of the planner.
+    `widths` is the number of subpartitions of a group, if the user set it. `width_groups` is the representative of
+    groups that a node writes together and that have the same number of subpartitions.
     """
 
     graph: StreamGraph
-    nodes: Mapping[int, NodePlan]
-    edges: Mapping[str, EdgePlan]
-    sources: dict[int, SourcePlan]
-    sinks: Mapping[int, Sink]
-    groups: Mapping[str, int]
     widths: Mapping[int, int] = field(default_factory=dict)
     width_groups: Mapping[int, int] = field(default_factory=dict)
-    stages: Mapping[int, tuple[int, SinkStage]] = field(default_factory=dict)
-    exchanges: Mapping[int, Stage] = field(default_factory=dict)
     choices: tuple[Choice, ...] = ()
 
     def operators(self, node_id: int) -> Iterator[LogicalNode]:
@@ -201,10 +191,6 @@ class JobPlan:
             if id(operator) not in below:
                 yield operator
                 todo += operator.children
-
-    def width(self, group: int) -> int | None:
-        """Return the number of subpartitions of a group that the user set, or None."""
-        return self.widths.get(group)
 
     def family(self, group: int) -> int:
         """Return the representative of the groups with the same number of subpartitions."""

@@ -1,27 +1,229 @@
-"""Extracts the expensive parts that several outputs share from their analysed plans, and optimises them once."""
+"""Extracts the expensive parts that several outputs share from their analysed plans, and optimises them once.
+
+Spark pushes the filters of a query down, also into a part that the query shares with others. A part that runs once has
+none of these filters. So it computes rows that a query alone would remove, and may fail on them. A filter that may
+fail is evaluated on fewer rows above the part than inside it. So it is checked whether the same errors are raised.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise, product, takewhile
 from typing import TYPE_CHECKING
 
-from penstock.decisions import Explanation
+from penstock.decisions.log import Explanation
+from penstock.graph import JoinType
 from penstock.graph.labels import listed, table_name
 from penstock.planner.draft import Note
-from penstock.planner.shared_errors import unsafe_readings
-from penstock.planner.shared_readings import SharedPart, placeholders, readings, used_columns
-from penstock.planner.sharing import EqualParts, extract_common_parts
-from penstock.spark import catalyst
-from penstock.spark.plans import read_plan
+from penstock.planner.sharing import CommonPart, EqualParts, Exclusion, extract_common_parts
+from penstock.spark.bridge.jvm import Bridge, class_names
+from penstock.spark.plans import catalyst
+from penstock.spark.plans.aggregates import aggregate_functions, split
+from penstock.spark.plans.joins import join_type_of
+from penstock.spark.plans.nodes import LogicalNode, read_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from penstock.planner.outputs import Output
-    from penstock.planner.shared_errors import Reading
-    from penstock.planner.sharing import CommonPart, Exclusion
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.plans.logical_plan import LogicalPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a query reads a part that it shares; `reader` is its number, or None for another part."""
+
+    reader: int | None
+    part: int
+    part_can_fail: bool
+    """Whether the part may raise an error on some row."""
+    condition_can_fail: bool = False
+    """Whether the query has a condition that may raise an error and that Spark may push into the part, or joins the
+    part with an input that may raise an error and that conditions of the part could filter."""
+    may_skip_rows: bool = False
+    """Whether the query alone might not compute all rows and columns of the part: it has a condition that Spark may
+    push into the part, a limit, or expressions that Spark may merge with columns of the part."""
+    reads_all: bool = False
+    """Whether the query alone certainly computes all rows of the part, with all columns that any query uses."""
+
+
+def unsafe_readings(readings: Collection[Reading]) -> list[Reading]:
+    """Return the readings for which a job might raise other errors than its queries on their own.
+
+    If a query computes the whole part, it also fails on its own, so the other queries may remove rows.
+
+    >>> partial = Reading(0, 7, part_can_fail=True, may_skip_rows=True)
+    >>> whole = Reading(1, 7, part_can_fail=True, reads_all=True)
+    >>> unsafe_readings([partial]) == [partial], unsafe_readings([partial, whole])
+    (True, [])
+    """
+    whole = {reading.part for reading in readings if reading.reads_all}
+    return [
+        reading
+        for reading in readings
+        if reading.condition_can_fail or (reading.part_can_fail and reading.may_skip_rows and reading.part not in whole)
+    ]
+
+
+_SAFE_OPERATORS = class_names(
+    "Project Filter Aggregate Join Window WindowGroupLimit Sort Union Expand Generate Repartition "
+    "RepartitionByExpression RebalancePartitions GlobalLimit LocalLimit Offset LogicalRelation HiveTableRelation "
+    "DataSourceV2ScanRelation InMemoryRelation LogicalRDD LocalRelation OneRowRelation Range"
+)
+"""Operators that raise errors only in their expressions."""
+_FORWARDS_ALL = frozenset({"Project", "Union", "Expand", "Generate", "Repartition", "RepartitionByExpression"})
+_READS_ALL = frozenset({"Aggregate", "Sort", "Window"})
+_LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset"})
+_CALLS_PYTHON = frozenset({"BatchEvalPython", "ArrowEvalPython"})
+"""Operators into which Spark extracts the Python functions of conditions and projections above them."""
+_MERGED = frozenset({("Project", "Project"), ("Project", "Aggregate"), ("Aggregate", "Project")})
+"""Operators of a reader that Spark merges with the topmost operator of a part."""
+_KEEPS_ALL = {
+    *product((JoinType.INNER, JoinType.FULL_OUTER), (True, False)),
+    (JoinType.LEFT_OUTER, True),
+    (JoinType.RIGHT_OUTER, False),
+}
+"""Join types, and whether the part is the left input: Spark does not push these joins down or remove the part."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPart:
+    """A part that several outputs share.
+
+    `number` and `equal_parts` are as in `CommonPart`. `analyzed` is the analysed part with the columns that are used,
+    `plan` the optimised part, and `columns` are the positions of these columns in a placeholder. `condition` is the
+    filter above each of its placeholders, as `Expression.key`; the part contains it, too.
+    """
+
+    number: int
+    equal_parts: frozenset[int]
+    analyzed: LogicalPlan
+    plan: LogicalNode
+    columns: list[int]
+    condition: str = ""
+
+    def is_of(self, leaf: LogicalNode) -> bool:
+        """Whether a placeholder has the same column ids as the part."""
+        return tuple(leaf.ids[position] for position in self.columns) == self.plan.ids
+
+
+def readings(plans: Mapping[int, LogicalNode], shared: Sequence[SharedPart]) -> list[Reading]:
+    """Return how optimised outputs and shared parts read shared parts; Spark has pushed down their conditions."""
+    parts = {part.number: part for part in shared}
+    readers: list[tuple[int | None, LogicalNode]] = [*plans.items(), *((None, part.plan) for part in shared)]
+    return [
+        _reading(reader, path, parts[number], parts)
+        for reader, plan in readers
+        for number, path in placeholders(plan)
+        if number in parts
+    ]
+
+
+def placeholders(plan: LogicalNode) -> Iterator[tuple[int, list[LogicalNode]]]:
+    """Iterate over the leaves that may be placeholders: their numbers, and the path from the root to each."""
+
+    def visit(node: LogicalNode, above: list[LogicalNode]) -> Iterator[tuple[int, list[LogicalNode]]]:
+        if node.name == "LogicalRDD":
+            yield catalyst.rdd_id(node), [*above, node]
+        for child in node.children:
+            yield from visit(child, [*above, node])
+
+    return visit(plan, [])
+
+
+def used_columns(path: Sequence[LogicalNode]) -> set[int]:
+    """Return the positions of the placeholder columns that the plan on its path refers to."""
+    *above, leaf = path
+    readers: list[LogicalNode] = []
+    for reader in reversed(above):
+        readers.append(reader)
+        if reader.name != "Filter":
+            break
+    if not readers or readers[-1].name != "Project":
+        return set(range(len(leaf.ids)))
+    references = {column for reader in readers for column in reader.references}
+    return {position for position, column in enumerate(leaf.ids) if column in references}
+
+
+def _reading(
+    reader: int | None, path: Sequence[LogicalNode], part: SharedPart, parts: Mapping[int, SharedPart]
+) -> Reading:
+    *above, leaf = path
+    part_can_fail = _plan_can_fail(part.plan, parts)
+    movable = [node for node in _movable(path) if part_can_fail or not node.cannot_fail]
+    if len(movable) == 1 and movable[0] is above[-1] and _stays(movable[0], leaf, part):
+        movable = []
+    below_all = list(takewhile(lambda node: node.name not in _READS_ALL, reversed(above)))
+    is_lazy = _may_inline(path, part.plan)
+    return Reading(
+        reader,
+        part.number,
+        part_can_fail,
+        condition_can_fail=any(not node.cannot_fail for node in movable) or _protects_join_partner(path, part, parts),
+        may_skip_rows=bool(movable) or is_lazy or any(node.name in _LIMITS for node in below_all),
+        reads_all=not is_lazy
+        and all(node.name in _FORWARDS_ALL for node in below_all)
+        and used_columns(path) == set(part.columns),
+    )
+
+
+def _movable(path: Sequence[LogicalNode]) -> Iterator[LogicalNode]:
+    """Iterate over the conditions directly above a placeholder, where Spark has pushed all that it can push down."""
+    calls: list[LogicalNode] = []
+    child = path[-1]
+    for node in reversed(path[:-1]):
+        if node.name in _CALLS_PYTHON:
+            calls.append(node)
+        elif node.name == "Filter":
+            yield from (*calls, node)
+        elif node.name == "Join" and (join_type_of(node), child is node.children[0]) not in _KEEPS_ALL:
+            yield node
+        if node.name not in {"Filter", "Project", *_CALLS_PYTHON}:
+            return
+        child = node
+
+
+def _may_inline(path: Sequence[LogicalNode], top: LogicalNode) -> bool:
+    """Whether Spark may inline columns of the part where they are used, such as in a branch that few rows take.
+
+    It merges two projections, or a projection and an aggregate.
+    """
+    *above, leaf = path
+    node = next((operator for operator in reversed(above) if operator.name != "Filter"), None)
+    if node is None or (node.name, top.name) not in _MERGED:
+        return False
+    if node.name == "Project" and all(column in leaf.ids or column in node.moved for column in node.ids):
+        return False
+    # Of an aggregate, only the expressions on the results of its functions may fail.
+    functions = aggregate_functions(top) if top.name == "Aggregate" else None
+    return not (read_plan(split(top, functions)) if functions else top).cannot_fail
+
+
+def _protects_join_partner(path: Sequence[LogicalNode], part: SharedPart, parts: Mapping[int, SharedPart]) -> bool:
+    """Whether conditions of the part might prevent an error of an input that it is joined with."""
+    if not any(node.name == "Filter" and not node.only_not_null for node in part.plan.walk()):
+        return False
+    joins = ((node, below) for node, below in pairwise(path) if node.name == "Join")
+    return any(_plan_can_fail(child, parts) for join, below in joins for child in join.children if child is not below)
+
+
+def _plan_can_fail(plan: LogicalNode, parts: Mapping[int, SharedPart]) -> bool:
+    """Whether a plan, or a part that it reads, may raise an error."""
+    if any(node.name not in _SAFE_OPERATORS or not node.cannot_fail for node in plan.walk()):
+        return True
+    return any(_plan_can_fail(parts[number].plan, parts) for number, _ in placeholders(plan) if number in parts)
+
+
+def _stays(condition: LogicalNode, leaf: LogicalNode, part: SharedPart) -> bool:
+    """Whether a filter does not reduce a part: Spark cannot push it down (as on sums), or the part contains it."""
+    if condition.name != "Filter" or not part.is_of(leaf):
+        return False
+    if part.condition and catalyst.filter_condition(condition).key == part.condition:
+        return True
+    conditions = [catalyst.filter_condition(condition)]
+    pushed_down = catalyst.optimize(part.analyzed.filtered_by(conditions))
+    return catalyst.same_result(pushed_down, part.plan.filtered_by(conditions))
+
 
 _MAX_ROUNDS = 8
 """The maximum number of attempts with smaller parts, because each optimises all plans again."""
@@ -82,7 +284,6 @@ def _narrowed(part: SharedPart, paths: Sequence[Sequence[LogicalNode]]) -> Share
 
 
 def _note(reading: Reading, part: SharedPart) -> Note:
-    """Return the decision that some results do not share a part."""
     tables = dict.fromkeys(table_name(leaf.files.name) for leaf in part.plan.leaves() if leaf.files is not None)
     name = f"a part of {listed(list(tables), 'tables')}" if tables else "a part"
     reason = (

@@ -11,38 +11,21 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark import catalyst
-from penstock.spark.aggregates import aggregate_functions, grouping, split
-from penstock.spark.fragment import no_rows, rdd_leaf, rebuild
-from penstock.spark.plans import read_plan
+from penstock.spark.bridge.jvm import Bridge, class_names
+from penstock.spark.plans import catalyst
+from penstock.spark.plans.aggregates import aggregate_functions, grouping, split
+from penstock.spark.plans.fragment import no_rows, rdd_leaf, rebuild
+from penstock.spark.plans.nodes import LogicalNode, read_plan
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.logical_plan import LogicalPlan
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.plans.logical_plan import LogicalPlan
 
-EXPENSIVE = frozenset(
-    {
-        "Aggregate",
-        "Join",
-        "Window",
-        "WindowInPandas",
-        "ArrowWindowPython",
-        "WindowGroupLimit",
-        "Distinct",
-        "Deduplicate",
-        "FlatMapGroupsInPandas",
-        "FlatMapGroupsInArrow",
-        "FlatMapCoGroupsInPandas",
-        "FlatMapCoGroupsInArrow",
-        "MapInPandas",
-        "MapInArrow",
-        "PythonMapInArrow",
-        "Intersect",
-        "Except",
-    }
+EXPENSIVE = class_names(
+    "Aggregate Join Window WindowInPandas ArrowWindowPython WindowGroupLimit Distinct Deduplicate "
+    "FlatMapGroupsInPandas FlatMapGroupsInArrow FlatMapCoGroupsInPandas FlatMapCoGroupsInArrow MapInPandas MapInArrow "
+    "PythonMapInArrow Intersect Except"
 )
 """Operators that cost more than writing and reading their result once."""
 
@@ -121,15 +104,8 @@ def with_equal_aggregates(plans: Sequence[LogicalNode]) -> tuple[list[LogicalNod
     """Make aggregates equal that compute the same functions of the same rows, but different expressions on the results.
 
     Each becomes a projection of an aggregate that returns only its groups and functions. So a quotient of two sums and
-    the two sums share an aggregate.
+    the two sums share an aggregate. Return the plans, changed or not, and their equal parts.
 
-    Returns
-    -------
-    plans, parts
-        The plans, changed or not, and their equal parts.
-
-    Example
-    -------
     >>> # before: Aggregate(k, sum(a) / sum(b)) and Aggregate(k, sum(a), sum(b)) of the same rows
     >>> # after:  both are a Project of the same Aggregate(k, sum(a), sum(b)), which runs once
     """
@@ -181,14 +157,9 @@ def below(node: LogicalNode) -> Iterator[LogicalNode]:
 class CommonPart:
     """A part that was extracted from several plans.
 
-    Parameters
-    ----------
-    number
-        Identifies its placeholders among the leaves, see `catalyst.rdd_id`.
-    equal_parts
-        Its class among the equal parts, and the classes below it, down to the first expensive operator.
-    plan
-        The part, with placeholders for smaller extracted parts.
+    `number` identifies its placeholders among the leaves, see `catalyst.rdd_id`. `equal_parts` are its class among the
+    equal parts, and the classes below it, down to the first expensive operator. `plan` is the part, with placeholders
+    for smaller extracted parts.
     """
 
     number: int
@@ -205,10 +176,7 @@ def extract_common_parts(
 ) -> tuple[list[LogicalPlan], list[CommonPart]]:
     """Extract expensive common subtrees from analysed plans.
 
-    Returns
-    -------
-    plans, commons
-        The plans, with placeholder leaves for common subtrees; and these subtrees, each after those that contain it.
+    Return the plans, with placeholder leaves for these subtrees; and the subtrees, each after those that contain it.
     """
     parts = _CommonParts(equal, plans, excluded)
     placeholders = {number: no_rows(bridge) for number in parts.extracted}
@@ -228,13 +196,7 @@ def extract_common_parts(
 
 
 class _CommonParts:
-    """The expensive subtrees that several plans or larger extracted subtrees read.
-
-    Attributes
-    ----------
-    extracted
-        The first occurrence of each subtree, by class.
-    """
+    """The expensive subtrees that several plans or larger extracted subtrees read; `extracted` has them by class."""
 
     def __init__(self, parts: EqualParts, plans: Sequence[LogicalNode], excluded: Collection[Exclusion]) -> None:
         self._parts = parts

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from penstock.config import table_option
+from penstock.config import Configuration, Option, table_option
 from penstock.config.options import (
     DATA_VOLUME_PER_TASK,
     HIVE_INFER_MAX,
@@ -16,36 +16,34 @@ from penstock.config.options import (
     SCAN_MAX_CONNECTIONS,
     SCAN_PARALLELISM,
 )
-from penstock.connectors.base import (
+from penstock.connectors.core.base import (
     DataFrameScanProvider,
     DynamicParallelismInference,
     ParallelismInferenceContext,
     ParallelismProvider,
 )
-from penstock.connectors.coordinator import SourceCoordinator
-from penstock.connectors.file_scan import FileScan
-from penstock.connectors.hive import HiveScan
+from penstock.connectors.core.coordinator import SourceCoordinator
+from penstock.connectors.core.provided import ProvidedScan
+from penstock.connectors.core.scan import PlainScan, Scan
+from penstock.connectors.core.scan_parallelism import ScanOptions, infers_parallelism, limited
+from penstock.connectors.files.file_scan import FileScan
 from penstock.connectors.jdbc import JdbcScan, dialect_of
-from penstock.connectors.plain_scan import PlainScan
-from penstock.connectors.provided import ProvidedScan
-from penstock.connectors.scan_parallelism import ScanOptions, infers_parallelism, limited
+from penstock.connectors.tables.hive import HiveScan
 from penstock.errors import ConfigError, SourceError
 from penstock.planner.plan import SourcePlan
-from penstock.planner.spark_query import query_source
-from penstock.spark import files, hive, jdbc, jobs
+from penstock.spark.io import files, hive, jdbc
+from penstock.spark.run import jobs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from penstock.config import Configuration, Option
-    from penstock.connectors.base import Source
-    from penstock.connectors.scan import Scan
-    from penstock.plan_hints import PlanHint
-    from penstock.planner.spark_query import SparkQuery
-    from penstock.spark.jdbc import JdbcRelation
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.logical_plan import LogicalPlan
-    from penstock.spark.plans import LogicalNode
+    from penstock.connectors.core.base import Source
+    from penstock.hints.plan_hints import PlanHint
+    from penstock.planner.whole_queries import SparkQuery
+    from penstock.spark.bridge.jvm import Bridge
+    from penstock.spark.io.jdbc import JdbcRelation
+    from penstock.spark.plans.logical_plan import LogicalPlan
+    from penstock.spark.plans.nodes import LogicalNode
 
 _NAMES = {
     "LocalRelation": "rows in memory",
@@ -56,70 +54,36 @@ _NAMES = {
     "UnionLoop": "recursion",
 }
 
-
 _OPTIONS_OF_TABLES = (SCAN_PARALLELISM, SCAN_INFER_ENABLED, SCAN_INFER_MAX, SCAN_MAX_CONNECTIONS)
 _TABLE_OPTIONS = [key for option in _OPTIONS_OF_TABLES for key in (option.key, *option.aliases)]
 
 
+@dataclass(eq=False)
 class SourceMaker:
     """Factory of the sources of a job.
 
-    Parameters
-    ----------
-    config
-        The options of the job; those of a table or reader override them.
-    whole_queries
-        The queries represented by leaves, by leaf.
-    split_by_spark
-        Leaves that Spark must split into tasks.
+    Options of a table or reader override `config`. `whole_queries` are the queries represented by leaves, by leaf.
+    `split_by_spark` are the leaves that Spark must split into tasks.
     """
 
-    def __init__(
-        self,
-        bridge: Bridge,
-        config: Configuration,
-        whole_queries: Mapping[LogicalNode, SparkQuery] | None = None,
-        split_by_spark: Collection[LogicalNode] = (),
-    ) -> None:
-        self._bridge = bridge
-        self._whole_queries = whole_queries or {}
-        self._split_by_spark = split_by_spark
-        self._config = config
-        self._cores = jobs.cluster_cores(bridge)
-        self._volume = config.integer(DATA_VOLUME_PER_TASK)
+    _bridge: Bridge
+    _config: Configuration
+    _whole_queries: Mapping[LogicalNode, SparkQuery]
+    _split_by_spark: Collection[LogicalNode]
 
-    def make(
-        self, leaf: LogicalNode, filtered: LogicalNode, hint: PlanHint | None, limit: int | None = None
-    ) -> SourcePlan:
+    def __post_init__(self) -> None:
+        self._cores = jobs.cluster_cores(self._bridge)
+        self._volume = self._config.integer(DATA_VOLUME_PER_TASK)
+
+    def make(self, leaf: LogicalNode, filtered: LogicalNode, hint: PlanHint | None, limit: int | None) -> SourcePlan:
         """Return the source of a leaf.
 
-        Parameters
-        ----------
-        filtered
-            The leaf with the filters directly above it.
-        limit
-            The maximum number of rows that the query needs, or None.
-
-        Raises
-        ------
-        ConfigError
-            If an option of the table has an invalid value.
+        `filtered` is the leaf with the filters directly above it. `limit` is the maximum number of rows that the query
+        needs, or None. Raises `ConfigError` if an option of the table has an invalid value.
         """
         if leaf in self._whole_queries:
-            return query_source(leaf, self._whole_queries[leaf])
-        if leaf in self._split_by_spark or (hive.is_hive_relation(leaf) and hive.skips_corrupt(self._bridge)):
-            return self._make(leaf, filtered, hint, limit, PlainScan(leaf, "its rows depend on its tasks"))
-        return self._make(leaf, filtered, hint, limit)
-
-    def _make(
-        self,
-        leaf: LogicalNode,
-        filtered: LogicalNode,
-        hint: PlanHint | None,
-        limit: int | None,
-        fixed_scan: Scan | None = None,
-    ) -> SourcePlan:
-        """Return a source whose parallelism Penstock decides, or one that is read by a fixed scan."""
+            query = self._whole_queries[leaf]
+            return SourcePlan(leaf, SourceCoordinator(query.name, None), ScanOptions(), None, leaf, query)
         user_source = hint.source if hint else None
         name, table_options, scan = self._scan(leaf, filtered, user_source)
         if user_source is not None:
@@ -129,17 +93,14 @@ class SourceMaker:
         if static is None and isinstance(user_source, ParallelismProvider):
             static = user_source.parallelism
         options = self._options(table_options, name, hint)
-        if fixed_scan is not None:
-            return SourcePlan(leaf, SourceCoordinator(name, None), options, static, filtered, fixed_scan)
+        if leaf in self._split_by_spark or (hive.is_hive_relation(leaf) and hive.skips_corrupt(self._bridge)):
+            plain = PlainScan(leaf, "its rows depend on its tasks")
+            return SourcePlan(leaf, SourceCoordinator(name, None), options, static, filtered, plain)
         if hive.is_hive_table(leaf):
-            mode = self._config.get(HIVE_INFER_MODE)
-            maximum = self._config.integer(HIVE_INFER_MAX)
+            mode, maximum = self._config.get(HIVE_INFER_MODE), self._config.integer(HIVE_INFER_MAX)
             options = replace(options, infer=options.infer and mode != "none", kind_max=maximum)
-            if (
-                mode == "static"
-                and infers_parallelism(options, static)
-                and isinstance(inferring, DynamicParallelismInference)
-            ):
+            is_inferred = mode == "static" and infers_parallelism(options, static)
+            if is_inferred and isinstance(inferring, DynamicParallelismInference):
                 static = self._infer_static(inferring, limit)
         return SourcePlan(leaf, SourceCoordinator(name, inferring), options, static, filtered, scan)
 

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 
 from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED
 from penstock.errors import NoBarrierError
-from penstock.plan_hints import Exchange, PlanHint, Stage, lookup, stage_of
+from penstock.hints.plan_hints import Exchange, PlanHint, Stage, lookup, stage_of
 from penstock.rebalance.operator import barrier_stage
-from penstock.rebalance.user_function import UserFunction
-from penstock.spark.barrier import function_id, with_output
-from penstock.spark.catalyst import analyzed_plan, cached_plan
-from penstock.spark.dataframes import dataframe, hint_number
-from penstock.spark.fragment import rebuild
-from penstock.spark.plans import read_plan
-from penstock.spark.pulled import columns_of
-from penstock.spark.python_functions import is_ordinary, pickled_function
+from penstock.rebalance.pandas_function import UserFunction
+from penstock.spark.plans.catalyst import analyzed_plan, cached_plan
+from penstock.spark.plans.dataframes import dataframe, hint_number
+from penstock.spark.plans.fragment import rebuild
+from penstock.spark.plans.nodes import read_plan
+from penstock.spark.plans.python_functions import is_ordinary, pickled_function
+from penstock.spark.run.barrier import function_id, with_output
+from penstock.spark.run.pulled import columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.config import Configuration
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.logical_plan import LogicalPlan
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.bridge.jvm import Bridge
+    from penstock.spark.plans.logical_plan import LogicalPlan
+    from penstock.spark.plans.nodes import LogicalNode
 
 
 CONSUMERS = frozenset({"MapInArrow", "PythonMapInArrow", "MapInPandas"})
@@ -83,10 +83,7 @@ def stage_at(node: LogicalNode) -> Stage | None:
 
 
 def exchange_before(node: LogicalNode, config: Configuration) -> tuple[LogicalNode, PlanHint, Exchange] | None:
-    """Return the exchange before a function: one of Penstock's, or the user's ``repartition(n)`` if the options allow.
-
-    The result is as for `distribution_at`.
-    """
+    """Return the exchange before a function as `distribution_at`; also ``repartition(n)`` if the options allow."""
     (child,) = node.children
     distribution = distribution_at(child)
     if distribution is not None or not config.flag(ADAPTIVE_PARTITIONER_ENABLED) or not is_ordinary(node):

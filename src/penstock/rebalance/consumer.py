@@ -7,37 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.rebalance.operator import apply_task, arrow_function
 from penstock.rebalance.pulled import PullTask
-from penstock.spark import pulled
-from penstock.spark.barrier import with_output
-from penstock.spark.catalyst import analyzed_plan
-from penstock.spark.dataframes import dataframe
+from penstock.spark.plans.catalyst import analyzed_plan
+from penstock.spark.plans.dataframes import dataframe
+from penstock.spark.run import pulled
+from penstock.spark.run.barrier import with_output
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql.types import StructType
 
-    from penstock.plan_hints import Exchange
-    from penstock.spark.handles import InternalRows
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.logical_plan import LogicalPlan
-    from penstock.spark.plans import LogicalNode
+    from penstock.hints.plan_hints import Exchange
+    from penstock.spark.bridge.handles import InternalRows
+    from penstock.spark.bridge.jvm import Bridge
+    from penstock.spark.plans.logical_plan import LogicalPlan
+    from penstock.spark.plans.nodes import LogicalNode
 
 
 @dataclass(frozen=True, slots=True)
 class PulledConsumer:
-    """A function whose tasks pull rows, and the reports of these tasks.
-
-    Parameters
-    ----------
-    node
-        The function in Spark's plan (``MapInArrow``, ``MapInPandas``).
-    columns
-        The input columns of the function.
-    """
+    """A function whose tasks pull rows, and the reports of these tasks."""
 
     node: LogicalNode
+    """The function in Spark's plan (``MapInArrow``, ``MapInPandas``)."""
     exchange: Exchange
     columns: StructType
+    """The input columns of the function."""
     reports: Accumulator[list[dict[str, Any]]]
 
     def over(self, bridge: Bridge, chunks: InternalRows, tasks: int) -> LogicalPlan:

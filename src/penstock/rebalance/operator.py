@@ -5,55 +5,73 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from pyspark import cloudpickle
+from pyspark import accumulators, cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock import errors
-from penstock.arguments import check_data_frame, check_type
+from penstock.base import channel
+from penstock.base.arguments import check_data_frame, check_type
+from penstock.base.hashing import hash_int
+from penstock.base.location import callers_line
 from penstock.config import Configuration
 from penstock.config.options import ADAPTIVE_PARTITIONER_IDLE_TIMEOUT
-from penstock.connectors.base import checked_parallelism
+from penstock.connectors.core.base import checked_parallelism
 from penstock.errors import NoBarrierError
-from penstock.hashing import hash_int
-from penstock.location import callers_line
-from penstock.plan_hints import Exchange, PlanHint, Stage, register_stage, with_hint
-from penstock.rebalance import (
-    credit,
-    pandas_function,
-    protocol,
-    pulled,
-    record_writer,
-    rendezvous,
-    task,
-    transport,
-    user_function,
-)
+from penstock.hints.plan_hints import Exchange, PlanHint, Stage, register_stage, with_hint
+from penstock.rebalance import network, pandas_function, protocol, pulled, record_writer, rendezvous, task, transport
 from penstock.rebalance.pandas_function import PandasFunction
 from penstock.rebalance.rendezvous_server import rendezvous_of
-from penstock.rebalance.reports import drop_with, new_reports
-from penstock.rebalance.task import ExchangeSpec, ExchangeTask
+from penstock.rebalance.task import ExchangeSpec, ExchangeTask, ReportParam
 from penstock.sizing import pointwise
-from penstock.spark.barrier import BOUNDARY, narrow_partitions, task_slots
-from penstock.spark.jvm import Bridge
-from penstock.spark.python_functions import with_broadcasts
-from penstock.spark.session import penstock_settings
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.bridge.session import penstock_settings
+from penstock.spark.plans.python_functions import with_broadcasts
+from penstock.spark.run.barrier import BOUNDARY, narrow_partitions, task_slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import pyarrow as pa
+    from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.rebalance.pandas_function import PandasMapFunction
     from penstock.rebalance.task import MapFunction
 
+    Reports = Accumulator[list[dict[str, Any]]]
 
 log = logging.getLogger("penstock.rebalance")
+
+
+class Dropped:
+    """Placeholder for reports that are no longer needed.
+
+    A task may run again later if its output is lost. PySpark would then stop updating all accumulators, if the task's
+    accumulator were not registered.
+    """
+
+    def __iadd__(self, reports: object) -> Self:
+        del reports
+        return self
+
+
+_DROPPED = Dropped()
+
+
+def new_reports(spark: SparkSession) -> Reports:
+    """Return an accumulator for reports."""
+    return spark.sparkContext.accumulator([], ReportParam())
+
+
+def drop_with(owner: object, reports: Reports) -> None:
+    """Release reports once their owner is garbage-collected; PySpark would retain accumulators forever."""
+    registry: dict[int, Any] = accumulators._accumulatorRegistry  # noqa: SLF001
+    weakref.finalize(owner, registry.__setitem__, reports.aid, _DROPPED)
 
 
 def rebalance(
@@ -98,13 +116,7 @@ def rescale(
     adaptive: bool | None = None,  # noqa: FBT001 - it follows the number of consumers
     max_traverse_size: int | None = None,
 ) -> Rebalanced:
-    """Distribute rows as `rebalance` does, but from each task to a few neighbouring consumers only.
-
-    Parameters
-    ----------
-    df, parallelism, adaptive, max_traverse_size
-        See `rebalance`.
-    """
+    """Distribute rows as `rebalance` does, but from each task to a few neighbouring consumers only."""
     return _rebalanced(df, parallelism, Exchange(adaptive, max_traverse_size, pointwise=True))
 
 
@@ -117,17 +129,7 @@ def _rebalanced(df: DataFrame, parallelism: int | None, exchange: Exchange) -> R
 
 @dataclass(frozen=True)
 class Rebalanced:
-    """A DataFrame whose rows will be distributed over tasks; `rebalance` and `rescale` return it.
-
-    Parameters
-    ----------
-    df
-        The rows.
-    parallelism
-        The number of consumers, or None.
-    exchange
-        How the rows are distributed.
-    """
+    """A DataFrame whose rows will be distributed over tasks; `rebalance` and `rescale` return it."""
 
     df: DataFrame
     parallelism: int | None
@@ -136,29 +138,17 @@ class Rebalanced:
     def map_in_arrow(self, function: MapFunction, schema: StructType | str) -> DataFrame:
         """Return the output of a function over the rows, as ``DataFrame.mapInArrow`` does.
 
-        Parameters
-        ----------
-        function
-            Takes an iterator of ``pyarrow.RecordBatch`` and returns another; called once in every consumer.
-        schema
-            The schema of its output.
+        The function takes an iterator of ``pyarrow.RecordBatch`` and returns another; it is called once in every
+        consumer.
         """
         return self._mapped(replace(self.exchange, function=function, schema=schema))
 
     def map_in_pandas(self, function: PandasMapFunction, schema: StructType | str) -> DataFrame:
         """Return the output of a function over the rows, as ``DataFrame.mapInPandas`` does.
 
-        Parameters
-        ----------
-        function
-            Takes an iterator of ``pandas.DataFrame`` and returns another; called once in every consumer.
-        schema
-            The schema of its output.
-
-        Raises
-        ------
-        RebalanceError
-            If the exchange is adaptive and a column is of a nested type, for which pandas has several forms.
+        The function takes an iterator of ``pandas.DataFrame`` and returns another; it is called once in every consumer.
+        Raise `RebalanceError` if the exchange is adaptive and a column is of a nested type, for which pandas has
+        several forms.
         """
         return self._mapped(replace(self.exchange, function=function, schema=schema, is_pandas=True))
 
@@ -167,7 +157,8 @@ class Rebalanced:
         return self._mapped(self.exchange)
 
     def _mapped(self, exchange: Exchange) -> DataFrame:
-        config = _config_of(self.df)
+        settings = penstock_settings(Bridge(self.df.sparkSession))
+        config = Configuration.load(spark_conf=settings, environ=os.environ)
         hint = PlanHint(self.parallelism, "Rebalance", exchange=exchange, location=callers_line())
         if exchange.resolved(config, self.parallelism)[0]:
             try:
@@ -187,13 +178,7 @@ def _apply_function(df: DataFrame, exchange: Exchange) -> DataFrame:
 
 
 def barrier_stage(df: DataFrame, hint: PlanHint, config: Configuration) -> DataFrame:
-    """Return the output of an adaptive exchange and its function as a barrier stage.
-
-    Raises
-    ------
-    NoBarrierError
-        If the session cannot run a barrier stage with that many consumers.
-    """
+    """Return the output of an adaptive exchange and its function; raise `NoBarrierError` for too many consumers."""
     assert hint.exchange is not None
     rows, spec = _with_enough_tasks(df, hint.parallelism, ExchangeSpec(1, pointwise=hint.exchange.pointwise))
     return _behind_shuffle(_stage(rows, hint, spec, config), spec.readers)
@@ -244,25 +229,26 @@ def apply_task(
 def arrow_function(exchange: Exchange, input_schema: StructType, spark: SparkSession) -> MapFunction:
     """Return the function of an exchange as a function of Arrow batches."""
     if exchange.function is None:
-        return _unchanged
+        return lambda batches: batches
     if not exchange.is_pandas:
         return cast("MapFunction", exchange.function)
-    assert exchange.schema is not None
     time_zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    return PandasFunction.of(exchange.function, input_schema, _struct(exchange.schema), time_zone)
+    schema = StructType.fromDDL(exchange.schema) if isinstance(exchange.schema, str) else exchange.schema
+    assert isinstance(schema, StructType)
+    return PandasFunction.of(exchange.function, input_schema, schema, time_zone)
 
 
 _PICKLING = threading.RLock()
 _PICKLED_MODULES = (
     errors,
-    credit,
+    channel,
+    network,
     pandas_function,
     pointwise,
     protocol,
     pulled,
     record_writer,
     rendezvous,
-    user_function,
     task,
     transport,
 )
@@ -282,22 +268,6 @@ def _pickled_by_value() -> Iterator[None]:
         finally:
             for module in _PICKLED_MODULES:
                 cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
-
-
-def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return batches
-
-
-def _struct(schema: StructType | str) -> StructType:
-    if isinstance(schema, StructType):
-        return schema
-    parsed = StructType.fromDDL(schema)
-    assert isinstance(parsed, StructType)
-    return parsed
-
-
-def _config_of(df: DataFrame) -> Configuration:
-    return Configuration.load(spark_conf=penstock_settings(Bridge(df.sparkSession)), environ=os.environ)
 
 
 def _with_enough_tasks(df: DataFrame, parallelism: int | None, spec: ExchangeSpec) -> tuple[DataFrame, ExchangeSpec]:

@@ -1,4 +1,4 @@
-"""Adapts a function of pandas DataFrames to Arrow batches, with the conversions of ``DataFrame.mapInPandas``."""
+"""The user's functions: as PySpark pickles them, and of pandas DataFrames adapted to Arrow batches."""
 
 from __future__ import annotations
 
@@ -13,29 +13,40 @@ if TYPE_CHECKING:
 
     import pandas as pd
     import pyarrow as pa
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructType
 
     PandasMapFunction = Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]
+
+
+class UserFunction:
+    """A pickled function that is loaded where it runs, because only executors have its broadcast variables.
+
+    `command` is the pickled function and its type; or a pickled broadcast variable with these, if they are large.
+    """
+
+    def __init__(self, command: bytes) -> None:
+        self._command = command
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Load and call the function."""
+        from pyspark import Broadcast, cloudpickle
+
+        command = cloudpickle.loads(self._command)
+        if isinstance(command, Broadcast):
+            command = cloudpickle.loads(command.value)
+        function: Callable[[Iterator[Any]], Iterator[Any]] = command[0]
+        return function(batches)
+
 
 _NESTED = {"ArrayType", "MapType", "StructType", "UserDefinedType", "VariantType"}
 
 
-def nested_column(inputs: StructType, outputs: StructType) -> StructField | None:
-    """Return a column of a nested type, for which pandas has several forms; None if there is none."""
-    fields = (*inputs.fields, *outputs.fields)
-    return next((field for field in fields if type(field.dataType).__name__ in _NESTED), None)
-
-
 @dataclass(frozen=True)
 class PandasFunction:
-    """A function of pandas DataFrames as a function of Arrow batches.
+    """A function of pandas DataFrames as a function of Arrow batches, with the conversions of ``mapInPandas``.
 
-    Parameters
-    ----------
-    schema
-        The Arrow schema of its output.
-    time_zone
-        The session's time zone; the function sees timestamps in it, without a zone.
+    `schema` is the Arrow schema of its output. `time_zone` is the session's time zone; the function sees timestamps in
+    it, without a zone.
     """
 
     function: PandasMapFunction
@@ -44,16 +55,11 @@ class PandasFunction:
 
     @classmethod
     def of(cls, function: PandasMapFunction, inputs: StructType, outputs: StructType, time_zone: str) -> Self:
-        """Adapt a function with its input and output columns.
-
-        Raises
-        ------
-        RebalanceError
-            If a column is of a nested type.
-        """
+        """Adapt a function; raise `RebalanceError` if a column of its input or output is of a nested type."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        nested = nested_column(inputs, outputs)
+        fields = (*inputs.fields, *outputs.fields)
+        nested = next((field for field in fields if type(field.dataType).__name__ in _NESTED), None)
         if nested is not None:
             raise RebalanceError(
                 f"column {nested.name!r} is a {nested.dataType.simpleString()}, for which pandas has several forms",

@@ -8,18 +8,15 @@ is lost before the end frame and all acknowledgements is an error.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import struct
 from enum import IntEnum
 
+from penstock.base.channel import NONCE_BYTES, PROOF_BYTES, prove
 from penstock.errors import RebalanceError
 
-NONCE_BYTES = 16
-_PROOF_BYTES = 32
-_HELLO = f"!I{NONCE_BYTES}s{_PROOF_BYTES}s"
+_HELLO = f"!I{NONCE_BYTES}s{PROOF_BYTES}s"
 HELLO_BYTES = struct.calcsize(_HELLO)
-PROOF_BYTES = _PROOF_BYTES
 _FRAME = "!BIQ"
 FRAME_BYTES = struct.calcsize(_FRAME)
 ACK = b"\x06"
@@ -40,13 +37,7 @@ def frame_header(kind: FrameKind, rows: int, size: int) -> bytes:
 
 
 def read_frame_header(header: bytes) -> tuple[FrameKind, int, int]:
-    """Return the kind, rows and bytes of a frame.
-
-    Raises
-    ------
-    RebalanceError
-        If the header is invalid.
-    """
+    """Return the kind, rows and bytes of a frame; raise `RebalanceError` if the header is invalid."""
     kind, rows, size = struct.unpack(_FRAME, header)
     if kind not in set(FrameKind) or size > _LARGEST or (size == 0) != (kind == FrameKind.END):
         raise RebalanceError("a frame of the exchange is broken", cause=f"kind {kind}, {size} bytes")
@@ -54,8 +45,7 @@ def read_frame_header(header: bytes) -> tuple[FrameKind, int, int]:
 
 
 def _proof(secret: bytes, role: bytes, reader_nonce: bytes, writer_nonce: bytes, writer: int, reader: int) -> bytes:
-    message = role + reader_nonce + writer_nonce + struct.pack("!II", writer, reader)
-    return hmac.digest(secret, message, hashlib.sha256)
+    return prove(secret, role, reader_nonce, writer_nonce, struct.pack("!II", writer, reader))
 
 
 def hello(secret: bytes, reader_nonce: bytes, writer_nonce: bytes, writer: int, reader: int) -> bytes:

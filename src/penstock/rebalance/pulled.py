@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.errors import RebalanceError
@@ -26,12 +26,12 @@ _BATCH, _END, _FAILED = b"b", b"e", b"x"
 _CONNECT_SECONDS = 20.0
 
 
+@dataclass(eq=False)
 class PullTask:
     """A function for ``DataFrame.mapInArrow``: runs a consumer in its Python process. Its input is a single ticket."""
 
-    def __init__(self, function: MapFunction, reports: Accumulator[list[dict[str, object]]]) -> None:
-        self._function = function
-        self._reports = reports
+    function: MapFunction
+    reports: Accumulator[list[dict[str, object]]]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the user's function over the pulled batches; yield its output."""
@@ -42,10 +42,10 @@ class PullTask:
         tickets = iter(batches)
         (ticket,) = next(tickets).to_pylist()
         with PulledBatches(ticket["host"], ticket["port"], ticket["secret"]) as pulled:
-            yield from self._function(pulled)
+            yield from self.function(pulled)
             pulled.check()
         report = asdict(pulled.report(context.partitionId())) | {"stage": context.stageId()}
-        self._reports.add([report])
+        self.reports.add([report])
         for _ in tickets:
             pass
 
@@ -53,10 +53,7 @@ class PullTask:
 class PulledBatches:
     """Iterator over the batches of a consumer, and a context manager.
 
-    Parameters
-    ----------
-    host, port, secret
-        The address of Spark's task on this machine, and the consumer's secret.
+    `host`, `port` and `secret` are the address of Spark's task on this machine, and the consumer's secret.
     """
 
     def __init__(self, host: str, port: int, secret: bytes) -> None:
@@ -88,10 +85,7 @@ class PulledBatches:
     def __next__(self) -> pa.RecordBatch:
         """Pull and return the next batch.
 
-        Raises
-        ------
-        RebalanceError
-            If the task cannot provide it. All further calls raise the same error.
+        Raise `RebalanceError` if the task cannot provide it. All further calls raise the same error.
         """
         self.check()
         started = time.monotonic()
@@ -128,11 +122,8 @@ class PulledBatches:
             self._ended = True
             return None
         if status != _BATCH:
-            raise RebalanceError.no_chunk(self._cause(status))
+            cause = "the task has ended"
+            if status == _FAILED:
+                cause = str(self._stream.read(int.from_bytes(self._stream.read(4))), "utf-8", "replace")
+            raise RebalanceError.no_chunk(cause)
         return self._reader.read_next_batch()
-
-    def _cause(self, status: bytes) -> str:
-        if status != _FAILED:
-            return "the task has ended"
-        length = int.from_bytes(self._stream.read(4))
-        return str(self._stream.read(length), "utf-8", "replace")

@@ -6,30 +6,21 @@ executor down when Spark ends it. It is the fallback if the driver cannot be rea
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import os
-import socket
-import struct
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Self
 
 from penstock.errors import RebalanceError
-from penstock.rebalance.transport import Peer
 
 if TYPE_CHECKING:
-    from typing import BinaryIO
+    from penstock.base.channel import ServerAddress
 
-NONCE_BYTES = 16
 WAIT_SECONDS = 20.0
 """How long a task waits for the other tasks."""
 _CONNECT_SECONDS = 5.0
-_LENGTH = "!I"
-LENGTH_BYTES = struct.calcsize(_LENGTH)
-PROOF_BYTES = 32
-LARGEST_CALL = 1 << 16
-_LARGEST_ANSWER = 1 << 26
 ALONE = b"null"
 """The answer if not all tasks of the attempt have called in time."""
 REPLACED = b"false"
@@ -39,35 +30,29 @@ IN_PART = b"[]"
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """A task that calls the rendezvous.
+class Peer:
+    """A task of the stage."""
 
-    Parameters
-    ----------
-    task_attempt
-        Its task attempt id in the application.
-    nonce
-        The nonce for the proof of the answer, as hexadecimal digits.
-    """
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A task that calls the rendezvous."""
 
     exchange: str
     stage: int
     task_attempt: int
+    """Its task attempt id in the application."""
     index: int
     tasks: int
     host: str
     port: int
-    nonce: str
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Self:
-        """Parse a call.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If it is not a valid call.
-        """
+        """Parse a call; raise `ValueError` or `TypeError` if it is not a valid call."""
         return cls(**json.loads(body))
 
     def body(self) -> bytes:
@@ -82,49 +67,11 @@ def build_answer(callers: list[Caller]) -> bytes:
     return json.dumps({"peers": peers, "salt": os.urandom(32).hex()}).encode()
 
 
-def seal(secret: bytes, role: bytes, nonce: bytes, body: bytes) -> bytes:
-    """Return a message with a proof that its sender knows the secret, and answers the nonce."""
-    return struct.pack(_LENGTH, len(body)) + body + _proof(secret, role, nonce, body)
-
-
-def read_length(header: bytes, largest: int) -> int:
-    """Return the number of bytes of a message.
-
-    Raises
-    ------
-    RebalanceError
-        If the message is too long.
-        If they are too many.
-    """
-    length = int(struct.unpack(_LENGTH, header)[0])
-    if length > largest:
-        raise RebalanceError("a message of the exchange's rendezvous is broken", cause=f"it has {length} bytes")
-    return length
-
-
-def check(secret: bytes, role: bytes, nonce: bytes, body: bytes, proof: bytes) -> None:
-    """Check a message's proof.
-
-    Raises
-    ------
-    RebalanceError
-        If the proof is wrong.
-    """
-    if not hmac.compare_digest(proof, _proof(secret, role, nonce, body)):
-        raise RebalanceError("a peer does not know the secret of the exchange's rendezvous")
-
-
-def _proof(secret: bytes, role: bytes, nonce: bytes, body: bytes) -> bytes:
-    return hmac.digest(secret, role + nonce + body, hashlib.sha256)
-
-
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """The address of the rendezvous of an exchange; created by `penstock.rebalance.rendezvous_server`."""
+    """The rendezvous of an exchange; created by `penstock.rebalance.rendezvous_server`."""
 
-    host: str
-    port: int
-    secret: bytes
+    server: ServerAddress
     exchange: str
 
     def meet(
@@ -132,28 +79,16 @@ class Rendezvous:
     ) -> tuple[list[Peer], bytes] | None:
         """Return all tasks of this attempt of the stage, and a secret that only they share.
 
-        Returns
-        -------
-        tuple or None
-            None if the server cannot be reached, or not all tasks have called it: they use Spark's barrier then.
-
-        Raises
-        ------
-        RebalanceError
-            If a later attempt of the stage runs, or Spark runs only a part of the stage: the other tasks have already
-            read the rows of another attempt.
+        None if the server cannot be reached, or not all tasks have called it: they use Spark's barrier then. Raise
+        `RebalanceError` if a later attempt of the stage runs, or Spark runs only a part of the stage: the other tasks
+        have already read the rows of another attempt.
         """
-        nonce = os.urandom(NONCE_BYTES)
-        caller = Caller(self.exchange, stage, task_attempt, index, tasks, *address, nonce.hex())
+        caller = Caller(self.exchange, stage, task_attempt, index, tasks, *address)
         try:
-            with socket.create_connection((self.host, self.port), timeout=_CONNECT_SECONDS) as sock:
-                sock.settimeout(WAIT_SECONDS + _CONNECT_SECONDS)
-                with sock.makefile("rb") as stream:
-                    server_nonce = _exactly(stream, NONCE_BYTES)
-                    sock.sendall(seal(self.secret, b"call", server_nonce, caller.body()))
-                    answer = _exactly(stream, read_length(_exactly(stream, LENGTH_BYTES), _LARGEST_ANSWER))
-                    check(self.secret, b"answer", nonce, answer, _exactly(stream, PROOF_BYTES))
-        except (OSError, EOFError, RebalanceError):
+            with closing(self.server.open(_CONNECT_SECONDS, WAIT_SECONDS + _CONNECT_SECONDS)) as channel:
+                channel.send(caller.body())
+                answer = channel.receive()
+        except (OSError, EOFError, ValueError):
             return None
         if answer == ALONE:
             return None
@@ -162,11 +97,4 @@ class Rendezvous:
         if answer == IN_PART:
             raise RebalanceError.in_part(tasks)
         peers = [Peer(host, port) for host, port in json.loads(answer)["peers"]]
-        return peers, hmac.digest(self.secret, b"stage" + answer, hashlib.sha256)
-
-
-def _exactly(stream: BinaryIO, count: int) -> bytes:
-    content = stream.read(count)
-    if len(content) < count:
-        raise EOFError
-    return content
+        return peers, hmac.digest(self.server.secret, b"stage" + answer, "sha256")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from pyspark.accumulators import AccumulatorParam
 
 from penstock.errors import LostConnectionError, RebalanceError
-from penstock.rebalance.credit import ChannelCredit, CreditLimits
-from penstock.rebalance.record_writer import AdaptiveLoadBasedRecordWriter, ChannelLoad
-from penstock.rebalance.transport import Peer, Received, Transport
+from penstock.rebalance.record_writer import AdaptiveLoadBasedRecordWriter, ChannelCredit
+from penstock.rebalance.rendezvous import Peer
+from penstock.rebalance.transport import Received, Transport
 from penstock.sizing.pointwise import readers_of
 
 if TYPE_CHECKING:
@@ -31,27 +31,17 @@ if TYPE_CHECKING:
 
 _GRACE_SECONDS = 3.0
 READER_BYTES = 64 << 20
-"""Maximum bytes queued at a reader, from all writers together."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeSpec:
     """Parameters that are the same for all tasks of a stage.
 
-    Parameters
-    ----------
-    readers
-        How many tasks read: the first tasks, or all if there are fewer.
-    writers
-        How many tasks have rows: the first tasks. None if all have.
-    pointwise
-        Whether each writer sends to a few neighbouring readers only (rescale).
-    idle_timeout
-        Seconds without progress of any consumer after which a waiting writer fails.
-    reader_bytes
-        Maximum bytes queued at a reader.
-    tasks
-        The planned number of tasks of the stage; in a job it may have fewer. None if unknown.
+    The first `readers` tasks read, or all if there are fewer. The first `writers` tasks have rows; None if all have.
+    `pointwise` says whether each writer sends to a few neighbouring readers only (rescale). `idle_timeout` is the
+    number of seconds without progress of any consumer after which a waiting writer fails. `reader_bytes` is the maximum
+    of bytes queued at a reader, from all writers together. `tasks` is the planned number of tasks of the stage; in a
+    job it may have fewer. None if unknown.
     """
 
     readers: int
@@ -72,35 +62,22 @@ class ExchangeSpec:
 
 @dataclass(frozen=True, slots=True)
 class ChannelReport:
-    """What was sent through a channel.
-
-    Parameters
-    ----------
-    pace
-        Rows per second of the reader, as last measured by the writer.
-    """
+    """What was sent through a channel."""
 
     writer: int
     reader: int
     rows: int
     bytes: int
     pace: float
+    """The rows per second of the reader, as last measured by the writer."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubtaskReport:
     """Figures of a finished task.
 
-    Parameters
-    ----------
-    rows, bytes
-        What it consumed.
-    largest_queue
-        The largest number of bytes that were queued for it.
-    waited
-        Seconds that it waited for rows.
-    blocked
-        Seconds that it could not write because all readers were busy.
+    It consumed `rows` and `bytes`; at most `largest_queue` bytes were queued for it. It waited for rows for `waited`
+    seconds, and could not write for `blocked` seconds because all readers were busy.
     """
 
     index: int
@@ -126,20 +103,14 @@ class ReportParam(AccumulatorParam["list[dict[str, object]]"]):
         return value1
 
 
+@dataclass(eq=False)
 class ExchangeTask:
     """A function for ``DataFrame.mapInArrow``: runs a task of the barrier stage in its Python process."""
 
-    def __init__(
-        self,
-        spec: ExchangeSpec,
-        function: MapFunction,
-        reports: Accumulator[list[dict[str, object]]],
-        rendezvous: Rendezvous,
-    ) -> None:
-        self._spec = spec
-        self._rendezvous = rendezvous
-        self._function = function
-        self._reports = reports
+    spec: ExchangeSpec
+    function: MapFunction
+    reports: Accumulator[list[dict[str, object]]]
+    rendezvous: Rendezvous
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the user's function over the rows that this task reads; yield its output."""
@@ -148,31 +119,26 @@ class ExchangeTask:
         context = BarrierTaskContext.get()
         index = context.partitionId()
         host = context.getTaskInfos()[index].address.rpartition(":")[0]
-        with socket.create_server((host, 0), backlog=512, family=_family(host)) as listener:
+        family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
+        with socket.create_server((host, 0), backlog=512, family=family) as listener:
             peers, secret = self._find_peers(context, (host, listener.getsockname()[1]))
-            spec = replace(self._spec, readers=min(self._spec.readers, len(peers)))
+            spec = replace(self.spec, readers=min(self.spec.readers, len(peers)))
             exchange = _Running(spec, index, len(peers))
             with exchange.open(listener, secret, peers):
                 try:
-                    yield from exchange.run(batches, self._function)
+                    yield from exchange.run(batches, self.function)
                 except LostConnectionError:
                     time.sleep(_GRACE_SECONDS)  # the other task failed first, and its error should be shown
                     raise
-            self._reports.add([asdict(exchange.report()) | {"stage": context.stageId()}])
+            self.reports.add([asdict(exchange.report()) | {"stage": context.stageId()}])
 
     def _find_peers(self, context: BarrierTaskContext, address: tuple[str, int]) -> tuple[list[Peer], bytes]:
         """Send this task's address to all tasks of this attempt; return theirs, and the common secret."""
-        tasks = len(context.getTaskInfos())
-        peers_and_secret = self._rendezvous.meet(
-            context.stageId(), context.taskAttemptId(), context.partitionId(), tasks, address
-        )
-        if peers_and_secret is None and tasks != self._spec.tasks:
-            raise RebalanceError.perhaps_in_part(tasks, self._spec.tasks)
+        tasks, attempt = len(context.getTaskInfos()), context.taskAttemptId()
+        peers_and_secret = self.rendezvous.meet(context.stageId(), attempt, context.partitionId(), tasks, address)
+        if peers_and_secret is None and tasks != self.spec.tasks:
+            raise RebalanceError.perhaps_in_part(tasks, self.spec.tasks)
         return peers_and_secret or _all_gather(context, address)
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
 
 
 def _all_gather(context: BarrierTaskContext, address: tuple[str, int]) -> tuple[list[Peer], bytes]:
@@ -191,15 +157,11 @@ class _Running:
     def __init__(self, spec: ExchangeSpec, index: int, tasks: int) -> None:
         self._spec = spec
         self._index = index
-        self._tasks = tasks
         self._targets = list(spec.targets(index, tasks))
         is_reader = index < spec.readers
         self._sources = [w for w in range(tasks) if is_reader and index in spec.targets(w, tasks)]
-        writers = max(
-            1, max((sum(r in spec.targets(w, tasks) for w in range(tasks)) for r in range(spec.readers)), default=1)
-        )
-        limits = CreditLimits(max(1, spec.reader_bytes // writers))
-        self._credits = [ChannelCredit(limits) for _ in self._targets]
+        writers = [sum(reader in spec.targets(w, tasks) for w in range(tasks)) for reader in range(spec.readers)]
+        self._credits = [ChannelCredit(max(1, spec.reader_bytes // max([1, *writers]))) for _ in self._targets]
         self._chooser = AdaptiveLoadBasedRecordWriter(max(1, len(self._targets)), spec.max_traverse_size)
         self._last_progress = time.monotonic()
         self._blocked = self._waited = 0.0
@@ -229,15 +191,8 @@ class _Running:
             ChannelReport(self._index, reader, credit.rows_sent, credit.bytes_sent, round(credit.pace, 1))
             for reader, credit in zip(self._targets, self._credits, strict=True)
         )
-        return SubtaskReport(
-            self._index,
-            self._rows,
-            self._bytes,
-            self._largest_queue,
-            round(self._waited, 3),
-            round(self._blocked, 3),
-            channels,
-        )
+        waited, blocked = round(self._waited, 3), round(self._blocked, 3)
+        return SubtaskReport(self._index, self._rows, self._bytes, self._largest_queue, waited, blocked, channels)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -309,8 +264,7 @@ class _Running:
         choices: list[int] = []
 
         def choose() -> bool:
-            loads = [ChannelLoad(credit.buffers, credit.bytes, credit.full) for credit in self._credits]
-            chosen = self._chooser.choose(loads)
+            chosen = self._chooser.choose(self._credits)
             if chosen is not None:
                 choices.append(chosen)
             return chosen is not None

@@ -11,45 +11,34 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, NATIVE, NATIVE_MEMORY, SOURCES_TIMEOUT, VERIFY
+from penstock.base.threads import DaemonPool, running_work
+from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, SOURCES_TIMEOUT, VERIFY
+from penstock.decisions.log import DecisionKind, DecisionLog
+from penstock.engine.registry import native_execution
 from penstock.errors import GraphError, JobCancelledError, SourceTimeoutError
-from penstock.events import ExecutionState, GraphPlanned, VerticesCreated
+from penstock.events import ExecutionState, GraphPlanned, JobEventBus, VertexSnapshot, VerticesCreated
 from penstock.execution.context import JobContext, group_of
 from penstock.execution.vertex_runner import VertexRunner
-from penstock.graph import AdaptiveGraphManager
+from penstock.graph import AdaptiveGraphManager, JobVertex, JoinOperator, OperatorKind, StreamGraph
 from penstock.optimizer.optimizer import StreamGraphOptimizer
+from penstock.optimizer.strategy import PartialResult
+from penstock.scheduler import handler
 from penstock.scheduler.deciders.vertex import VertexDecider
-from penstock.scheduler.disk_space import full_disk_hint
-from penstock.scheduler.events import (
-    JobCancelEvent,
-    JobEvent,
-    JobVertexFailedEvent,
-    JobVertexFinishedEvent,
-    JobVertexInitializedEvent,
-    JobVertexProgressEvent,
-)
 from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVertex
-from penstock.scheduler.failure import describe_failure
-from penstock.scheduler.handler import AdaptiveExecutionHandler
-from penstock.scheduler.progress import is_single_stage, running_progress
+from penstock.scheduler.failure import describe_failure, full_disk_hint
 from penstock.scheduler.resources import broadcast_bounds, resources_of
-from penstock.scheduler.silence import check_silence
 from penstock.scheduler.vertex_execution import VertexExecution
-from penstock.spark import jobs
-from penstock.threads import DaemonPool
+from penstock.spark.bridge.jvm import Bridge, waits_for_jvm
+from penstock.spark.run import jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from penstock.config import Configuration
-    from penstock.connectors.base import KeyFilter, SinkJob
-    from penstock.decisions import DecisionLog
-    from penstock.events import JobEventBus, VertexSnapshot
-    from penstock.graph import JobVertex, StreamGraph
+    from penstock.connectors.core.base import KeyFilter, SinkJob
     from penstock.optimizer import StreamGraphOptimizationStrategy
     from penstock.planner.plan import JobPlan
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.session import SessionPool
+    from penstock.spark.bridge.session import SessionPool
 
 log = logging.getLogger("penstock.scheduler")
 
@@ -64,20 +53,12 @@ _CANCEL_INTERVAL = 0.2
 _POLL_INTERVAL = 1.0
 """Seconds between two checks for sources that do not answer, and for the progress of awaited vertices."""
 
+_MAY_EXCHANGE = frozenset({OperatorKind.OPAQUE, OperatorKind.UNION})
+
 
 @dataclass(frozen=True, slots=True)
 class JobGraphs:
-    """The graphs of a job, also after it has ended; they hold no reference to Spark's plans or results.
-
-    Parameters
-    ----------
-    planned
-        The stream graph before any strategy changed it.
-    manager
-        The current graphs.
-    execution
-        The vertices created so far.
-    """
+    """The graphs of a job, also after its end: without Spark's plans or results. `planned` precedes all strategies."""
 
     job_id: str
     planned: StreamGraph
@@ -90,19 +71,7 @@ class JobGraphs:
 
 
 class AdaptiveBatchScheduler:
-    """Scheduler of a job. Call `run` once, on a thread of its own.
-
-    Parameters
-    ----------
-    bridge, sessions
-        The user's session and its clones.
-    decisions, account
-        Receive the decisions, and all other events of the job.
-    job_id, job_name
-        The job's id in Spark's job groups, and its display name.
-    strategies
-        The strategies that may change the pending graph, in order.
-    """
+    """Scheduler of a job, whose events `account` receives. Call `run` once, on a thread of its own."""
 
     def __init__(
         self,
@@ -141,7 +110,7 @@ class AdaptiveBatchScheduler:
             verify=config.flag(VERIFY),
             exact_keys=config.integer(DYNAMIC_FILTERING_EXACT_KEYS),
             broadcasts=broadcast_bounds(bridge, config, resources),
-            native_memory=config.integer(NATIVE_MEMORY) if config.flag(NATIVE) else None,
+            native=native_execution(config),
         )
         self._runner = VertexRunner(context)
         results, cores = self._runner.results, jobs.cluster_cores(bridge)
@@ -149,9 +118,9 @@ class AdaptiveBatchScheduler:
             plan, config, cores, self._manager, results, self._runner.sinks, decisions, self._vertices
         )
         self._execution = VertexExecution(context, self._decider, self._runner, job_name, account)
-        self._handler = AdaptiveExecutionHandler(job_id, self._manager, optimizer, results.info)
+        self._handler = handler.AdaptiveExecutionHandler(job_id, self._manager, optimizer, results.info)
         self._handler.register_job_graph_update_listener(self)
-        self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[handler.JobEvent] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._inferred: dict[int, Future[int]] = {}
         self._running: list[Future[None]] = []
@@ -159,27 +128,16 @@ class AdaptiveBatchScheduler:
         self._committed = False
 
     def _vertices(self) -> list[VertexSnapshot]:
-        """Return the current snapshots of the vertices created so far."""
         return [execution.snapshot for execution in self.execution_graph]
 
     def cancel(self, reason: str) -> None:
         """Request cancellation; `run` then raises."""
-        self._events.put(JobCancelEvent(reason))
+        self._events.put(handler.JobCancelEvent(reason))
 
     def run(self, commit: Callable[[], None]) -> None:
-        """Run all vertices.
+        """Run all vertices. Raise `JobError` if a vertex fails, and `JobCancelledError` if the job was cancelled.
 
-        Parameters
-        ----------
-        commit
-            Makes what the sinks have written visible; called once, when only stages after the commit are left.
-
-        Raises
-        ------
-        JobError
-            If a vertex fails; it names the vertex, the operator and the user's line.
-        JobCancelledError
-            If the job was cancelled.
+        `commit` makes what the sinks have written visible; called once, when only stages after the commit are left.
         """
         jobs.activate(self._bridge)
         for choice in self._plan.choices:
@@ -225,14 +183,8 @@ class AdaptiveBatchScheduler:
                 return
             self._cancel_vertices()
 
-    def _next_event(self) -> JobEvent:
-        """Wait for an event; meanwhile check sources for timeouts, and report the progress of awaited vertices.
-
-        Raises
-        ------
-        SourceTimeoutError
-            If a source has not answered in time.
-        """
+    def _next_event(self) -> handler.JobEvent:
+        """Wait for an event; meanwhile check sources for timeouts, and report the progress of awaited vertices."""
         while True:
             try:
                 return self._events.get(timeout=_POLL_INTERVAL)
@@ -241,13 +193,16 @@ class AdaptiveBatchScheduler:
                 self._report_progress()
 
     def _report_progress(self) -> None:
-        """Emit what vertices have written so far that pending vertices wait for."""
-        graph = self._manager.graph
-        executions = [
-            execution for execution in self.execution_graph if is_single_stage(execution.vertex, graph, self._decisions)
-        ]
-        for progress in running_progress(self._bridge, executions, self._manager.awaited, self.graphs.group_of):
-            self._events.put(progress)
+        """Report what running vertices have written so far that pending vertices wait for."""
+        graph, awaited = self._manager.graph, self._manager.awaited
+        for execution in self.execution_graph:
+            vertex, is_running = execution.vertex, execution.state is ExecutionState.RUNNING
+            if not is_running or awaited.isdisjoint(vertex.node_ids):
+                continue
+            if is_single_stage(vertex, graph, self._decisions):
+                for stage, figures in jobs.running_stages(self._bridge, self.graphs.group_of(vertex))[-1:]:
+                    result = PartialResult(stage.completed, stage.tasks, figures.bytes_out, figures.rows_out)
+                    self._events.put(handler.JobVertexProgressEvent(vertex.id, result))
 
     def on_new_job_vertices_added(self, job_id: str, vertices: Sequence[JobVertex], pending_operators: int) -> None:
         """Attach new vertices, and infer the parallelism of their sources; part of `JobGraphUpdateListener`."""
@@ -268,10 +223,6 @@ class AdaptiveBatchScheduler:
             execution.state is ExecutionState.FINISHED or execution in self._waiting
             for execution in self.execution_graph
         )
-
-    def _waits_for_commit(self, vertex: JobVertex) -> bool:
-        _, stage = self._plan.stages.get(vertex.tail_id, (0, None))
-        return stage is not None and stage.after_commit and not self._committed
 
     def _initialize(self, execution: ExecutionJobVertex) -> None:
         """Fetch the filters of a vertex, if it has any, and infer the parallelism of its sources; does not block."""
@@ -301,30 +252,31 @@ class AdaptiveBatchScheduler:
             with lock:
                 unanswered -= 1
                 if unanswered == 0:
-                    self._events.put(JobVertexInitializedEvent(vertex.id))
+                    self._events.put(handler.JobVertexInitializedEvent(vertex.id))
 
         if not sources:
-            self._events.put(JobVertexInitializedEvent(vertex.id))
+            self._events.put(handler.JobVertexInitializedEvent(vertex.id))
         for node_id in sources:
             inferred = self._decider.infer_parallelism(vertex, node_id, self._source_threads, filters.get(node_id))
             self._inferred[node_id] = inferred
             inferred.add_done_callback(on_answer)
 
-    def _handle(self, event: JobEvent) -> None:
+    def _handle(self, event: handler.JobEvent) -> None:
         match event:
-            case JobVertexInitializedEvent(vertex_id):
+            case handler.JobVertexInitializedEvent(vertex_id):
                 execution = self.execution_graph.vertex(vertex_id)
-                if self._waits_for_commit(execution.vertex):
+                _, stage = self._plan.stages.get(execution.vertex.tail_id, (0, None))
+                if stage is not None and stage.after_commit and not self._committed:
                     self._waiting.append(execution)
                 else:
                     self._submit(execution)
-            case JobVertexFinishedEvent() | JobVertexProgressEvent():
+            case handler.JobVertexFinishedEvent() | handler.JobVertexProgressEvent():
                 self._handler.handle_job_event(event)
-            case JobVertexFailedEvent(vertex_id, error):
+            case handler.JobVertexFailedEvent(vertex_id, error):
                 vertex = self.execution_graph.vertex(vertex_id).vertex
                 hint = full_disk_hint(self._bridge, error, self._plan.sinks.values())
                 raise describe_failure(self._plan, vertex, error, hint) from error
-            case JobCancelEvent(reason):
+            case handler.JobCancelEvent(reason):
                 raise JobCancelledError(f"job {self._job_name!r} was cancelled", cause=reason)
         self._account.deliver()
 
@@ -333,7 +285,6 @@ class AdaptiveBatchScheduler:
         self._running.append(self._workers.submit(self._execute, execution))
 
     def _execute(self, execution: ExecutionJobVertex) -> None:
-        """Decide and run a vertex; runs on a worker thread."""
         if self._stopping.is_set():
             return
         vertex = execution.vertex
@@ -345,13 +296,13 @@ class AdaptiveBatchScheduler:
                 if node_id in self._plan.sources
             }
             self._execution.execute(execution, inferred)
-            self._events.put(JobVertexFinishedEvent(vertex.id))
+            self._events.put(handler.JobVertexFinishedEvent(vertex.id))
         except BaseException as error:  # noqa: BLE001 - the job must see every error
             self._fail(execution, error)
 
     def _fail(self, execution: ExecutionJobVertex, error: BaseException) -> None:
         execution.move(ExecutionState.CANCELED if self._stopping.is_set() else ExecutionState.FAILED)
-        self._events.put(JobVertexFailedEvent(execution.vertex.id, error))
+        self._events.put(handler.JobVertexFailedEvent(execution.vertex.id, error))
 
     def abandon_vertices(self) -> None:
         """Mark the vertices that still run after the end of the job as cancelled."""
@@ -373,3 +324,29 @@ class AdaptiveBatchScheduler:
                 with suppress(GraphError):  # it has started meanwhile
                     execution.move(ExecutionState.CANCELED)
         self._account.deliver()
+
+
+def is_single_stage(vertex: JobVertex, graph: StreamGraph, decisions: DecisionLog) -> bool:
+    """Whether Spark exchanges no rows within a vertex, so that its running stage writes the result.
+
+    Spark exchanges rows within operators that it runs together with their inputs, and within a join whose side was
+    not broadcast after all.
+    """
+    operators = [graph.node(node_id).operator for node_id in vertex.node_ids]
+    may_exchange = any(
+        operator.kind in _MAY_EXCHANGE
+        or (operator.kind is OperatorKind.JOIN and not isinstance(operator, JoinOperator))
+        for operator in operators
+    )
+    broadcasts = decisions.of(vertex.node_ids, DecisionKind.BROADCAST)
+    return not may_exchange and not any("instead" in broadcast.outcome for broadcast in broadcasts)
+
+
+def check_silence(threads: str, seconds: float) -> None:
+    """Raise `SourceTimeoutError` if a thread with a name prefix has waited for a source for some seconds.
+
+    Threads that compute or wait for Spark are not limited.
+    """
+    for work in running_work(threads):
+        if work.waits_for and work.idle_seconds(waits_for_jvm) >= seconds:
+            raise SourceTimeoutError.of(work.waits_for, work.what, seconds)

@@ -38,23 +38,15 @@ class Ending:
     def begin_commit(self) -> None:
         """Mark the beginning of the commit, which cannot be undone.
 
-        Raises
-        ------
-        JobCancelledError
-            If the job was cancelled or has ended: threads that were left running must not make anything visible.
+        Raise `JobCancelledError` if the job was cancelled or has ended: threads that were left running must not make
+        anything visible.
         """
         with self._lock:
             self._check()
             self.has_committed = True
 
     def check(self) -> None:
-        """Raise an error if the job was cancelled.
-
-        Raises
-        ------
-        JobCancelledError
-            If the job was cancelled.
-        """
+        """Raise `JobCancelledError` if the job was cancelled."""
         with self._lock:
             self._check()
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import GraphError
-from penstock.events import ExecutionState, VertexChanged, VertexSnapshot
+from penstock.events import ExecutionState, JobEventBus, VertexChanged, VertexSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from penstock.events import JobEventBus
     from penstock.graph import JobVertex, JobVertexID
 
 _NEXT = {
@@ -38,48 +36,13 @@ class ExecutionJobVertex:
         """Its execution state."""
         return self.snapshot.state
 
-    def record_decision(self, parallelism: int | None, reason: str, bytes_in: int | None) -> None:
-        """Record what was decided before the vertex runs."""
+    def record(self, **figures: Any) -> None:
+        """Replace fields of the snapshot by what was decided before the vertex runs, or measured after it has run."""
         with self._lock:
-            self.snapshot = replace(self.snapshot, parallelism=parallelism, reason=reason, bytes_in=bytes_in)
-
-    def record_metrics(
-        self,
-        tasks: int | None,
-        rows_out: int | None,
-        bytes_out: int | None,
-        subpartitions: Sequence[int],
-        reason: str | None = None,
-    ) -> None:
-        """Record what was measured after the vertex has run; the tasks that ran replace an undecided parallelism.
-
-        Parameters
-        ----------
-        tasks, rows_out, bytes_out, subpartitions
-            As in `VertexSnapshot`.
-        reason
-            The reason for the number of tasks, None to retain the earlier reason.
-        """
-        with self._lock:
-            before = self.snapshot
-            self.snapshot = replace(
-                before,
-                tasks=tasks,
-                rows_out=rows_out,
-                bytes_out=bytes_out,
-                subpartitions=subpartitions,
-                parallelism=before.parallelism or tasks,
-                reason=before.reason if reason is None else reason,
-            )
+            self.snapshot = replace(self.snapshot, **figures)
 
     def move(self, state: ExecutionState) -> None:
-        """Change the state.
-
-        Raises
-        ------
-        GraphError
-            If the current state does not allow the change.
-        """
+        """Change the state; raise `GraphError` if the current state does not allow the change."""
         with self._lock:
             before = self.snapshot
             if state not in _NEXT.get(before.state, ()):
@@ -99,9 +62,6 @@ class ExecutionGraph:
     def __iter__(self) -> Iterator[ExecutionJobVertex]:
         return iter(tuple(self._vertices.values()))
 
-    def __len__(self) -> int:
-        return len(self._vertices)
-
     def attach(self, vertex: JobVertex) -> ExecutionJobVertex:
         """Add a new vertex."""
         execution = ExecutionJobVertex(vertex, self._account)
@@ -111,12 +71,6 @@ class ExecutionGraph:
     def vertex(self, vertex_id: JobVertexID) -> ExecutionJobVertex:
         """Return a vertex in execution."""
         return self._vertices[vertex_id]
-
-    @property
-    def status_counts(self) -> dict[str, int]:
-        """How many vertices are in each state."""
-        counts = Counter(execution.state for execution in self)
-        return {state.value: counts[state] for state in ExecutionState}
 
     @property
     def all_finished(self) -> bool:

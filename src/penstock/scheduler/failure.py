@@ -1,33 +1,37 @@
-"""Error messages of failed jobs: the step, the operator and the line of the user's code."""
+"""Error messages of failed jobs: the step, the operator, the line of the user's code, and disks that are full."""
 
 from __future__ import annotations
 
+import logging
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from penstock.base.units import show_bytes
+from penstock.connectors.files.files import FileSink
 from penstock.errors import JobError, PenstockError
-from penstock.graph.column_names import column_names
-from penstock.graph.labels import vertex_name
-from penstock.spark import catalyst
-from penstock.spark_errors import user_traceback, without_stack
+from penstock.graph.labels import column_names, vertex_name
+from penstock.graph.partitioner import FORWARD
+from penstock.spark.errors import is_full_disk, is_full_local_dir, user_traceback, without_stack
+from penstock.spark.plans import catalyst
+from penstock.spark.run.local_dirs import LocalDir, local_dirs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstock.connectors.core.base import Sink
     from penstock.graph import JobVertex, StreamNode
     from penstock.planner.plan import JobPlan
+    from penstock.spark.bridge.jvm import Bridge
+
+log = logging.getLogger("penstock.scheduler")
 
 _CALLED_FROM = re.compile(r"was called from\s*\n?\s*(\S+:\d+)")
 _PYTHON_OPERATORS = ("Python", "Pandas", "Arrow")
 
 
 def describe_failure(plan: JobPlan, vertex: JobVertex, error: BaseException, hint: str | None = None) -> JobError:
-    """Return the error of a failed vertex.
-
-    Parameters
-    ----------
-    hint
-        What the user can do, or None; a hint of the error itself takes precedence.
-    """
+    """Return the error of a failed vertex; a hint of the error itself takes precedence over `hint`."""
     text = str(error)
     node, line = _find_culprit(plan, vertex, text)
     name = vertex_name(plan.graph, vertex, column_names(plan.graph))
@@ -62,7 +66,6 @@ def forget_frames(error: BaseException | None) -> None:
 
 
 def _readable_text(error: BaseException, text: str) -> str:
-    """Return the text of an exception without Java's stack."""
     if "Traceback (most recent call last):" in text:
         return user_traceback(text)
     message = without_stack(text) or type(error).__name__
@@ -87,3 +90,37 @@ def _find_culprit(plan: JobPlan, vertex: JobVertex, text: str) -> tuple[StreamNo
             if line is not None and not line.is_own:
                 return node, str(line)
     return suspects[0], ""
+
+
+_LARGER = "set spark.local.dir to folders on a larger disk before the session starts, or free some space"
+
+
+def full_disk_hint(bridge: Bridge | None, error: BaseException, sinks: Iterable[Sink] = ()) -> str | None:
+    """Return a hint that names the full disk and what to do; None if the error is not about a full disk."""
+    if not is_full_disk(error):
+        return None
+    if is_full_local_dir(error):
+        folders = [] if bridge is None else local_dirs(bridge)
+        where = f": {shown(folders)}" if folders else " of the executors"
+        return f"the disk of spark.local.dir is full, where Spark keeps shuffled and spilled rows{where}; {_LARGER}"
+    paths = ", ".join(sink.path for sink in sinks if isinstance(sink, FileSink))
+    return f"free some space on the disk of {paths}, or choose another path" if paths else None
+
+
+def warn_of_little_space(folders: Sequence[LocalDir], plan: JobPlan) -> None:
+    """Log a warning if the sources of a job that shuffles are larger than the free space in Spark's local folders."""
+    if not folders or all(edge.partitioner == FORWARD for edge in plan.graph.edges):
+        return
+    size = sum(source.scan.size_in_bytes or 0 for source in plan.sources.values())
+    if size > sum(folder.free for folder in folders):
+        log.warning(
+            "the sources of this job hold %s, and their shuffled rows may not fit into spark.local.dir: %s; %s",
+            show_bytes(size),
+            shown(folders),
+            _LARGER,
+        )
+
+
+def shown(folders: Sequence[LocalDir]) -> str:
+    """Return the folders with their free space."""
+    return ", ".join(f"{folder.path} has {show_bytes(folder.free)} free" for folder in folders)

@@ -1,18 +1,60 @@
-"""Applies strategies when vertices progress or finish, and grows the job graph (FLIP-469)."""
+"""The scheduler's events, and the handler that applies strategies to them and grows the job graph (FLIP-469)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.optimizer import OperatorsFinished, OperatorsRunning
-from penstock.scheduler.events import JobEvent, JobVertexFinishedEvent, JobVertexProgressEvent
+from penstock.optimizer import OperatorsFinished, OperatorsRunning, ResultInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock.graph import AdaptiveGraphManager, JobGraph, JobVertex
-    from penstock.optimizer import ResultInfo
+    from penstock.graph import AdaptiveGraphManager, JobVertex, JobVertexID
     from penstock.optimizer.optimizer import StreamGraphOptimizer
+    from penstock.optimizer.strategy import PartialResult
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """Base of the events that workers and users send to the scheduler; listeners get those of `penstock.events`."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobVertexInitializedEvent(JobEvent):
+    """All sources of a vertex have inferred their parallelism, or failed to."""
+
+    vertex_id: JobVertexID
+
+
+@dataclass(frozen=True, slots=True)
+class JobVertexFinishedEvent(JobEvent):
+    """A vertex has finished, and what it wrote is measured."""
+
+    vertex_id: JobVertexID
+
+
+@dataclass(frozen=True, slots=True)
+class JobVertexProgressEvent(JobEvent):
+    """Some tasks of a vertex have finished, and their output is measured."""
+
+    vertex_id: JobVertexID
+    result: PartialResult
+
+
+@dataclass(frozen=True, slots=True)
+class JobVertexFailedEvent(JobEvent):
+    """A vertex has failed."""
+
+    vertex_id: JobVertexID
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class JobCancelEvent(JobEvent):
+    """The user has requested cancellation."""
+
+    reason: str
 
 
 class JobGraphUpdateListener(Protocol):
@@ -22,32 +64,15 @@ class JobGraphUpdateListener(Protocol):
         """Handle new vertices of a job; `pending_operators` are not part of any vertex yet."""
 
 
+@dataclass(eq=False)
 class AdaptiveExecutionHandler:
-    """Lets strategies change the graph when vertices finish, grows the job graph, and notifies listeners.
+    """Lets strategies change the graph when vertices finish, grows the job graph, and notifies listeners."""
 
-    Parameters
-    ----------
-    result_info
-        Returns the result of a finished vertex, None for a sink.
-    """
-
-    def __init__(
-        self,
-        job_id: str,
-        manager: AdaptiveGraphManager,
-        optimizer: StreamGraphOptimizer,
-        result_info: Callable[[JobVertex], ResultInfo | None],
-    ) -> None:
-        self._job_id = job_id
-        self._manager = manager
-        self._optimizer = optimizer
-        self._result_info = result_info
-        self._listeners: list[JobGraphUpdateListener] = []
-
-    @property
-    def job_graph(self) -> JobGraph:
-        """The vertices created so far."""
-        return self._manager.job_graph
+    _job_id: str
+    _manager: AdaptiveGraphManager
+    _optimizer: StreamGraphOptimizer
+    _result_info: Callable[[JobVertex], ResultInfo | None]
+    _listeners: list[JobGraphUpdateListener] = field(default_factory=list, init=False)
 
     def register_job_graph_update_listener(self, listener: JobGraphUpdateListener) -> None:
         """Notify a listener of all vertices that are created from now on."""
@@ -62,7 +87,7 @@ class AdaptiveExecutionHandler:
                 results = {} if result is None else {vertex.tail_id: result}
                 self._optimizer.on_operators_finished(OperatorsFinished(vertex.node_ids, results))
             case JobVertexProgressEvent(vertex_id, partial):
-                vertex = self.job_graph.vertex(vertex_id)
+                vertex = self._manager.job_graph.vertex(vertex_id)
                 self._optimizer.on_operators_running(OperatorsRunning(vertex.node_ids, {vertex.tail_id: partial}))
             case _:
                 return

@@ -8,31 +8,29 @@ import threading
 import time
 import traceback
 import uuid
-from collections import deque
+from collections import Counter, deque
 from functools import partial
 from typing import TYPE_CHECKING
 
+from penstock.base.masking import mask_sql
+from penstock.base.tables import VertexRow, html_of_table, html_of_text, vertices_table
+from penstock.base.threads import running_work, start_thread, track_work
+from penstock.base.units import show_count
 from penstock.commit import Access, Commit
-from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef
+from penstock.config.options import DATA_VOLUME_PER_TASK
+from penstock.decisions.log import Choice, DecisionKind, DecisionLog, NameRef
+from penstock.decisions.record import JobSummary, displayed_decisions
 from penstock.errors import JobCancelledError
 from penstock.events import ErrorOccurred, ExecutionState, JobEventBus, JobStateChanged
-from penstock.graph.column_names import column_names
-from penstock.graph.labels import vertex_name
-from penstock.masking import mask_sql
-from penstock.recorded_decisions import displayed_decisions
-from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
-from penstock.scheduler.disk_space import full_disk_hint
+from penstock.graph.labels import column_names, vertex_name
+from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler, JobGraphs
 from penstock.scheduler.ending import Ending
-from penstock.scheduler.failure import cause_of, forget_frames
-from penstock.spark import jobs
-from penstock.spark.filters import BLOOM_SETTINGS
-from penstock.spark.garbage import collect_soon
-from penstock.spark.session import SessionPool
-from penstock.spark.task_counts import task_counts
-from penstock.summary import JobSummary
-from penstock.tables import VertexRow, html_of_table, html_of_text, vertices_table
-from penstock.threads import running_work, start_thread, track_work
-from penstock.units import show_count
+from penstock.scheduler.failure import cause_of, forget_frames, full_disk_hint
+from penstock.spark.bridge.garbage import collect_soon
+from penstock.spark.bridge.session import SessionPool
+from penstock.spark.run import jobs
+from penstock.spark.run.filters import BLOOM_SETTINGS
+from penstock.spark.run.jobs import TaskCounts, task_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,18 +39,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from penstock.config import Configuration
-    from penstock.connectors.base import SinkJob
+    from penstock.connectors.core.base import SinkJob
     from penstock.events import JobStatusEvent, JobStatusListener, VertexSnapshot
     from penstock.graph import JobVertex, JobVertexID
     from penstock.optimizer import StreamGraphOptimizationStrategy
-    from penstock.planner.outputs import Output
-    from penstock.planner.plan import JobPlan
-    from penstock.planner.whole_query import WholeQuery
-    from penstock.scheduler.adaptive_batch import JobGraphs
+    from penstock.planner.plan import JobPlan, SparkPlan
     from penstock.scheduler.origin import QueryOrigin
-    from penstock.spark.handles import LocalProperties
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.task_counts import TaskCounts
+    from penstock.spark.bridge.handles import LocalProperties
+    from penstock.spark.bridge.jvm import Bridge
 
 log = logging.getLogger("penstock.scheduler")
 
@@ -83,6 +77,10 @@ class Job:
         Every decision for the job, with figures and reason.
     started, ended
         Seconds since the epoch; `ended` is None while it runs.
+    error
+        The error that it failed with, or None.
+    graphs
+        Its graphs; None if Spark runs the whole query.
     """
 
     def __init__(self, name: str, origin: QueryOrigin | None = None) -> None:
@@ -95,10 +93,10 @@ class Job:
         self.started = time.time()
         RECENT.append(self)
         self.ended: float | None = None
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
         self._traceback: TracebackType | None = None
         self._scheduler: AdaptiveBatchScheduler | None = None
-        self._graphs: JobGraphs | None = None
+        self.graphs: JobGraphs | None = None
         self._columns: dict[str, str] | None = None
         self._whole_groups: list[str] = []
         self._bridge: Bridge | None = None
@@ -109,7 +107,7 @@ class Job:
     @property
     def vertices(self) -> list[VertexSnapshot]:
         """The current snapshots of its vertices; empty if Spark runs the whole query."""
-        return [execution.snapshot for execution in self._graphs.execution] if self._graphs else []
+        return [execution.snapshot for execution in self.graphs.execution] if self.graphs else []
 
     @property
     def events(self) -> list[JobStatusEvent]:
@@ -119,29 +117,19 @@ class Job:
     @property
     def pending_operators(self) -> int:
         """The number of operators that are not part of a vertex yet."""
-        return self._graphs.manager.pending_operators if self._graphs else 0
+        return self.graphs.manager.pending_operators if self.graphs else 0
 
     @property
     def status_counts(self) -> dict[str, int]:
         """How many vertices are in each state."""
-        return self._graphs.execution.status_counts if self._graphs else {}
-
-    @property
-    def error(self) -> BaseException | None:
-        """The error that it failed with, or None."""
-        return self._error
-
-    @property
-    def graphs(self) -> JobGraphs | None:
-        """Its graphs; None if Spark runs the whole query."""
-        return self._graphs
+        if self.graphs is None:
+            return {}
+        counts = Counter(vertex.state for vertex in self.vertices)
+        return {state.value: counts[state] for state in ExecutionState}
 
     def task_counts(self) -> dict[JobVertexID, TaskCounts]:
-        """Return the task progress of the vertices that run now.
-
-        Each call queries Spark once. Wait at least a second between calls.
-        """
-        bridge, graphs = self._bridge, self._graphs
+        """Return the task progress of running vertices. Each call queries Spark once; wait a second between calls."""
+        bridge, graphs = self._bridge, self.graphs
         running = [vertex.vertex for vertex in self.vertices if vertex.state is ExecutionState.RUNNING]
         if bridge is None or graphs is None or not running:
             return {}
@@ -150,29 +138,17 @@ class Job:
 
     def table(self) -> Table:
         """Return a table with a row per step: what it does, its tasks and their reason, and its output."""
-        rows = (
-            VertexRow(
-                snapshot.vertex.id,
-                self.display_name(snapshot.vertex),
-                snapshot.bytes_in,
-                snapshot.parallelism,
-                snapshot.reason,
-                snapshot.seconds,
-                snapshot.rows_out,
-                snapshot.bytes_out,
-            )
-            for snapshot in self.vertices
-        )
+        rows = (_row(snapshot, self.display_name(snapshot.vertex)) for snapshot in self.vertices)
         notes = (decision.text for decision in self.decisions.records)
         return vertices_table(f"{self.name}: {self.state.value.lower()}", rows, notes)
 
     def display_name(self, vertex: JobVertex) -> str:
         """Return a readable name of a vertex, with its tables and keys."""
-        if self._graphs is None:
+        if self.graphs is None:
             return vertex.name
         if self._columns is None:
-            self._columns = column_names(self._graphs.planned)
-        return vertex_name(self._graphs.manager.graph, vertex, self._columns)
+            self._columns = column_names(self.graphs.planned)
+        return vertex_name(self.graphs.manager.graph, vertex, self._columns)
 
     @property
     def summary(self) -> JobSummary:
@@ -208,11 +184,6 @@ class Job:
         self._account.watch(listener)
         self._account.deliver()
 
-    @property
-    def _cancelled(self) -> str:
-        """The reason of the cancellation; empty if the job was not cancelled, or too late."""
-        return self._ending.cancelled
-
     def cancel(self, reason: str = "cancelled by the user") -> None:
         """Cancel the job: its Spark jobs stop, and its sinks show nothing. Returns at once; `wait` then raises.
 
@@ -226,7 +197,7 @@ class Job:
         if not self._ending.cancel(reason):
             return
         scheduler = self._scheduler
-        if scheduler is not None and self._cancelled:
+        if scheduler is not None and self._ending.cancelled:
             scheduler.cancel(reason)
         start_thread(f"penstock-stop-{self.id}", partial(self._stop, reason))
 
@@ -248,24 +219,14 @@ class Job:
             self._done.set()
 
     def wait(self, timeout: float | None = None) -> Job:
-        """Wait for the end; return the job itself.
+        """Wait for the end, at most `timeout` seconds unless None; return the job itself.
 
-        Parameters
-        ----------
-        timeout
-            Seconds, None to wait without a limit.
-
-        Raises
-        ------
-        JobError, JobCancelledError
-            If it failed or was cancelled.
-        TimeoutError
-            If it has not ended in time.
+        Raise `JobError` or `JobCancelledError` if it failed or was cancelled, or `TimeoutError` if it still runs.
         """
         if not self._done.wait(timeout):
             raise TimeoutError(f"job {self.name!r} still runs after {timeout} s")
-        if self._error is not None:
-            raise self._error.with_traceback(self._traceback)  # earlier calls have extended the current traceback
+        if self.error is not None:
+            raise self.error.with_traceback(self._traceback)  # earlier calls have extended the current traceback
         return self
 
     def start(
@@ -282,26 +243,24 @@ class Job:
         self._scheduler = AdaptiveBatchScheduler(
             bridge, sessions, plan, config, self.decisions, self._account, self.id, self.name, sinks, strategies
         )
-        self._graphs = self._scheduler.graphs
+        self.graphs = self._scheduler.graphs
         self._begin(bridge, self._scheduler.run, list(sinks.values()))
 
     def wait_silently(self) -> None:
         """Wait for the end without raising the job's error."""
         self._done.wait()
 
-    def start_whole(
-        self, bridge: Bridge, outputs: Sequence[Output], sinks: Sequence[SinkJob], whole: WholeQuery
-    ) -> None:
+    def start_whole(self, bridge: Bridge, plan: SparkPlan, sinks: Sequence[SinkJob]) -> None:
         """Let Spark run the queries unchanged, on a thread of its own; for `Environment`."""
         group = f"penstock-{self.id}-whole"
         self._whole_groups.append(group)
         properties = jobs.user_properties(bridge)
-        self.decisions.record(whole.decision(self.name))
+        self.decisions.record(plan.decision(self.name))
 
         def run(commit: Callable[[], None]) -> None:
             with jobs.vertex_thread(bridge.session, properties, group, self.name):
-                for output, sink in zip(outputs, sinks, strict=True):
-                    if self._cancelled:
+                for output, sink in zip(plan.outputs, sinks, strict=True):
+                    if self._ending.cancelled:
                         break
                     sink.write(output.df)
             commit()
@@ -365,7 +324,7 @@ class Job:
         self._done.set()
 
     def _end(self, state: ExecutionState, error: BaseException | None) -> None:
-        self._error, self.state, self.ended = error, state, time.time()
+        self.error, self.state, self.ended = error, state, time.time()
         if error is not None:
             self._traceback, trace = error.__traceback__, "".join(traceback.format_exception(error))
             failed = (vertex.vertex.id for vertex in self.vertices if vertex.state is ExecutionState.FAILED)
@@ -384,7 +343,7 @@ class Job:
         except Exception as problem:  # noqa: BLE001 - the first error is shown
             error.add_note(f"while cleaning up: {problem}")
         running = self._running_threads()
-        if self._cancelled:
+        if self._ending.cancelled:
             cancelled = self._ending.error(running)
             cancelled.__cause__ = None if isinstance(error, JobCancelledError) else error
             return cancelled
@@ -401,10 +360,21 @@ class Job:
         return running
 
 
+def _row(snapshot: VertexSnapshot, name: str) -> VertexRow:
+    return VertexRow(
+        snapshot.vertex.id,
+        name,
+        snapshot.bytes_in,
+        snapshot.parallelism,
+        snapshot.reason,
+        snapshot.seconds,
+        snapshot.rows_out,
+        snapshot.bytes_out,
+    )
+
+
 def clone_settings(bridge: Bridge, config: Configuration) -> dict[str, str]:
     """Return the settings for planning vertices, on top of the user's."""
-    from penstock.config.options import DATA_VOLUME_PER_TASK
-
     excluded = bridge.spark.conf.get("spark.sql.adaptive.optimizer.excludedRules", "") or ""
     rules = [rule for rule in excluded.split(",") if rule.strip()]
     # An empty stage stays a stage, because all inputs of a join are divided by the same ranges.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.masking import mask_sql
+from penstock.base.masking import mask_sql
 
 _MAX_STATEMENT, _MAX_NAME = 8000, 120
 """Maximum characters of a statement, and of a job's name; lists read only the first 64 KiB of an event log."""
@@ -18,18 +18,10 @@ _CONNECT_PREFIX = "Spark Connect - "
 class QueryOrigin:
     """The origin of a query.
 
-    Parameters
-    ----------
-    statement
-        Its SQL text with secrets masked; None if it was not written in SQL.
-    line
-        The action in the user's program, as reported by PySpark, such as ``collect at job.py:3``.
-    description
-        The job description that the user has set.
-    page
-        The address of Spark's own page of the execution that waits for the rows.
-    is_delegated
-        Whether Spark delegated the query, so that Spark runs the last stage.
+    `statement` is its SQL text with secrets masked; None if it was not written in SQL. `line` is the action in the
+    user's program, as reported by PySpark, such as ``collect at job.py:3``. `page` is the address of Spark's own page
+    of the execution that waits for the rows. `is_delegated` says whether Spark delegated the query, so that Spark runs
+    the last stage.
     """
 
     statement: str | None = None
@@ -74,7 +66,6 @@ def _user_text(text: str | None) -> str | None:
 
 
 def _mask_and_shorten(text: str) -> str:
-    """Return the beginning of a text with secrets masked."""
     # Masking long texts is slow, so cut first, but at twice the length: a secret must not be cut in half.
     masked = mask_sql(text[: 2 * _MAX_STATEMENT].strip())
     return masked if len(masked) <= _MAX_STATEMENT else f"{masked[:_MAX_STATEMENT]} …"

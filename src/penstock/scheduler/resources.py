@@ -1,24 +1,77 @@
-"""The resources of a cluster: limits for broadcasts and hash tables."""
+"""The limits of a job by its options and its cluster: numbers of tasks, broadcasts and hash tables."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.config.options import BROADCAST_THRESHOLD, DATA_VOLUME_PER_TASK
+from penstock.config.options import (
+    AUTO_PARALLELISM_ENABLED,
+    BROADCAST_THRESHOLD,
+    DATA_VOLUME_PER_TASK,
+    DEFAULT_SOURCE_PARALLELISM,
+    MAX_PARALLELISM,
+    MIN_PARALLELISM,
+    PARALLELISM_DEFAULT,
+    SKEWED_FACTOR,
+    SKEWED_THRESHOLD,
+)
 from penstock.execution.context import BroadcastBounds
 from penstock.optimizer import Resources
 from penstock.planner.planner import planned_broadcast_threshold
-from penstock.scheduler.deciders.settings import ParallelismSettings
-from penstock.spark import jobs
-from penstock.spark.session import broadcast_threshold
+from penstock.sizing.parallelism import PENSTOCKS_DEFAULT, Bounds, global_maximum
+from penstock.spark.bridge.session import broadcast_threshold
+from penstock.spark.run import jobs
 
 if TYPE_CHECKING:
     from penstock.config import Configuration
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.bridge.jvm import Bridge
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelismSettings:
+    """The parallelism options, read once for a job.
+
+    `fixed` is the number of tasks if automatic parallelism is off, else None. `source_default` is the default maximum
+    of tasks for sources that infer their parallelism, or None. `cores` says how many tasks the cluster runs at a time.
+    `skew_factor` and `skew_threshold` are thresholds for skewed subpartitions, see `optimizer.skew.skew_threshold`.
+    """
+
+    bounds: Bounds
+    fixed: int | None
+    default: int | None
+    user_maximum: int | None
+    source_default: int | None
+    cores: int
+    skew_factor: float
+    skew_threshold: int
+
+    @classmethod
+    def of(cls, config: Configuration, cores: int) -> ParallelismSettings:
+        """Read the options; `cores` is how many tasks the cluster runs at a time."""
+        default, user_maximum = config.maybe_integer(PARALLELISM_DEFAULT), config.maybe_integer(MAX_PARALLELISM)
+        minimum = config.integer(MIN_PARALLELISM)
+        maximum = global_maximum(user_maximum, default, cores)
+        user_limits = {MAX_PARALLELISM.key: user_maximum, PARALLELISM_DEFAULT.key: default}
+        maximum_from = next((key for key, number in user_limits.items() if number), PENSTOCKS_DEFAULT)
+        if minimum > maximum:
+            maximum, maximum_from = minimum, MIN_PARALLELISM.key
+        factor = config.get(SKEWED_FACTOR)
+        assert isinstance(factor, float)
+        return cls(
+            bounds=Bounds(minimum, maximum, config.integer(DATA_VOLUME_PER_TASK), maximum_from),
+            fixed=None if config.flag(AUTO_PARALLELISM_ENABLED) else default or maximum,
+            default=default,
+            user_maximum=user_maximum,
+            source_default=config.maybe_integer(DEFAULT_SOURCE_PARALLELISM),
+            cores=cores,
+            skew_factor=factor,
+            skew_threshold=config.integer(SKEWED_THRESHOLD),
+        )
+
 
 _EXECUTION_SHARE = 0.6
 """The part of a heap that Spark uses for execution and storage, by default."""
-
 
 _BROADCAST_OVERRUN = 10
 """A broadcast is stopped beyond this multiple of the threshold; below, finishing it is cheaper than a shuffle."""

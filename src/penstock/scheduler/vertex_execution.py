@@ -1,47 +1,45 @@
-"""Execution of a vertex: decides it, runs it, and records its outcome."""
+"""Execution of a vertex: decides it, runs it, and records its outcome, also for the estimates of its decisions."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from penstock.events import ExecutionState
-from penstock.execution.reads import VertexSetup
-from penstock.scheduler.comparisons import compare_run
-from penstock.scheduler.outcomes import record_run
-from penstock.threads import track_work
+from penstock.base.threads import track_work
+from penstock.base.units import show_count
+from penstock.decisions.log import Choice, Decision, DecisionKind, Explanation, VertexRef
+from penstock.events import ExecutionState, JobEventBus
+from penstock.execution.context import JobContext, VertexSetup
+from penstock.graph import CalcOperator, JobVertex, ScanOperator, Side
+from penstock.graph.partitioner import BroadcastPartitioner
+from penstock.spark.run.exchange import BroadcastResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from penstock.connectors.base import KeyFilter
-    from penstock.events import JobEventBus
-    from penstock.execution.context import JobContext
-    from penstock.execution.vertex_runner import VertexRunner
-    from penstock.graph import JobVertex
+    from penstock.connectors.core.base import KeyFilter
+    from penstock.decisions.estimates import Estimate
+    from penstock.execution.results import Result, ResultStore
+    from penstock.execution.vertex_runner import VertexRun, VertexRunner
+    from penstock.planner.plan import SourcePlan
     from penstock.scheduler.deciders.vertex import VertexDecider
     from penstock.scheduler.execution_graph import ExecutionJobVertex
+    from penstock.spark.plans.nodes import LogicalNode
 
 
+@dataclass(eq=False)
 class VertexExecution:
     """Runs the vertices of a job; every call is on a worker thread."""
 
-    def __init__(
-        self, context: JobContext, decider: VertexDecider, runner: VertexRunner, job_name: str, account: JobEventBus
-    ) -> None:
-        self._context = context
-        self._decider = decider
-        self._runner = runner
-        self._job_name = job_name
-        self._account = account
+    _context: JobContext
+    _decider: VertexDecider
+    _runner: VertexRunner
+    _job_name: str
+    _account: JobEventBus
 
     def execute(self, execution: ExecutionJobVertex, inferred: Mapping[int, int]) -> None:
-        """Decide a vertex, run it, and record its outcome; its result is registered then.
-
-        Parameters
-        ----------
-        inferred
-            The parallelism that its sources inferred, by node.
-        """
+        """Decide a vertex, run it, and record its outcome; `inferred` is the parallelism of its sources, by node."""
         vertex = execution.vertex
         with track_work(f"running {vertex.id} {vertex.name}"):
             setup = self._decide(execution, inferred)
@@ -58,7 +56,7 @@ class VertexExecution:
         if vertex.tail_id in self._context.plan.stages or self._runner.sinks.skip_report(vertex) is not None:
             return VertexSetup()  # the vertex reads no rows
         decided = self._decider.decide(execution.vertex, inferred)
-        execution.record_decision(decided.parallelism, decided.reason, decided.bytes_in)
+        execution.record(parallelism=decided.parallelism, reason=decided.reason, bytes_in=decided.bytes_in)
         return decided.setup
 
     def fetch_filters(self, vertex: JobVertex) -> dict[int, KeyFilter]:
@@ -72,3 +70,165 @@ class VertexExecution:
 
     def _description(self, vertex: JobVertex) -> str:
         return f"{self._job_name}: {vertex.id} {vertex.name}"
+
+
+_ABOUT_OUTPUT = {DecisionKind.SUBPARTITIONS, DecisionKind.SINK_PARALLELISM, DecisionKind.SINK_STAGE}
+"""Decisions about the last stage of a vertex; all others are about the stage that reads its inputs."""
+
+
+def record_run(
+    context: JobContext,
+    execution: ExecutionJobVertex,
+    run: VertexRun,
+    results: ResultStore,
+    channels: Iterable[dict[str, Any]],
+) -> None:
+    """Record the measured figures of a vertex, and settle all decisions about its operators with them."""
+    vertex, decisions = execution.vertex, context.decisions
+    reason, report = execution.snapshot.reason, run.report
+    if report is not None:
+        reason = f"{report.chosen}: {report.reason}"
+        subject = VertexRef(vertex.id, vertex.name, vertex.node_ids)
+        explanation = Explanation(f"{subject.display_name}: {reason}")
+        choice = Choice(DecisionKind.SINK_STAGE, subject, report.chosen, report.reason, explanation=explanation)
+        decisions.record(choice)
+    rows, size = (None, None) if run.result is None else (run.result.exact_rows, _bytes(run.result))
+    # The tasks that ran replace an undecided parallelism.
+    parallelism, written = execution.snapshot.parallelism or run.tasks, results.subpartitions(vertex)
+    execution.record(
+        tasks=run.tasks, rows_out=rows, bytes_out=size, subpartitions=written, parallelism=parallelism, reason=reason
+    )
+    for decision in decisions.of(vertex.node_ids):
+        tasks = run.tasks if decision.kind in _ABOUT_OUTPUT or run.input_tasks is None else run.input_tasks
+        decisions.settle(decision.id, tasks=tasks, rows=rows, bytes=size)
+    for channel_report in channels:
+        decisions.record(_channel_choice(vertex, channel_report))
+
+
+def _bytes(result: Result) -> int | None:
+    """Return the bytes of a vertex's output: compressed for a shuffle, serialized for a broadcast."""
+    return result.data_bytes if isinstance(result, BroadcastResult) else result.written_bytes
+
+
+def _channel_choice(vertex: JobVertex, report: dict[str, Any]) -> Choice:
+    """Return the rows that each consumer of an adaptive exchange received from a task."""
+    rows = {f"rows to {channel['reader']}": channel["rows"] for channel in report["channels"]}
+    paces = {f"rows a second of {channel['reader']}": channel["pace"] for channel in report["channels"]}
+    own = {name: report[name] for name in ("rows", "bytes", "largest_queue", "waited", "blocked")}
+    waited = f"waited {report['waited']:.1f} s for rows and {report['blocked']:.1f} s for consumers to accept them"
+    subject = VertexRef(vertex.id, vertex.name, vertex.node_ids, task=report["index"])
+    return Choice(
+        DecisionKind.REBALANCE,
+        subject,
+        f"{report['rows']} rows",
+        f"it waited {report['waited']:.1f} s for rows to read, and {report['blocked']:.1f} s for consumers to accept",
+        own | rows | paces,
+        Explanation(f"{subject.display_name}: took {show_count(report['rows'], 'row')}, {waited}", is_shown=False),
+    )
+
+
+log = logging.getLogger("penstock.scheduler")
+
+_SOURCE_KINDS = (DecisionKind.SOURCE_PARALLELISM, DecisionKind.VERTEX_PARALLELISM)
+
+
+def compare_run(context: JobContext, vertex: JobVertex, run: VertexRun, results: ResultStore) -> None:
+    """Add the actual figures to the estimates of decisions about a vertex that has written its result.
+
+    The last stage of a vertex with a sink may run later, when its rows are consumed.
+    """
+    if run.result is None:
+        return
+    size = run.result.data_bytes if isinstance(run.result, BroadcastResult) else run.result.size_in_bytes
+    if size is not None:
+        _compare_broadcast(context, vertex, size)
+    estimates = [(decision, _estimate(decision)) for decision in context.decisions.of(vertex.node_ids)]
+    open_decisions = [decision for decision, estimate in estimates if estimate is not None and estimate.actual is None]
+    if not open_decisions:
+        return
+    try:
+        _compare_sources(context, vertex, open_decisions, results)
+        _compare_filters(context, vertex, open_decisions, results)
+    except Exception:
+        log.info("cannot compare what %s has read with its estimates", vertex.name, exc_info=True)
+
+
+def _estimate(decision: Decision) -> Estimate | None:
+    return None if decision.explanation is None else decision.explanation.estimate
+
+
+def _compare_broadcast(context: JobContext, vertex: JobVertex, size: int) -> None:
+    for edge in context.graph.out_edges(vertex.tail_id):
+        if isinstance(edge.partitioner, BroadcastPartitioner):
+            build = Side.of_input(edge.type_number)
+            for decision in context.decisions.of((edge.target_id,), DecisionKind.BROADCAST):
+                if decision.chosen == build:
+                    context.decisions.compare(decision.id, size)
+
+
+def _compare_sources(
+    context: JobContext, vertex: JobVertex, open_decisions: list[Decision], results: ResultStore
+) -> None:
+    """Compare the estimated rows of sources with the rows that were read.
+
+    Bytes are not compared: Spark counts only what the thread of a task reads, and Parquet reads mostly on others.
+    """
+    source_decisions = [decision for decision in open_decisions if decision.kind in _SOURCE_KINDS]
+    if source_decisions:
+        scanned = results.scanned(vertex)
+        sources = {node_id for node_id in vertex.node_ids if node_id in context.plan.sources}
+        # DuckDB does not count the rows that it reads.
+        rows = sum(scanned.values()) if sources and scanned.keys() >= sources else None
+        for decision in source_decisions:
+            context.decisions.compare(decision.id, rows)
+
+
+def _compare_filters(
+    context: JobContext, vertex: JobVertex, open_decisions: list[Decision], results: ResultStore
+) -> None:
+    """Compare the estimated selectivity of dynamic filters with the share of rows that their source retained.
+
+    If other filters removed rows too, this share is a lower bound for each filter.
+    """
+    by_source: dict[int, list[Decision]] = {}
+    for decision in open_decisions:
+        if decision.kind is DecisionKind.DYNAMIC_FILTER:
+            source = _filtered_source(context, decision.nodes[0])
+            if source is not None:
+                by_source.setdefault(source, []).append(decision)
+    retained = results.retained_rows(vertex) if by_source else {}
+    for source, decisions in by_source.items():
+        scan = context.graph.node(source).operator
+        assert isinstance(scan, ScanOperator)
+        if source not in retained or not scan.rows:
+            continue
+        selectivity = retained[source] / scan.rows
+        is_only_filter = len(decisions) == 1 and _filters_only_nulls(context.plan.sources[source])
+        for decision in decisions:
+            estimate = _estimate(decision)
+            # Other filters contributed to the selectivity, so a filter that should retain less is underestimated.
+            if is_only_filter or (estimate is not None and estimate.estimated < selectivity):
+                context.decisions.compare(decision.id, selectivity, is_least=not is_only_filter)
+
+
+def _filtered_source(context: JobContext, node_id: int) -> int | None:
+    """Return the source directly below a filter, None if another operator is in between."""
+    graph = context.graph
+    if node_id in context.plan.sources:
+        consumers = [graph.node(edge.target_id).operator for edge in graph.out_edges(node_id)]
+        has_costly_calc = any(isinstance(consumer, CalcOperator) and not consumer.is_cheap for consumer in consumers)
+        return None if has_costly_calc else node_id
+    node, inputs = graph.node(node_id), graph.in_edges(node_id)
+    if not isinstance(node.operator, CalcOperator) or not node.operator.is_cheap or len(inputs) != 1:
+        return None
+    return inputs[0].source_id if inputs[0].source_id in context.plan.sources else None
+
+
+def _filters_only_nulls(source: SourcePlan) -> bool:
+    """Whether the query itself removes no rows of a source except those with nulls."""
+    node: LogicalNode = source.filtered
+    while node.children:
+        if node.name == "Filter" and not node.only_not_null:
+            return False
+        node = node.children[0]
+    return True

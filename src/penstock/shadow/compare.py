@@ -1,17 +1,17 @@
-"""Comparison of the rows that a sink received with those of plain Spark."""
+"""Comparison of the rows that a sink received, or of a job's error, with those of plain Spark."""
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.shadow.comparison import Comparison, Verdict
-from penstock.shadow.failures import error_class, first_line
-from penstock.spark.fingerprint import Fingerprint, fingerprint
-from penstock.spark.plain_runs import run_without_rows
-from penstock.spark.row_hashes import UnknownTypeError
-from penstock.spark.row_matching import exact_differences, float_differences, rows_with
+from penstock.spark.run.fingerprint import Fingerprint, fingerprint
+from penstock.spark.run.plain_runs import run_without_rows
+from penstock.spark.run.row_hashes import UnknownTypeError
+from penstock.spark.run.row_matching import exact_differences, float_differences, rows_with
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,21 +22,15 @@ if TYPE_CHECKING:
 EXAMPLES = 5
 """The most rows of each side in a report."""
 _UNSTABLE = "plain Spark itself {} in a second run, with other numbers of shuffle partitions"
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)")
+_JAVA = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error))\b")
+_TRACEBACK = "Traceback (most recent call last)"
 
 
 @dataclass(frozen=True, slots=True)
 class PlainRun:
-    """The result of a query on plain Spark.
-
-    Parameters
-    ----------
-    seconds
-        The duration in seconds.
-    fingerprint
-        The fingerprint of the rows; None if the query failed.
-    error
-        The error; None if the query succeeded.
-    """
+    """The result of a query on plain Spark: the fingerprint of its rows, or its error."""
 
     seconds: float
     fingerprint: Fingerprint | None = None
@@ -50,17 +44,8 @@ class NotComparableError(Exception):
 def run_plain(watched: WatchedOutput, *, repartitioned: bool = False) -> PlainRun:
     """Run a query on plain Spark, and fingerprint its rows.
 
-    Parameters
-    ----------
-    watched
-        The output.
-    repartitioned
-        Whether to use other numbers of shuffle partitions than the user's session.
-
-    Raises
-    ------
-    NotComparableError
-        If the query succeeds, but its checksums cannot be computed.
+    `repartitioned` uses other numbers of shuffle partitions than the user's session. Raise `NotComparableError` if the
+    query succeeds, but its checksums cannot be computed.
     """
     rows = watched.plain.repartitioned_rows if repartitioned else watched.plain.rows
     start = time.monotonic()
@@ -80,10 +65,10 @@ def run_plain(watched: WatchedOutput, *, repartitioned: bool = False) -> PlainRu
 
 def compare_rows(watched: WatchedOutput, seconds: float) -> Comparison:
     """Compare an output whose sink received its rows; `seconds` is the duration on Penstock."""
-    values: dict[str, Any] = {"seconds": seconds, "names": tuple(watched.plain.schema.names)}
+    values: dict[str, Any] = {"seconds": seconds}
 
     def result(verdict: Verdict, reason: str, **details: Any) -> Comparison:
-        return Comparison(watched.name, verdict, reason, location=watched.location, **values | details)
+        return watched.comparison(verdict, reason, **values | details)
 
     if watched.is_delegated:
         return result(Verdict.BY_SPARK, "Spark runs this query itself, so these are its own rows")
@@ -128,7 +113,7 @@ def _only_plain_raises(watched: WatchedOutput, plain: PlainRun, rows: int) -> tu
 def _verdict(watched: WatchedOutput, ours: Fingerprint, plain: Fingerprint) -> dict[str, Any]:
     """Compare fingerprints, and if they differ, run both sides again to explain the difference."""
     assert watched.offered is not None
-    ours_are, theirs_are = (_columns(schema) for schema in (watched.offered.schema, watched.plain.schema))
+    ours_are, theirs_are = (_columns(schema) for schema in (watched.offered.schema, watched.plain.schema()))
     if ours_are != theirs_are:
         return {"verdict": Verdict.DIFFERENT, "reason": f"the columns are {ours_are} instead of {theirs_are}"}
     if ours.equals(plain):
@@ -162,7 +147,7 @@ def _details(
     watched: WatchedOutput, ours: Fingerprint, plain: Fingerprint, offered_rows: DataFrame, note: str
 ) -> dict[str, Any]:
     """Describe the rows that differ; doubles within the tolerance are equal."""
-    bridge, names, plain_rows = watched.bridge, watched.plain.schema.names, watched.plain.rows()
+    bridge, names, plain_rows = watched.bridge, watched.plain.schema().names, watched.plain.rows()
     columns = tuple(names[i] for i in ours.differing_columns(plain)) if ours.rows == plain.rows else ()
     if ours.equals_except_floats(plain):
         float_keys = float_differences(bridge, offered_rows, plain_rows)
@@ -190,3 +175,31 @@ def _details(
         "examples": tuple(shown[0]),
         "plain_examples": tuple(shown[1]),
     }
+
+
+def error_class(error: BaseException) -> str:
+    """Return the class of an error's root cause.
+
+    This is a Python exception of the user's function, an error condition of Spark such as ``DIVIDE_BY_ZERO``, or a
+    Java class.
+    """
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = str(error)
+    if _TRACEBACK in text:
+        lines = text[text.rindex(_TRACEBACK) :].splitlines()[1:]
+        exception = next((match for line in lines if (match := _RAISED.match(line)) is not None), None)
+        if exception is not None:
+            return exception[1]
+    conditions = _CONDITION.findall(text)
+    if conditions:
+        return str(conditions[0])
+    classes = _JAVA.findall(text)
+    return str(classes[-1]) if classes else type(error).__name__
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of the message of an error's root cause, at most 300 characters."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]

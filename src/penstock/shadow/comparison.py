@@ -34,8 +34,6 @@ class Comparison:
     ----------
     output
         The sink's name.
-    verdict
-        Whether both are equal.
     reason
         The reason of the verdict, without a full stop.
     rows, plain_rows
@@ -44,14 +42,10 @@ class Comparison:
         The names of the columns that differ, if the numbers of rows are equal.
     examples, plain_examples
         A few rows that one side has more often than the other, as texts by column.
-    names
-        The names of all columns.
     seconds, plain_seconds
         The duration of the whole job on Penstock, without its commit, and of this output's query on plain Spark.
     location
         The user's line of code.
-    engine
-        The engine that computed it.
     """
 
     output: str
@@ -95,15 +89,7 @@ class Comparison:
 
 @dataclass(slots=True)
 class ShadowReport:
-    """The comparisons of a job.
-
-    Parameters
-    ----------
-    job
-        The job's name.
-    comparisons
-        The comparison of each output.
-    """
+    """The comparisons of the outputs of a job, with its name."""
 
     job: str
     comparisons: list[Comparison] = field(default_factory=list)

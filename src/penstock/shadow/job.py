@@ -7,55 +7,38 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind
+from penstock.decisions.log import DecisionKind
+from penstock.engine.registry import native_engine
 from penstock.errors import JobCancelledError, PenstockError, RowsDifferError
 from penstock.events import ExecutionState
-from penstock.planner.native_query import SINGLE_DUCKDB_TASK, NativeQuery
 from penstock.planner.outputs import Output
-from penstock.planner.spark_query import SparkQuery
+from penstock.planner.whole_queries import NativeQuery, SparkQuery, single_task_choice
 from penstock.scheduler.job import Job
-from penstock.shadow.compare import NotComparableError, PlainRun, compare_rows, run_plain
+from penstock.shadow.compare import NotComparableError, PlainRun, compare_rows, error_class, first_line, run_plain
 from penstock.shadow.comparison import REPORTS, Comparison, Engine, ShadowReport, Verdict
-from penstock.shadow.failures import error_class, first_line
-from penstock.shadow.plain import PlainDataFrame, PlainPlan
+from penstock.shadow.plain import PlainQuery
 from penstock.shadow.sinks import ShadowedSink, WatchedOutput
-from penstock.spark import jobs
-from penstock.spark.fingerprint import fingerprint
+from penstock.spark.run import jobs
+from penstock.spark.run.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from penstock.connectors.base import Sink
+    from penstock.connectors.core.base import Sink
     from penstock.planner.plan import JobPlan
     from penstock.scheduler.origin import QueryOrigin
-    from penstock.spark.handles import LocalProperties
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.logical_plan import LogicalPlan
+    from penstock.spark.bridge.handles import LocalProperties
+    from penstock.spark.bridge.jvm import Bridge
+    from penstock.spark.plans.logical_plan import LogicalPlan
 
 
 class ShadowedJob(Job):
     """A job whose queries plain Spark runs as well, to compare the rows.
 
     Plain Spark runs in the user's session when all sinks have their rows, before the commit, and writes nothing.
-
-    Parameters
-    ----------
-    bridge
-        The bridge to the user's session.
-    name
-        The job's name.
-    raises
-        Whether `wait` raises an error if rows differ.
-    origin
-        The origin of its query, if Spark delegated it.
-    properties
-        The local properties of the user's thread; if None, those of this thread.
-
-    Attributes
-    ----------
-    report
-        The results of the comparison.
+    `report` has the results. `raises` says whether `wait` raises an error if rows differ. `properties` are the local
+    properties of the user's thread; if None, those of this thread.
     """
 
     def __init__(
@@ -85,7 +68,7 @@ class ShadowedJob(Job):
 
     def _watch(self, output: Output) -> Output:
         line = "" if output.location is None else str(output.location)
-        plain = PlainDataFrame(self._shadow_bridge, output.df)
+        plain = PlainQuery.of(self._shadow_bridge, output.df)
         watched = WatchedOutput(self._shadow_bridge, output.sink.name, plain, line, output.sink.materialised, output.df)
         self._watched.append(watched)
         sink = ShadowedSink(output.sink, watched)
@@ -97,9 +80,8 @@ class ShadowedJob(Job):
         The sink hands out the rows after the job, so they cannot be fingerprinted; the last stage runs again instead.
         """
         REPORTS.append(self.report)
-        watched = WatchedOutput(
-            self._shadow_bridge, sink.name, PlainPlan(self._shadow_bridge, plan), line, materialised=True
-        )
+        plain = PlainQuery.of_plan(self._shadow_bridge, plan)
+        watched = WatchedOutput(self._shadow_bridge, sink.name, plain, line, materialised=True)
         self._watched.append(watched)
         return ShadowedSink(sink, watched)
 
@@ -128,10 +110,7 @@ class ShadowedJob(Job):
     def wait(self, timeout: float | None = None) -> Job:
         """Wait for the end like `Job.wait`.
 
-        Raises
-        ------
-        RowsDifferError
-            If an output differs from plain Spark's. Written rows are not removed.
+        Raise `RowsDifferError` if an output differs from plain Spark's. Written rows are not removed.
         """
         try:
             super().wait(timeout)
@@ -147,10 +126,7 @@ class ShadowedJob(Job):
     def compare_planning_error(self, error: Exception) -> None:
         """Compare an error of planning with plain Spark; errors of Penstock itself are not compared.
 
-        Raises
-        ------
-        RowsDifferError
-            If plain Spark runs the query.
+        Raise `RowsDifferError` if plain Spark runs the query.
         """
         self._end(ExecutionState.FAILED, None)
         if not isinstance(error, PenstockError):
@@ -175,18 +151,14 @@ class ShadowedJob(Job):
             self._finish_report()
 
     def _before_commit(self) -> None:
-        """Compare before the commit, as the commit may change the data that the job reads."""
-        self._compare()
-
-    def _compare(self) -> None:
-        """Compare all outputs that have not been compared."""
+        """Compare the other outputs before the commit, as it may change the data that the job reads."""
         with self._comparing, self._as_shadow():
             seconds = time.time() - self.started
             for watched in self._watched:
                 if id(watched) not in self._compared:
                     self._add(watched, compare_rows(watched, seconds))
-            if self._cancelled:
-                raise JobCancelledError(f"job {self.name!r} was cancelled", cause=self._cancelled)
+            if self._ending.cancelled:
+                raise JobCancelledError(f"job {self.name!r} was cancelled", cause=self._ending.cancelled)
             self._finish_report()
 
     def _compare_failures(self, rest: Sequence[WatchedOutput], error: BaseException) -> None:
@@ -244,19 +216,7 @@ class ShadowedJob(Job):
         plain_rows: int | None = None,
         plain_seconds: float | None = None,
     ) -> None:
-        names = tuple(watched.plain.schema.names)
-        self._add(
-            watched,
-            Comparison(
-                watched.name,
-                verdict,
-                reason,
-                plain_rows=plain_rows,
-                names=names,
-                plain_seconds=plain_seconds,
-                location=watched.location,
-            ),
-        )
+        self._add(watched, watched.comparison(verdict, reason, plain_rows=plain_rows, plain_seconds=plain_seconds))
 
     def _add(self, watched: WatchedOutput, comparison: Comparison) -> None:
         self._compared[id(watched)] = replace(comparison, engine=self._engine(watched))
@@ -268,11 +228,14 @@ class ShadowedJob(Job):
         chosen = {
             str(decision.chosen): "instead" in decision.outcome
             for decision in self.decisions
-            if decision.kind is DecisionKind.NATIVE and "DuckDB" in str(decision.chosen)
+            if decision.kind is DecisionKind.NATIVE
         }
-        if SINGLE_DUCKDB_TASK in chosen:
-            return Engine.SPARK if chosen[SINGLE_DUCKDB_TASK] else Engine.NATIVE
-        return Engine.BOTH if "DuckDB" in chosen else Engine.PENSTOCK
+        engine = native_engine()
+        if engine is None:
+            return Engine.PENSTOCK
+        if (single_task := single_task_choice(engine)) in chosen:
+            return Engine.SPARK if chosen[single_task] else Engine.NATIVE
+        return Engine.BOTH if engine.name in chosen else Engine.PENSTOCK
 
     def _finish_report(self) -> None:
         comparisons = [self._compared.get(id(watched)) for watched in self._watched]

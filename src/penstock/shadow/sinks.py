@@ -4,56 +4,33 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.base import Sink, SinkJob, SinkStage
-from penstock.spark.fingerprint import FingerprintedRows
-from penstock.spark.plain_runs import in_user_session
+from penstock.connectors.core.base import Sink, SinkJob, SinkOptions, SinkStage, StageReport
+from penstock.shadow.comparison import Comparison, Verdict
+from penstock.spark.run.fingerprint import FingerprintedRows
+from penstock.spark.run.plain_runs import in_user_session
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
-    from penstock.commit import Access, Prepared
-    from penstock.connectors.base import SinkOptions, SinkParallelism, StageReport, TargetOptions
     from penstock.shadow.plain import PlainQuery
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.bridge.jvm import Bridge
 
 log = logging.getLogger("penstock")
 
 
 @dataclass(slots=True)
 class WatchedOutput:
-    """An output of a job, and the rows that its sink received.
+    """An output of a job, the query for plain Spark, and the rows that its sink received.
 
-    Parameters
-    ----------
-    bridge
-        The bridge to the user's session.
-    name
-        The sink's name.
-    plain
-        The query for plain Spark.
-    location
-        The user's line of code.
-    materialised
-        Whether the sink stores the rows, so that they can be read from there.
-    user_df
-        The user's DataFrame, which the sink receives unchanged if Spark runs the whole query; None for a query that
-        Spark has optimised already.
-
-    Attributes
-    ----------
-    runs_on_spark
-        Whether the job delegates the whole query to Spark.
-    offered
-        The DataFrame that was offered to the sink; None before that.
-    counted
-        The same DataFrame with a fingerprint of the rows that the sink computes; None if they are read again instead.
-    problem
-        Why the rows cannot be compared; empty if they can.
+    If it is `materialised`, the sink stores the rows, so that they can be read from there. `user_df` is the user's
+    DataFrame, which the sink receives unchanged if Spark runs the whole query; None for a query that Spark has
+    optimised already. `offered` is the DataFrame that was offered to the sink, None before that, and `counted` the same
+    with a fingerprint of the rows that the sink computes, None if they are read again instead. `problem` says why the
+    rows cannot be compared; empty if they can.
     """
 
     bridge: Bridge
@@ -78,6 +55,11 @@ class WatchedOutput:
         assert self.offered is not None
         return in_user_session(self.bridge, self.offered)
 
+    def comparison(self, verdict: Verdict, reason: str, **values: Any) -> Comparison:
+        """Return a result about the output."""
+        names = tuple(self.plain.schema().names)
+        return Comparison(self.name, verdict, reason, names=names, location=self.location, **values)
+
     def offer(self, df: DataFrame) -> DataFrame:
         """Return the DataFrame for the sink, which fingerprints its rows if they cannot be read later."""
         self.offered = df
@@ -92,50 +74,23 @@ class WatchedOutput:
         return self.counted.df
 
 
-class ShadowedSink(Sink):
-    """A sink that delegates to another sink and fingerprints its rows.
+def _inner(name: str) -> Any:
+    """Return a property that is the attribute or the method of the inner sink or job."""
+    return property(lambda shadowed: getattr(shadowed.inner, name))
 
-    Parameters
-    ----------
-    inner
-        The delegate.
-    watched
-        The output that takes the fingerprint.
-    """
+
+class ShadowedSink(Sink):
+    """A sink that delegates to another sink, and whose output fingerprints the rows."""
+
+    materialised, measures_tasks, restartable = _inner("materialised"), _inner("measures_tasks"), _inner("restartable")
+    name, partition_columns, secrets = _inner("name"), _inner("partition_columns"), _inner("secrets")
+    target_options, file_size, recover = _inner("target_options"), _inner("file_size"), _inner("recover")
+    location, adds = _inner("location"), _inner("adds")
 
     def __init__(self, inner: Sink, watched: WatchedOutput) -> None:
         self.inner = inner
         self.parallelism = inner.parallelism
         self._watched = watched
-
-    @property
-    def materialised(self) -> bool:  # type: ignore[override]
-        """As for the inner sink."""
-        return self.inner.materialised
-
-    @property
-    def measures_tasks(self) -> bool:  # type: ignore[override]
-        """As for the inner sink."""
-        return self.inner.measures_tasks
-
-    @property
-    def restartable(self) -> bool:  # type: ignore[override]
-        """As for the inner sink."""
-        return self.inner.restartable
-
-    @property
-    def name(self) -> str:
-        """The sink's name."""
-        return self.inner.name
-
-    @property
-    def partition_columns(self) -> Sequence[str]:
-        """As for the inner sink."""
-        return self.inner.partition_columns
-
-    def target_options(self, spark: SparkSession) -> TargetOptions:
-        """As for the inner sink."""
-        return self.inner.target_options(spark)
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
         """Return the inner sink's stages, which run with the inner sink's job."""
@@ -149,79 +104,24 @@ class ShadowedSink(Sink):
 
         return [with_inner(stage) for stage in self.inner.stages(options)]
 
-    def file_size(self, options: SinkOptions) -> int | None:
-        """As for the inner sink."""
-        return self.inner.file_size(options)
-
-    @property
-    def secrets(self) -> Mapping[str, Mapping[str, str]]:
-        """As for the inner sink."""
-        return self.inner.secrets
-
-    def recover(self, access: Access) -> None:
-        """As for the inner sink."""
-        self.inner.recover(access)
-
     def open(self, spark: SparkSession) -> SinkJob:
         """Open the sink."""
         return ShadowedSinkJob(self.inner.open(spark), self._watched)
 
 
 class ShadowedSinkJob(SinkJob):
-    """The writing of a job into a `ShadowedSink`."""
+    """The writing of a job into a `ShadowedSink`; a sample, and the rows written first, are not fingerprinted."""
+
+    check, restart, prepare, commit = _inner("check"), _inner("restart"), _inner("prepare"), _inner("commit")
+    abort, refresh, secrets = _inner("abort"), _inner("refresh"), _inner("secrets")
+    target_folder, creates_target = _inner("target_folder"), _inner("creates_target")
+    sample_size, write_first = _inner("sample_size"), _inner("write_first")
 
     def __init__(self, inner: SinkJob, watched: WatchedOutput) -> None:
         self.inner = inner
         self.calls_python = inner.calls_python
         self._watched = watched
 
-    def check(self, schema: StructType) -> None:
-        """As for the inner sink."""
-        self.inner.check(schema)
-
-    @property
-    def target_folder(self) -> str | None:
-        """As for the inner sink."""
-        return self.inner.target_folder
-
-    @property
-    def creates_target(self) -> bool:
-        """As for the inner sink."""
-        return self.inner.creates_target
-
     def write(self, df: DataFrame) -> None:
         """Write the rows, and fingerprint them."""
         self.inner.write(self._watched.offer(df))
-
-    def sample_size(self, df: DataFrame) -> int:
-        """As for the inner sink; a sample is not fingerprinted."""
-        return self.inner.sample_size(df)
-
-    def write_first(self, df: DataFrame, rows: int | None) -> SinkParallelism | None:
-        """As for the inner sink; these rows are fingerprinted when all rows are written."""
-        return self.inner.write_first(df, rows)
-
-    def restart(self) -> bool:
-        """As for the inner sink."""
-        return self.inner.restart()
-
-    def prepare(self) -> Prepared | None:
-        """As for the inner sink."""
-        return self.inner.prepare()
-
-    @property
-    def secrets(self) -> Mapping[str, Mapping[str, str]]:
-        """As for the inner sink."""
-        return self.inner.secrets
-
-    def commit(self) -> None:
-        """As for the inner sink."""
-        self.inner.commit()
-
-    def abort(self) -> None:
-        """As for the inner sink."""
-        self.inner.abort()
-
-    def refresh(self) -> None:
-        """As for the inner sink."""
-        self.inner.refresh()

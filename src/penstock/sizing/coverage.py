@@ -43,16 +43,9 @@ def check_slices(
 ) -> None:
     """Raise `VerificationError` unless the tasks read each slice once, or each pair of slices of two inputs once.
 
-    Parameters
-    ----------
-    reader
-        The vertex, for the error.
-    slices
-        The slices that each task reads, by edge; all edges have the same number of tasks.
-    sizes
-        The bytes per subpartition by edge, equally many for all; empty subpartitions need not be read.
-    mappers
-        The number of upstream tasks of each edge.
+    `slices` are the slices that each task reads, by edge; all edges have the same number of tasks. `sizes` are the
+    bytes per subpartition by edge, equally many for all; empty subpartitions need not be read. `mappers` is the number
+    of upstream tasks of each edge.
     """
     edges = list(slices)
     if len(edges) > _PAIR or len({len(sizes[edge]) for edge in edges}) > 1:
@@ -71,7 +64,6 @@ _Cells = dict[int, list[slice]]
 
 
 def _cells(task: Sequence[Slice], mappers: int) -> _Cells:
-    """Return the upstream tasks that a task reads from, by subpartition."""
     cells: _Cells = {}
     for task_slice in task:
         writers = slice(*(task_slice.mappers or (0, mappers)))

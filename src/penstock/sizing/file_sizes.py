@@ -32,14 +32,9 @@ _SIMILAR = 0.2
 def slot_count(written_bytes: int, target: int, writers: int) -> int:
     """Return the number of slots per subpartition so that even a huge one can be divided into files of the target size.
 
-    Parameters
-    ----------
-    written_bytes
-        The bytes written into the exchange; all of them may be in a single subpartition.
-    target
-        The target bytes of a file.
-    writers
-        The number of upstream tasks, by which a slot can be divided too; 0 if unknown.
+    `written_bytes` are the bytes written into the exchange; all of them may be in a single subpartition. `target` is
+    the target bytes of a file. `writers` is the number of upstream tasks, by which a slot can be divided too; 0 if
+    unknown.
     """
     return max(1, min(_MAX_SLOTS, math.ceil(_CELLS_PER_FILE * written_bytes / target / max(writers, 1))))
 
@@ -49,15 +44,8 @@ def cut_for_files(
 ) -> list[tuple[Slice, ...]]:
     """Return the slices that each task reads, so that it writes about `target` bytes; each subpartition is read once.
 
-    Parameters
-    ----------
-    sizes
-        The bytes of the files of each slot. Every `slots` neighbours form a subpartition of keys: rows with equal
-        keys are in any of them.
-    by_mapper
-        Returns the bytes of a slot by upstream task.
-    slots
-        See `slot_count`.
+    `sizes` has the bytes of the files of each slot. Every `slots` neighbours form a subpartition of keys: rows with
+    equal keys are in any of them. `by_mapper` returns the bytes of a slot by upstream task.
     """
     totals = [sum(sizes[low : low + slots]) for low in range(0, len(sizes), slots)]
     tasks: list[tuple[Slice, ...]] = []

@@ -20,10 +20,7 @@ Range = tuple[int, int]
 class SizeRow:
     """Sizes of consecutive units (subpartitions, or slices of them), with their prefix sums.
 
-    Parameters
-    ----------
-    sizes
-        Bytes per unit, not negative. At least one unit.
+    `sizes` has the bytes per unit, not negative. At least one unit.
     """
 
     def __init__(self, sizes: Sequence[int] | np.ndarray) -> None:
@@ -60,8 +57,7 @@ class SizeRow:
 
         A range holds at least one unit, whatever its size; units of size zero join the range before them.
         """
-        cuts = self._cuts(limit, len(self))
-        return list(pairwise(cuts))
+        return list(pairwise(self._cuts(limit, len(self))))
 
     def count(self, limit: int, stop: int | None = None) -> int:
         """Return how many ranges `pack` would return; counting stops once there are more than `stop`."""
@@ -129,17 +125,8 @@ def pack_within(
     same number, which is the most even. With too many, it takes the smallest limit that gives at most `upper`. If no
     limit gives an allowed number, it divides the units by count.
 
-    Parameters
-    ----------
-    row, volume, lower, upper
-        The sizes, the bytes per range, and the bounds of the number of ranges.
-    lower_from, upper_from
-        The origin of each bound, for the reason.
-
-    Returns
-    -------
-    ranges, reason
-        The reason is a clause, empty if the volume alone decided.
+    Also return the reason, a clause; empty if the volume alone decided. `lower_from` and `upper_from` are the origin of
+    each bound, for the reason.
     """
     count = row.count(volume, upper)
     if lower <= count <= upper:

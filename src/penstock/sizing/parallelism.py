@@ -13,14 +13,63 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.base.units import show_bytes, show_count
 from penstock.config.options import MIN_PARALLELISM
 from penstock.sizing.packing import Range, SizeRow, pack_exactly, pack_within
-from penstock.units import show_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from penstock.sizing.cpu import CpuNeed
+MIB = 1 << 20
+_MIN_TASK_BYTES = 64 << 10
+"""A task that reads less is not worth a Python worker."""
+_MIN_TASK_SECONDS = 0.5
+"""A task with less Python time is not worth a worker, as starting a worker takes about as long."""
+_MAX_TASK_SECONDS = 10.0
+"""Longer tasks are divided even if all cores are busy, so that the job does not wait for a last long task."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuNeed:
+    """The number of tasks that Python functions of a step need, and the reason: a clause, before bounds apply."""
+
+    tasks: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PythonRun:
+    """A finished step with Python functions: the bytes it read, its duration, and its number of tasks."""
+
+    bytes_in: int
+    seconds: float
+    tasks: int
+
+
+def seconds_per_mib(runs: Iterable[PythonRun], cores: int) -> float | None:
+    """Return the core seconds per MiB of finished steps, None if nothing was measured."""
+    measured = [run for run in runs if run.bytes_in > 0]
+    if not measured:
+        return None
+    seconds = sum(run.seconds * min(run.tasks, cores) for run in measured)
+    return seconds * MIB / sum(run.bytes_in for run in measured)
+
+
+def tasks_for_python(bytes_in: int, pace: float | None, cores: int) -> CpuNeed:
+    """Return the number of tasks that the Python functions of a step need for its input.
+
+    `pace` is in core seconds per MiB, None if unknown: then all cores are used.
+    """
+    if pace is None:
+        tasks = max(1, min(cores, math.ceil(bytes_in / _MIN_TASK_BYTES)))
+        return CpuNeed(tasks, f"it runs Python functions, and there are {show_count(cores, 'core')}")
+    seconds = pace * bytes_in / MIB
+    tasks = max(1, min(cores, int(seconds / _MIN_TASK_SECONDS)), math.ceil(seconds / _MAX_TASK_SECONDS))
+    return CpuNeed(
+        tasks,
+        f"its Python functions took {pace:.2g} s per MiB in this job, so they will take {seconds:.2g} s of a core",
+    )
+
 
 FALLBACK_MAX_PARALLELISM = 128
 PENSTOCKS_DEFAULT = "Penstock's default"
@@ -75,16 +124,10 @@ def decide_vertex(
 ) -> VertexDecision:
     """Decide the parallelism of a vertex whose inputs share the same ranges, and what each task reads.
 
-    Parameters
-    ----------
-    inputs
-        The bytes per subpartition of each input. At least one input; all have the same number of subpartitions.
-    bounds
-        The vertex's bounds, see `vertex_bounds`.
-    parallelism
-        The number of tasks if it is set; with fewer subpartitions, some tasks read nothing.
-    python
-        The tasks that its Python functions need, None without such functions. They can only raise the number of tasks.
+    `inputs` are the bytes per subpartition of each input. At least one input; all have the same number of
+    subpartitions. `parallelism` is the number of tasks if it is set; with fewer subpartitions, some tasks read nothing.
+    `python` is the tasks that its Python functions need, None without such functions. They can only raise the number of
+    tasks.
     """
     widths = {len(sizes) for sizes in inputs}
     if len(widths) != 1:
@@ -111,3 +154,19 @@ def subpartition_count(input_bytes: int, volume: int, upper: int) -> int:
     There are four per expected task, so that they can be packed evenly.
     """
     return max(1, min(max(math.ceil(4 * max(input_bytes, 0) / volume), 4), upper))
+
+
+_PER_CONSUMER = 64
+"""Chunks per consumer. At the end, all consumers wait for the last chunk, so smaller chunks shorten the wait for a slow
+consumer."""
+_TOTAL = 2000
+"""Upper limit of all chunks. A writing task has a block per chunk, and beyond this Spark tracks only average sizes."""
+
+
+def chunk_count(consumers: int) -> int:
+    """Return the number of chunks for a number of consumers, at least four per consumer.
+
+    >>> chunk_count(4), chunk_count(1000)
+    (256, 4000)
+    """
+    return max(min(_PER_CONSUMER * consumers, _TOTAL), 4 * consumers)

@@ -1,4 +1,4 @@
-"""Division of inputs with skewed subpartitions among tasks. Pure arithmetic.
+"""Division of inputs with skewed subpartitions, and of rescaled inputs, among tasks. Pure arithmetic.
 
 A task reads a range of whole subpartitions, or a slice of one: the rows of some upstream tasks. If the number of tasks
 is limited, slices are merged again, and the least skewed subpartitions are not split.
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.sizing.packing import Range, SizeRow
+from penstock.sizing.packing import Range, SizeRow, spread_by_count
+from penstock.sizing.pointwise import readers_of, writers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,12 +26,8 @@ if TYPE_CHECKING:
 class Slice:
     """The part of an input that a task reads: a range of subpartitions, of all or some upstream tasks.
 
-    Parameters
-    ----------
-    subpartitions
-        The range. If `mappers` is set, it is a single subpartition or all of them.
-    mappers
-        The range of upstream tasks, or None for all.
+    `subpartitions` is the range. If `mappers` is set, it is a single subpartition or all of them. `mappers` is the
+    range of upstream tasks, or None for all.
     """
 
     subpartitions: Range
@@ -54,16 +51,9 @@ def cut_skewed(
     Subpartitions that are not skewed are packed by the volume per task. For a skewed subpartition, every slice
     of an input is joined with every slice of the others, each combination in its own task if the bounds allow.
 
-    Parameters
-    ----------
-    sizes
-        The bytes per subpartition of each input, shape (subpartitions,).
-    slices
-        For each input, the ranges of upstream tasks that divide its skewed subpartitions.
-    bounds
-        The vertex's bounds.
-    parallelism
-        The exact number of tasks, if it is set; some tasks read nothing if there is too little to divide.
+    `sizes` are the bytes per subpartition of each input, shape (subpartitions,). `slices` has, for each input, the
+    ranges of upstream tasks that divide its skewed subpartitions. `parallelism` is the exact number of tasks, if it is
+    set; some tasks read nothing if there is too little to divide.
     """
     low, high = (bounds.minimum, bounds.maximum) if parallelism is None else (parallelism, parallelism)
     tasks = _combined(sizes, slices, bounds.volume_per_task)
@@ -98,16 +88,8 @@ def _combined(sizes: Sequence[np.ndarray], slices: Sequence[Mapping[int, Sequenc
 class _Stretch:
     """Neighbours that one task can read together: whole subpartitions, or slices of a single subpartition.
 
-    Parameters
-    ----------
-    row
-        The bytes of each neighbour.
-    first
-        The first subpartition.
-    span
-        The range of neighbours.
-    parts
-        The ranges of upstream tasks if the neighbours are slices, of the input with index `split`.
+    `row` are the bytes of each neighbour. `span` is the range of neighbours. `parts` are the ranges of upstream tasks
+    if the neighbours are slices, of the input with index `split`.
     """
 
     row: SizeRow
@@ -116,13 +98,8 @@ class _Stretch:
     parts: tuple[Range, ...] = ()
     split: int = 0
 
-    def packed(self, limit: int) -> list[_Stretch]:
-        """Return runs of neighbours of at most `limit` bytes each, and at least one neighbour."""
-        return [replace(self, span=span) for span in self.row.pack(limit)]
-
     @property
     def bytes(self) -> int:
-        """The bytes of the range."""
         return self.row.bytes_in(self.span)
 
     def halves(self) -> tuple[_Stretch, _Stretch]:
@@ -171,7 +148,6 @@ def _apart(row: SizeRow, skewed: Mapping[int, _Parts], most: int) -> list[tuple[
 
 
 def _stretches(row: SizeRow, apart: Mapping[int, _Parts]) -> list[_Stretch]:
-    """Return all stretches, in order."""
     gaps = _gaps(apart, len(row))
     stretches = [_Stretch(SizeRow(row.sizes[start:end]), start, (0, end - start)) for start, end in gaps]
     for index, (split, parts) in apart.items():
@@ -194,7 +170,7 @@ def _packed(stretches: Sequence[_Stretch], most: int, low: int) -> list[_Stretch
             high = middle
         else:
             low = middle + 1
-    return [run for stretch in stretches for run in stretch.packed(low)]
+    return [replace(stretch, span=span) for stretch in stretches for span in stretch.row.pack(low)]
 
 
 def _divided(runs: list[_Stretch], at_least: int) -> list[_Stretch]:
@@ -210,3 +186,18 @@ def _divided(runs: list[_Stretch], at_least: int) -> list[_Stretch]:
         heapreplace(heap, (rank(left), left))
         heappush(heap, (rank(right), right))
     return sorted((run for _, run in heap), key=lambda run: (run.first, run.span))
+
+
+def rescaled(writers: int, subpartitions: int, readers: int) -> list[tuple[Slice, ...]]:
+    """Return the slices that each reader of a rescale reads of the subpartitions that each writer wrote.
+
+    `pointwise` says which tasks are connected. The readers of a writer share its subpartitions, in order.
+    """
+    if readers <= writers:
+        sources = (writers_of(reader, writers, readers) for reader in range(readers))
+        return [(Slice((0, subpartitions), (source.start, source.stop)),) for source in sources]
+    return [
+        (Slice(part, (writer, writer + 1)) if part[0] < part[1] else Slice((0, 0)),)
+        for writer in range(writers)
+        for part in spread_by_count(subpartitions, len(readers_of(writer, writers, readers)))
+    ]

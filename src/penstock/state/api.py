@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.arguments import check_path, check_session
+from penstock.base.arguments import check_path, check_session
 from penstock.errors import StateError
-from penstock.spark.jvm import Bridge
-from penstock.spark.session import embedded_session
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.bridge.session import embedded_session
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.file_sink import complete_sink_log
 from penstock.state.inspection import Inspection, inspect_checkpoint
-from penstock.state.journal import Journal, Phase
+from penstock.state.journal import Journal, Phase, check_not_rewound, remove_rewound_rescales, rescale_lock
 from penstock.state.key_groups import check_max_parallelism
 from penstock.state.live_rescale import request_rescale
-from penstock.state.past_rescales import check_not_rewound, remove_rewound_rescales
 from penstock.state.preflight import RescalePlan, plan_rescale
+from penstock.state.query_start import complete_sink_log
 from penstock.state.rescale import OnProgress, Rescale, RescaleReport, is_over, publish, try_discard, undo
-from penstock.state.rescale_lock import rescale_lock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,13 +47,7 @@ def inspect(checkpoint: str, *, count: bool = False, spark: SparkSession | None 
 def plan(
     checkpoint: str, max_parallelism: int, *, spark: SparkSession | None = None, method: RewriteMethod | None = None
 ) -> RescalePlan:
-    """Return what `rescale` would do. Writes nothing.
-
-    Raises
-    ------
-    StateError
-        If the state cannot be rescaled; the message lists every reason.
-    """
+    """Return what `rescale` would do; raise `StateError` with every reason if it cannot. Writes nothing."""
     check_path(checkpoint, "plan")
     check_max_parallelism(max_parallelism)
     bridge = bridge_of(spark)
@@ -144,23 +136,11 @@ def rescale_running(
 ) -> dict[str, Any]:
     """Change the number of key groups of a running query that `start_query` started in any process.
 
-    That process lets the running batch end, stops the query, rescales its state, and starts it again.
+    That process lets the running batch end, stops the query, rescales its state, and starts it again. Return the report
+    of the rescale, as `LiveReport.as_dict` returns it. The parameters are those of `rescale`.
 
-    Parameters
-    ----------
-    checkpoint, max_parallelism, spark, method, on_progress
-        As for `rescale`.
-
-    Returns
-    -------
-    dict
-        The report of the rescale, as `LiveReport.as_dict` returns it.
-
-    Raises
-    ------
-    StateError
-        If no process serves the checkpoint, or the rescale was refused or failed. The query continues unchanged,
-        unless the message says otherwise.
+    Raise `StateError` if no process serves the checkpoint, or the rescale was refused or failed. The query continues
+    unchanged, unless the message says otherwise.
     """
     check_path(checkpoint, "rescale_running")
     check_max_parallelism(max_parallelism)
@@ -171,15 +151,7 @@ def rescale_running(
 def abort(checkpoint: str, *, spark: SparkSession | None = None) -> bool:
     """Undo a rescale that was stopped before it was complete, or whose batch was removed from the query's logs.
 
-    Returns
-    -------
-    bool
-        Whether there was such a rescale.
-
-    Raises
-    ------
-    StateError
-        If the rescale is complete, or another live process works on it.
+    Return whether there was such a rescale. Raise `StateError` if it is complete, or another live process works on it.
     """
     check_path(checkpoint, "abort")
     bridge = bridge_of(spark)
@@ -196,15 +168,8 @@ def abort(checkpoint: str, *, spark: SparkSession | None = None) -> bool:
 def prune(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
     """Remove the folders of key groups that the query no longer has. State of earlier batches becomes unreadable.
 
-    Returns
-    -------
-    list of str
-        The removed folders, relative to the checkpoint.
-
-    Raises
-    ------
-    StateError
-        If there is no checkpoint, a rescale is not complete, or another live process works on it.
+    Return the removed folders, relative to the checkpoint. Raise `StateError` if there is no checkpoint, a rescale is
+    not complete, or another live process works on it.
     """
     check_path(checkpoint, "prune")
     bridge = bridge_of(spark)
@@ -214,12 +179,8 @@ def prune(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
         number = opened.offsets(opened.batch).max_parallelism if opened.batch is not None else None
         if number is None:
             return []
-        removed = [
-            f"state/{operator.number}/{group}"
-            for operator in opened.operators
-            for group in opened.groups(operator.number)
-            if group >= number
-        ]
+        groups = [(operator.number, group) for operator in opened.operators for group in opened.groups(operator.number)]
+        removed = [f"state/{operator}/{group}" for operator, group in groups if group >= number]
         for path in removed:
             opened.folder.child(path).delete()
         return removed

@@ -37,13 +37,7 @@ class WorkUnit:
 
 @dataclass(frozen=True)
 class StateAssignment:
-    """The change of the number of key groups.
-
-    Raises
-    ------
-    StateError
-        If a number is out of bounds.
-    """
+    """The change of the number of key groups; raises `StateError` if a number is out of bounds."""
 
     old: int
     new: int

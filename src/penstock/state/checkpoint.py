@@ -11,13 +11,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock.errors import StateError
-from penstock.spark.filesystem import Folder
-from penstock.state.layout import CommitEntry, OffsetEntry, OperatorEntry, SnapshotMetadata
+from penstock.spark.io.filesystem import Folder
+from penstock.state.layout import CommitEntry, OffsetEntry, OperatorEntry, parse_snapshot_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.bridge.jvm import Bridge
 
 DEFAULT_STORE = "default"
 PARTS = ("metadata", "offsets", "commits")
@@ -61,13 +61,7 @@ class Operator:
 
 
 class Checkpoint:
-    """The logs and the state of a streaming query.
-
-    Raises
-    ------
-    StateError
-        If there is no checkpoint at that path.
-    """
+    """The logs and the state of a streaming query; `StateError` is raised if there is no checkpoint at a path."""
 
     def __init__(self, bridge: Bridge, location: str) -> None:
         self.folder = Folder(bridge, location.rstrip("/") or location)
@@ -151,32 +145,30 @@ class Checkpoint:
 
     def _group_files(self, operator: int, group: int, store: str) -> GroupFiles:
         folder = self.folder.child(self.group_path(operator, group, store))
-        entries = (
-            [(name, size) for name, is_folder, size in folder.entries() if not is_folder] if folder.exists() else []
-        )
+        entries = folder.entries() if folder.exists() else []
+        files = [(name, size) for name, is_folder, size in entries if not is_folder]
         version = (self.batch or 0) + 1
-        snapshots = {int(match[1]): name for name, _ in entries if (match := _SNAPSHOT.fullmatch(name))}
+        after, size = 0, 0
+        rows: int | None = None
+        snapshots = {int(match[1]): name for name, _ in files if (match := _SNAPSHOT.fullmatch(name))}
         newest = max((number for number in snapshots if number <= version), default=None)
-        rows, size = (None, 0)
         if newest is not None:
-            metadata = self._snapshot(folder.child(snapshots[newest]))
-            rows, size = metadata.rows, metadata.size
-        after = newest or 0
-        whole = {int(match[1]): length for name, length in entries if (match := _WHOLE.fullmatch(name))}
+            after, (rows, size) = newest, self._snapshot(folder.child(snapshots[newest]))
+        whole = {int(match[1]): length for name, length in files if (match := _WHOLE.fullmatch(name))}
         newest = max((number for number in whole if number <= version), default=None)
         if newest is not None:
             after, rows, size = newest, None, whole[newest]
-        for name, length in entries:
+        for name, length in files:
             match = _CHANGES.fullmatch(name)
             if match and after < int(match[1]) <= version:
                 rows, size = None, size + length
         return GroupFiles(operator, store, group, rows, size)
 
     @staticmethod
-    def _snapshot(file: Folder) -> SnapshotMetadata:
+    def _snapshot(file: Folder) -> tuple[int | None, int]:
         try:
             with zipfile.ZipFile(io.BytesIO(file.read())) as archive:
                 text = archive.read("metadata").decode()
         except (zipfile.BadZipFile, KeyError) as error:
             raise StateError.unreadable(str(file), f"it is not a snapshot: {error}") from error
-        return SnapshotMetadata.parse(text, str(file))
+        return parse_snapshot_metadata(text, str(file))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import StateError
-from penstock.spark.jobs import cluster_cores
-from penstock.spark.jvm import root_cause
-from penstock.spark.state_store import StoreId
+from penstock.spark.bridge.jvm import root_cause
+from penstock.spark.run.jobs import cluster_cores
+from penstock.spark.state.state_store import StoreId
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.layout import ENCODING, PROVIDER
-from penstock.state.preflight import plan_rescale
+from penstock.state.preflight import open_stores, plan_rescale
 from penstock.state.recommendation import Recommendation, recommend
-from penstock.state.stores import open_stores
 
 if TYPE_CHECKING:
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.state_store import StateSession
+    from penstock.spark.bridge.jvm import Bridge
+    from penstock.spark.state.state_store import StateSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +49,15 @@ class Inspection:
 
     location: str
     query: str
-    batch: int | None
-    max_parallelism: int | None
-    provider: str
-    format_version: int | None
-    encoding: str
-    stores: tuple[StoreState, ...]
-    obstacle: str | None
+    batch: int | None = None
+    max_parallelism: int | None = None
+    provider: str = "?"
+    format_version: int | None = None
+    encoding: str = "?"
+    stores: tuple[StoreState, ...] = ()
+    obstacle: str | None = None
     """The reason why the state cannot be rescaled; None if it can."""
-    recommendation: Recommendation | None
+    recommendation: Recommendation | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return a JSON object."""
@@ -66,33 +65,12 @@ class Inspection:
 
 
 def inspect_checkpoint(bridge: Bridge, location: str, *, count: bool = False) -> Inspection:
-    """Return a description of a checkpoint's state.
-
-    Parameters
-    ----------
-    count
-        Whether to read the state and count its rows exactly, instead of using the counts in its files.
-
-    Raises
-    ------
-    StateError
-        If there is no checkpoint, or it is damaged.
-    """
+    """Return a description of a checkpoint's state; see `penstock.state.inspect`."""
     checkpoint = Checkpoint(bridge, location)
     batch = checkpoint.batch
     if batch is None:
-        return Inspection(
-            checkpoint.location,
-            checkpoint.query_id,
-            None,
-            None,
-            "?",
-            None,
-            "?",
-            (),
-            "no batch of the query has finished yet",
-            None,
-        )
+        obstacle = "no batch of the query has finished yet"
+        return Inspection(checkpoint.location, checkpoint.query_id, obstacle=obstacle)
     offsets, commit = checkpoint.offsets(batch), checkpoint.commit(batch)
     current = offsets.max_parallelism or 0
     stores = _stores(checkpoint, current)
@@ -119,9 +97,7 @@ def _stores(checkpoint: Checkpoint, max_parallelism: int) -> tuple[StoreState, .
     for files in checkpoint.files(max_parallelism):
         groups_by_store.setdefault((files.operator, files.store), []).append((files.rows, files.size))
     return tuple(
-        StoreState(
-            operator, names[operator], store, tuple(rows for rows, _ in groups), tuple(size for _, size in groups)
-        )
+        StoreState(operator, names[operator], store, *map(tuple, zip(*groups, strict=True)))
         for (operator, store), groups in groups_by_store.items()
     )
 
@@ -136,12 +112,10 @@ def _count_rows(
             identity = StoreId(store.operator, store.store, bool(key))
             counts = session.count_with_sql(checkpoint.location, batch, identity, groups)
         except Exception as error:
-            raise StateError.unreadable(
-                f"store {store.store} of operator {store.operator}", root_cause(error)
-            ) from error
+            name = f"store {store.store} of operator {store.operator}"
+            raise StateError.unreadable(name, root_cause(error)) from error
         rows = {count.group: count.rows for count in counts}
-        exact = tuple(rows.get(group, 0) for group in range(len(store.sizes)))
-        counted.append(StoreState(store.operator, store.operator_name, store.store, exact, store.sizes))
+        counted.append(replace(store, rows=tuple(rows.get(group, 0) for group in range(len(store.sizes)))))
     return tuple(counted)
 
 

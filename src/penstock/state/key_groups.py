@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.hashing import hash_row
 from penstock.errors import StateError
-from penstock.hashing import hash_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,36 +21,21 @@ DEFAULT_LOWER_BOUND_MAX_PARALLELISM = 1 << 7
 def key_group(values: Sequence[Any], types: Sequence[str], max_parallelism: int) -> int:
     """Return the key group of a grouping key.
 
-    Parameters
-    ----------
-    values
-        The columns of the key, as PySpark returns them.
-    types
-        The names of their types, as Spark prints them.
-    max_parallelism
-        The number of key groups.
+    `values` are the columns of the key, as PySpark returns them, and `types` the names of their types, as Spark prints
+    them. `max_parallelism` is the number of key groups.
     """
     return hash_row(values, types) % max_parallelism
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """Return the default max parallelism: 1.5 times the parallelism, rounded up to a power of two.
-
-    At least 128, at most 32768.
-    """
+    """Return 1.5 times the parallelism, rounded up to a power of two; at least 128, at most 32768."""
     minimum = parallelism + parallelism // 2
     power = 1 << max(minimum - 1, 0).bit_length()
     return min(max(power, DEFAULT_LOWER_BOUND_MAX_PARALLELISM), UPPER_BOUND_MAX_PARALLELISM)
 
 
 def check_max_parallelism(value: object) -> int:
-    """Return the max parallelism if it is within bounds.
-
-    Raises
-    ------
-    StateError
-        If it is not an integer between 1 and 32768.
-    """
+    """Return the max parallelism; raise `StateError` if it is not an integer between 1 and 32768."""
     number = value if isinstance(value, int) and not isinstance(value, bool) else 0
     if not 1 <= number <= UPPER_BOUND_MAX_PARALLELISM:
         raise StateError.bad_max_parallelism(value, UPPER_BOUND_MAX_PARALLELISM)

@@ -24,13 +24,7 @@ class LogEntry:
 
     @classmethod
     def parse(cls, text: str, path: str) -> Self:
-        """Parse an entry.
-
-        Raises
-        ------
-        StateError
-            If the text is not an entry.
-        """
+        """Parse an entry; raise `StateError` if the text is not an entry."""
         version, *lines = text.split("\n")
         try:
             content = json.loads(lines[0]) if lines else None
@@ -46,8 +40,6 @@ class LogEntry:
 
 class OffsetEntry(LogEntry):
     """The planned offsets of a batch, and its settings."""
-
-    __slots__ = ()
 
     @property
     def conf(self) -> dict[str, str]:
@@ -80,8 +72,6 @@ class OffsetEntry(LogEntry):
 class CommitEntry(LogEntry):
     """The commit of a batch: its next watermark, and in format version 2 the ids of its state versions."""
 
-    __slots__ = ()
-
     @property
     def format_version(self) -> int:
         """The format version of the checkpoint: 1, or 2 with unique ids for versions of state."""
@@ -97,8 +87,6 @@ class CommitEntry(LogEntry):
 
 class OperatorEntry(LogEntry):
     """The metadata of a stateful operator."""
-
-    __slots__ = ()
 
     @property
     def operator(self) -> int:
@@ -121,29 +109,16 @@ class OperatorEntry(LogEntry):
         return replace(self, content=self.content | {"stateStoreInfo": stores})
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotMetadata:
-    """The metadata of a RocksDB snapshot."""
+def parse_snapshot_metadata(text: str, path: str) -> tuple[int | None, int]:
+    """Return the keys of a RocksDB snapshot, None if they were not counted, and the bytes of its SST files.
 
-    rows: int | None
-    """The number of keys; None if they were not counted."""
-    size: int
-    """The bytes of the SST files."""
-
-    @classmethod
-    def parse(cls, text: str, path: str) -> Self:
-        """Parse the file ``metadata`` of a snapshot.
-
-        Raises
-        ------
-        StateError
-            If the text is not such metadata.
-        """
-        try:
-            content = json.loads(text.partition("\n")[2])
-            keys = int(content["numKeys"])
-            internal = max(int(content.get("numInternalKeys", 0)), 0)
-            size = sum(int(file["sizeBytes"]) for file in content["sstFiles"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise StateError.unreadable(path, f"its metadata is {text[:40]!r}") from error
-        return cls(keys + internal if keys >= 0 else None, size)
+    Raise `StateError` if the text of the file ``metadata`` is damaged.
+    """
+    try:
+        content = json.loads(text.partition("\n")[2])
+        keys = int(content["numKeys"])
+        internal = max(int(content.get("numInternalKeys", 0)), 0)
+        size = sum(int(file["sizeBytes"]) for file in content["sstFiles"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError.unreadable(path, f"its metadata is {text[:40]!r}") from error
+    return keys + internal if keys >= 0 else None, size

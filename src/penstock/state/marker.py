@@ -9,17 +9,17 @@ import uuid
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from penstock.commit.lease import LEASE, Lease, is_young, remove_lease
+from penstock.commit.claims import LEASE, Lease, is_young, remove_lease
 from penstock.commit.owner import Owner
 from penstock.errors import StateError
-from penstock.spark.filesystem import Folder
-from penstock.spark.state_store import running_queries
+from penstock.spark.io.filesystem import Folder
+from penstock.spark.state.state_store import running_queries
+from penstock.state.journal import rescale_lock
 from penstock.state.requests import Requests
-from penstock.state.rescale_lock import rescale_lock
 
 if TYPE_CHECKING:
     from penstock.commit import Access
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.bridge.jvm import Bridge
 
 MARKER = "_penstock_query.json"
 _POLL_INTERVAL = 1.0
@@ -88,16 +88,10 @@ def mark_checkpoint(access: Access, checkpoint: Folder, *, keep_requests: bool =
     """Mark a checkpoint whose query this process is about to start.
 
     If the marker of a process on another machine exists, wait until its lease expires, as the process may have died.
+    Raise `StateError` if a live process runs the query or changes its key groups, or the checkpoint cannot be written
+    to.
 
-    Parameters
-    ----------
-    keep_requests
-        Whether this process already runs the query and serves requests, which must not be removed.
-
-    Raises
-    ------
-    StateError
-        If a live process runs the query or changes its key groups, or the checkpoint cannot be written to.
+    `keep_requests` says whether this process already runs the query and serves requests, which must not be removed.
     """
     _wait_for_remote_process(access, checkpoint)
     with rescale_lock(access.bridge, checkpoint):

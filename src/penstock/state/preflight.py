@@ -5,26 +5,38 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.units import show_bytes
 from penstock.commit import Access
 from penstock.errors import StateError
-from penstock.spark.jobs import cluster_cores
-from penstock.spark.jvm import root_cause
-from penstock.spark.snapshot_state import IN_MEMORY
-from penstock.spark.state_store import ROCKSDB, StoreId, move_files_problem
+from penstock.spark.bridge.jvm import root_cause
+from penstock.spark.run.jobs import cluster_cores
+from penstock.spark.state.row_state import RowSession
+from penstock.spark.state.snapshot_state import IN_MEMORY, SnapshotSession
+from penstock.spark.state.state_store import ROCKSDB, StateSession, StoreId, has_offline_tools, move_files_problem
 from penstock.state.assignment import StateAssignment
 from penstock.state.journal import Journal
-from penstock.state.layout import ENCODING, PROVIDER
+from penstock.state.layout import ENCODING, JOIN_FORMAT, PROVIDER
 from penstock.state.marker import MARKER, local_query_names, other_process
 from penstock.state.rewrite_methods import RewriteMethod, choose_method
-from penstock.state.stores import open_stores
-from penstock.units import show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.state_store import StateSession
+    from penstock.spark.bridge.jvm import Bridge
     from penstock.state.checkpoint import Checkpoint
+
+_JOIN_FORMAT = 2
+"""Spark's default."""
+
+
+def open_stores(bridge: Bridge, checkpoint: Checkpoint, batch: int) -> StateSession:
+    """Return the reader of the state that a checkpoint has after a batch."""
+    conf, format_version = checkpoint.offsets(batch).conf, checkpoint.commit(batch).format_version
+    if not has_offline_tools(bridge):
+        return RowSession(bridge, format_version, conf, conf.get(ENCODING, "unsaferow"))
+    if conf.get(PROVIDER) == IN_MEMORY:
+        return SnapshotSession(bridge, format_version, int(conf.get(JOIN_FORMAT, _JOIN_FORMAT)))
+    return StateSession(bridge, format_version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,34 +90,25 @@ class RescalePlan:
 
 
 def plan_rescale(
-    bridge: Bridge,
-    checkpoint: Checkpoint,
-    new: int,
-    method: RewriteMethod | None = None,
-    *,
-    running: bool = False,
+    bridge: Bridge, checkpoint: Checkpoint, new: int, method: RewriteMethod | None = None, *, running: bool = False
 ) -> RescalePlan:
-    """Return the plan of a rescale.
+    """Return the plan of a rescale; `running` says whether the query runs and will be stopped for the rescale.
 
-    Parameters
-    ----------
-    method
-        The method for every store. If None, it is chosen for each store.
-    running
-        Whether the query runs and will be stopped for the rescale.
-
-    Raises
-    ------
-    StateError
-        If the state cannot be rescaled; the message lists every reason.
+    Raise `StateError` if the state cannot be rescaled; the message lists every reason. `method` is the method for every
+    store. If None, it is chosen for each store.
     """
-    batch, old, format_version = _logs(checkpoint)
+    batch = checkpoint.batch
+    if batch is None:
+        raise StateError.obstacles(checkpoint.location, ["no batch of the query has finished yet"])
+    old = checkpoint.offsets(batch).max_parallelism
+    if old is None:
+        raise StateError.unreadable(f"{checkpoint.location}/offsets/{batch}", "it has no number of shuffle partitions")
+    format_version = checkpoint.commit(batch).format_version
     assignment = StateAssignment(old, new)
     provider = checkpoint.offsets(batch).conf.get(PROVIDER, "unknown")
     session = open_stores(bridge, checkpoint, batch)
     obstacles = [*_log_obstacles(checkpoint, old, new), *_store_obstacles(session, provider, method)]
-    if not running:
-        # A running query finishes its batch by itself.
+    if not running:  # a running query finishes its batch by itself
         obstacles += list(_running_queries(bridge, checkpoint)) or _unfinished_batch(checkpoint, batch, old)
     obstacles += _missing_permissions(checkpoint)
     stores: tuple[StorePlan, ...] = ()
@@ -113,20 +116,14 @@ def plan_rescale(
     if not obstacles:
         stores, problems = _stores(session, checkpoint, batch, assignment, method)
         size = sum(files.size for files in checkpoint.files(old))
-        obstacles += [*problems, *_space_obstacles(checkpoint, size)]
+        obstacles += problems
+        free = checkpoint.folder.free_bytes()
+        if free < size:
+            needed = f"its new state needs about {show_bytes(size)}, and its file system has {show_bytes(free)} free"
+            obstacles.append(needed)
     if obstacles:
         raise StateError.obstacles(checkpoint.location, obstacles)
     return RescalePlan(checkpoint.location, batch, format_version, assignment, provider, stores, size)
-
-
-def _logs(checkpoint: Checkpoint) -> tuple[int, int, int]:
-    batch = checkpoint.batch
-    if batch is None:
-        raise StateError.obstacles(checkpoint.location, ["no batch of the query has finished yet"])
-    old = checkpoint.offsets(batch).max_parallelism
-    if old is None:
-        raise StateError.unreadable(f"{checkpoint.location}/offsets/{batch}", "it has no number of shuffle partitions")
-    return batch, old, checkpoint.commit(batch).format_version
 
 
 def _log_obstacles(checkpoint: Checkpoint, old: int, new: int) -> Iterator[str]:
@@ -180,18 +177,13 @@ def _running_queries(bridge: Bridge, checkpoint: Checkpoint) -> Iterator[str]:
 
 
 def _missing_permissions(checkpoint: Checkpoint) -> Iterator[str]:
-    for name in ("", "offsets", "commits", "state"):
-        folder = checkpoint.folder.child(name) if name else checkpoint.folder
+    for folder in (checkpoint.folder, *map(checkpoint.folder.child, ("offsets", "commits", "state"))):
         if folder.exists() and not folder.may_write():
             yield f"there is no permission to write to {folder}"
 
 
 def _stores(
-    session: StateSession,
-    checkpoint: Checkpoint,
-    batch: int,
-    assignment: StateAssignment,
-    method: RewriteMethod | None,
+    session: StateSession, checkpoint: Checkpoint, batch: int, assignment: StateAssignment, method: RewriteMethod | None
 ) -> tuple[tuple[StorePlan, ...], list[str]]:
     plans, problems = [], []
     encoding = checkpoint.offsets(batch).conf.get(ENCODING, "unsaferow")
@@ -214,9 +206,3 @@ def _stores(
             plan = StorePlan(StoreId(operator.number, name, bool(key)), operator.entry.name, tuple(key), chosen, reason)
             plans.append(replace(plan, method=method, reason="chosen by the user") if method else plan)
     return tuple(plans), problems
-
-
-def _space_obstacles(checkpoint: Checkpoint, size: int) -> Iterator[str]:
-    free = checkpoint.folder.free_bytes()
-    if free < size:
-        yield f"its new state needs about {show_bytes(size)}, and its file system has {show_bytes(free)} free"

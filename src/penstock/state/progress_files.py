@@ -14,10 +14,10 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from penstock.connectors.kafka.batch_duration_file import BatchDurationWriter
+from penstock.connectors.kafka.streams.batch_duration_file import BatchDurationWriter
 from penstock.errors import first_line
-from penstock.spark.filesystem import Folder
-from penstock.spark.jobs import cluster_cores
+from penstock.spark.io.filesystem import Folder
+from penstock.spark.run.jobs import cluster_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.bridge.jvm import Bridge
 
 log = logging.getLogger("penstock.state")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.base.units import show_bytes, show_count
 from penstock.state.key_groups import UPPER_BOUND_MAX_PARALLELISM
-from penstock.units import show_bytes, show_count
 
 GROUP_BYTES = 128 << 20
 """Largest recommended size of a key group in bytes: it is loaded whole when its task moves to another executor."""
@@ -22,17 +22,9 @@ class Recommendation:
 
 
 def recommend(current: int, state_bytes: int, cores: int) -> Recommendation:
-    """Return the recommended number of key groups.
+    """Return the smallest multiple or divisor of the current number that is large enough: the cheapest change.
 
-    The number must be large enough for the size of the state and for the cores. The recommendation is the smallest
-    multiple or divisor of the current number that is large enough, because these are the cheapest changes.
-
-    Parameters
-    ----------
-    state_bytes
-        The bytes of the largest operator's state.
-    cores
-        The number of tasks that can run at the same time.
+    `state_bytes` are the bytes of the largest operator's state; `cores` are the tasks that run at the same time.
     """
     by_size = -(-state_bytes // GROUP_BYTES)
     minimum = min(max(by_size, cores, 1), UPPER_BOUND_MAX_PARALLELISM)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.spark.filesystem import Folder
+    from penstock.spark.io.filesystem import Folder
 
 FOLDER = "_penstock_requests"
 _REQUEST = "request.json"
@@ -24,12 +24,8 @@ _WITHDRAWN = b"withdrawn"
 class Request:
     """A request for another number of key groups.
 
-    Parameters
-    ----------
-    method
-        The rewrite method of every store; None to choose it for each store.
-    by
-        The requesting process, for messages.
+    `method` is the rewrite method of every store; None to choose it for each store. `by` is the requesting process, for
+    messages.
     """
 
     max_parallelism: int
@@ -51,16 +47,8 @@ class Refusal:
 class Answer:
     """Progress or outcome of a request.
 
-    Parameters
-    ----------
-    beat
-        The heartbeat: a counter that grows while the serving process is alive.
-    done, total, step
-        The number of finished steps, the number of all steps, and the current step.
-    report
-        The report of a completed rescale; None before.
-    refusal
-        The error of a request that was refused or failed; None otherwise.
+    `beat` is the heartbeat: a counter that grows while the serving process is alive. `report` is the report of a
+    completed rescale; None before. `refusal` is the error of a request that was refused or failed; None otherwise.
     """
 
     beat: int

@@ -11,27 +11,60 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, StateError
-from penstock.spark.jobs import cluster_cores, wait_for_tasks
-from penstock.spark.jvm import root_cause
-from penstock.spark.state_store import RowRewriter, has_offline_tools
-from penstock.state.barrier import Barrier
+from penstock.spark.bridge.jvm import root_cause
+from penstock.spark.run.jobs import cluster_cores, wait_for_tasks
+from penstock.spark.state.state_store import RowRewriter, has_offline_tools
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.journal import FOLDER, STAGED, Journal, Phase
-from penstock.state.past_rescales import forget, record
+from penstock.state.journal import FOLDER, STAGED, Journal, Phase, forget, record
+from penstock.state.preflight import open_stores
 from penstock.state.rewrite_methods import RewriteMethod
-from penstock.state.stores import open_stores
 
 if TYPE_CHECKING:
-    from penstock.spark.filesystem import Folder
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.state_store import StateRewrite
+    from penstock.spark.bridge.jvm import Bridge
+    from penstock.spark.io.filesystem import Folder
+    from penstock.spark.state.state_store import StateRewrite
     from penstock.state.preflight import RescalePlan, StorePlan
 
 log = logging.getLogger("penstock.state")
+
+TEXT = (
+    b"Penstock has put a rescale of this query half in place: finish it with the same `penstock state rescale`, "
+    b"or undo it with --abort"
+)
+
+
+class Barrier:
+    """Keeps older releases of Spark from starting a query while its rescale is partly published.
+
+    Since 4.2 Spark refuses to start a query whose newest batch has another number of key groups and is not done. Older
+    releases would run that batch on the wrong key groups. For them, the log of offsets gets another entry that they
+    cannot parse: they refuse to start, and cite its first line.
+
+    If the release of Spark needs no barrier, the methods do nothing.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, journal: Journal) -> None:
+        self._file = checkpoint.folder.child(f"offsets/{journal.next_batch + 1}")
+        self._is_needed = journal.barrier
+
+    def create(self) -> None:
+        """Write the entry, unless the query has that batch already."""
+        if self._is_needed:
+            self._file.write(TEXT)
+
+    def exists(self) -> bool:
+        """Whether the entry exists."""
+        return self._is_needed and self._file.exists() and self._file.read() == TEXT
+
+    def remove(self) -> None:
+        """Remove the entry if it exists."""
+        if self.exists():
+            self._file.delete()
+
 
 OnProgress = Callable[[int, int, str], None]
 """Called with the number of finished steps, the number of all steps, and the next step."""
@@ -72,27 +105,23 @@ class RescaleReport:
 
 
 class Rescale:
-    """A rescale of a checkpoint; run it while holding `penstock.state.rescale_lock`."""
+    """A rescale of a checkpoint; run it while holding `penstock.state.journal`."""
 
     def __init__(self, bridge: Bridge, plan: RescalePlan, on_progress: OnProgress) -> None:
         self._bridge = bridge
         self._plan = plan
         self._report_progress = on_progress
         self._checkpoint = Checkpoint(bridge, plan.location)
-        self._work = self._checkpoint.folder.child(FOLDER)
-        self._staged = self._work.child(STAGED)
+        self._staged = _staging_folder(self._checkpoint)
         self._next = plan.batch + 1
         self._stores = open_stores(bridge, self._checkpoint, plan.batch)
 
     def run(self) -> RescaleReport:
         """Rewrite the state and publish it.
 
-        Raises
-        ------
-        StateError
-            If the rescale failed. The checkpoint is unchanged, unless the message says otherwise.
+        Raise `StateError` if the rescale failed. The checkpoint is unchanged, unless the message says otherwise.
         """
-        start = time.monotonic()
+        start, steps = time.monotonic(), len(self._plan.stores) + 1
         journal = Journal(self._plan.batch, self._plan.assignment.old, self._plan.assignment.new)
         doing = "creating a folder for the new state"
         try:
@@ -106,14 +135,16 @@ class Rescale:
             reports, ids = [], {}
             for done, plan in enumerate(self._plan.stores):
                 doing = f"writing operator {plan.store.operator} ({plan.operator_name}), store {plan.store.name}"
-                self._report_progress(done, len(self._plan.stores) + 1, doing)
+                self._report_progress(done, steps, doing)
                 report, ids[plan.store.operator, plan.store.name] = self._write(rewrite, plan)
                 reports.append(report)
             doing = "writing the batch's commit"
             self._commit_staged(ids)
             doing = "checking the new state"
             reports = [self._check(plan, report) for plan, report in zip(self._plan.stores, reports, strict=True)]
-            journal = journal.publishing(*self._changes(), barrier=not has_offline_tools(self._bridge))
+            files, replaced = self._changes()
+            barrier = not has_offline_tools(self._bridge)
+            journal = replace(journal, phase=Phase.PUBLISHING, files=files, replaced=replaced, barrier=barrier)
             journal.save(self._checkpoint.folder)
         except PenstockError:
             try_discard(self._checkpoint.folder)
@@ -124,12 +155,11 @@ class Rescale:
             if isinstance(error, Exception):
                 raise StateError.failed(self._plan.location, doing, root_cause(error)) from error
             raise
-        self._report_progress(len(self._plan.stores), len(self._plan.stores) + 1, "putting it in place")
+        self._report_progress(steps - 1, steps, "putting it in place")
         publish(self._checkpoint, journal)
-        self._report_progress(len(self._plan.stores) + 1, len(self._plan.stores) + 1, "done")
-        return RescaleReport(
-            self._plan.location, self._next, journal.old, journal.new, tuple(reports), time.monotonic() - start
-        )
+        self._report_progress(steps, steps, "done")
+        seconds = time.monotonic() - start
+        return RescaleReport(self._plan.location, self._next, journal.old, journal.new, tuple(reports), seconds)
 
     def _prepare(self) -> None:
         """Stage a checkpoint that is complete except for its state."""
@@ -143,14 +173,11 @@ class Rescale:
         for operator in self._checkpoint.operators:
             path = f"state/{operator.number}"
             self._staged.child(path).make()
-            for hidden in ("_metadata", "_stateSchema"):
-                if self._checkpoint.folder.child(f"{path}/{hidden}").exists():
-                    self._checkpoint.folder.child(f"{path}/{hidden}").copy_to(self._staged.child(f"{path}/{hidden}"))
-            for store in operator.stores:
-                schema = f"{Checkpoint.group_path(operator.number, 0, store)}/_metadata"
-                if self._checkpoint.folder.child(schema).exists():
-                    self._staged.child(schema).parent.make()
-                    self._checkpoint.folder.child(schema).copy_to(self._staged.child(schema))
+            schemas = [f"{Checkpoint.group_path(operator.number, 0, store)}/_metadata" for store in operator.stores]
+            for hidden in (f"{path}/_metadata", f"{path}/_stateSchema", *schemas):
+                if self._checkpoint.folder.child(hidden).exists():
+                    self._staged.child(hidden).parent.make()
+                    self._checkpoint.folder.child(hidden).copy_to(self._staged.child(hidden))
 
     def _write(self, rewrite: StateRewrite, plan: StorePlan) -> tuple[StoreReport, tuple[str, ...]]:
         assignment, store = self._plan.assignment, plan.store
@@ -207,11 +234,9 @@ class Rescale:
         rows, foreign = sum(count.rows for count in now), sum(count.foreign for count in now)
         if rows != before or foreign:
             counts_text = f"operator {report.operator}, store {report.store}: {before:,} rows before, {rows:,} after"
-            raise StateError.failed(
-                self._plan.location, "the check", f"{counts_text}, {foreign:,} in a wrong key group"
-            )
-        largest = max((count.rows for count in now), default=0)
-        return StoreReport(**asdict(report) | {"rows": rows, "largest_group": largest})
+            cause = f"{counts_text}, {foreign:,} in a wrong key group"
+            raise StateError.failed(self._plan.location, "the check", cause)
+        return replace(report, rows=rows, largest_group=max((count.rows for count in now), default=0))
 
     def _changes(self) -> tuple[tuple[str, ...], dict[str, str]]:
         """Return the files to move, and the old text of the files to replace."""
@@ -248,11 +273,8 @@ def _state_files(folder: Folder, under: str = "") -> list[str]:
 def publish(checkpoint: Checkpoint, journal: Journal) -> None:
     """Move a staged rescale into the checkpoint. The call can be repeated after it was interrupted at any step.
 
-    Raises
-    ------
-    StateError
-        If the query ran in the meantime; the checkpoint is left unchanged. Or if a file cannot be moved; another call
-        continues from there.
+    Raise `StateError` if the query ran in the meantime; the checkpoint is left unchanged. Or if a file cannot be moved;
+    another call continues from there.
     """
     try:
         done = _outcome(checkpoint, journal)
@@ -262,7 +284,7 @@ def publish(checkpoint: Checkpoint, journal: Journal) -> None:
         raise StateError.interrupted(checkpoint.location, journal.old, journal.new, root_cause(error)) from error
     try_discard(checkpoint.folder)
     if not done:
-        cause = f"the query has started batch {journal.batch + 1}"
+        cause = f"the query has started batch {journal.next_batch}"
         raise StateError.failed(checkpoint.location, "putting it in place", cause)
 
 
@@ -277,18 +299,21 @@ def _outcome(checkpoint: Checkpoint, journal: Journal) -> bool | None:
     The newest commit decides, because Spark removes the commits of old batches.
     """
     latest = checkpoint.latest("commits")
-    if latest is None or latest <= journal.batch or _barrier(checkpoint, journal).exists():
+    if latest is None or latest <= journal.batch or Barrier(checkpoint, journal).exists():
         return None
     return checkpoint.offsets(latest).max_parallelism == journal.new
 
 
+def _staging_folder(checkpoint: Checkpoint) -> Folder:
+    return checkpoint.folder.child(FOLDER).child(STAGED)
+
+
 def _move_into_checkpoint(checkpoint: Checkpoint, journal: Journal) -> bool:
     """Make the rescale the next batch; return False, and change nothing, if the query has begun that batch itself."""
-    folder, staged = checkpoint.folder, checkpoint.folder.child(FOLDER).child(STAGED)
-    following = journal.batch + 1
+    folder, staged, following = checkpoint.folder, _staging_folder(checkpoint), journal.next_batch
     offsets = staged.child(f"offsets/{following}").read()
     entry = folder.child(f"offsets/{following}")
-    barrier = _barrier(checkpoint, journal)
+    barrier = Barrier(checkpoint, journal)
     barrier.create()
     if not entry.write(offsets) and entry.read() != offsets:
         barrier.remove()
@@ -301,10 +326,6 @@ def _move_into_checkpoint(checkpoint: Checkpoint, journal: Journal) -> bool:
     folder.child(f"commits/{following}").write(staged.child(f"commits/{following}").read())
     barrier.remove()
     return True
-
-
-def _barrier(checkpoint: Checkpoint, journal: Journal) -> Barrier:
-    return Barrier(checkpoint.folder, journal.batch + 1, is_needed=journal.barrier)
 
 
 def _move(source: Folder, target: Folder) -> None:
@@ -321,10 +342,7 @@ def _move(source: Folder, target: Folder) -> None:
 def undo(checkpoint: Checkpoint, journal: Journal) -> None:
     """Remove the files that `publish` has moved so far. The call can be repeated after it was interrupted at any step.
 
-    Raises
-    ------
-    StateError
-        If the rescale is complete. Or if a file cannot be removed; another call continues from there.
+    Raise `StateError` if the rescale is complete. Or if a file cannot be removed; another call continues from there.
     """
     folder = checkpoint.folder
     try:
@@ -341,13 +359,12 @@ def undo(checkpoint: Checkpoint, journal: Journal) -> None:
 
 
 def _restore_checkpoint(checkpoint: Checkpoint, journal: Journal) -> None:
-    folder, staged = checkpoint.folder, checkpoint.folder.child(FOLDER).child(STAGED)
-    following = journal.batch + 1
+    folder, staged, following = checkpoint.folder, _staging_folder(checkpoint), journal.next_batch
     entry = folder.child(f"offsets/{following}")
-    barrier = _barrier(checkpoint, journal)
+    barrier = Barrier(checkpoint, journal)
     if entry.exists() and entry.read() == staged.child(f"offsets/{following}").read():
         # From here on the rescale can only be undone, because removed files cannot be published again.
-        journal.aborting().save(folder)
+        replace(journal, phase=Phase.ABORTING).save(folder)
         for file in journal.files:
             folder.child(file).delete()  # may exist twice, also staged, if the file system renames by copying
         for file, text in journal.replaced.items():

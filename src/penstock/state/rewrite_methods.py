@@ -26,14 +26,8 @@ def choose_method(
 ) -> tuple[RewriteMethod, str]:
     """Return the method for a store, and the reason.
 
-    Parameters
-    ----------
-    keyed
-        Whether the rows are distributed by a key.
-    files_problem
-        The reason why this Spark cannot move files; None if it can.
-    slots
-        The number of tasks that can run at the same time.
+    `keyed` says whether the rows are distributed by a key. `files_problem` is the reason why this Spark cannot move
+    files; None if it can. `slots` is the number of tasks that can run at the same time.
     """
     if files_problem is None and encoding != "unsaferow":
         files_problem = f"keys are encoded as {encoding}"
@@ -46,8 +40,6 @@ def choose_method(
     if not keyed:
         return RewriteMethod.ROWS, f"it has a single key group, which is copied; not by files: {files_problem}"
     if assignment.change is Change.REGROUP:
-        return (
-            RewriteMethod.SHUFFLE,
-            f"{assignment.new} is not a multiple or divisor of {assignment.old}; not by files: {files_problem}",
-        )
+        reason = f"{assignment.new} is not a multiple or divisor of {assignment.old}; not by files: {files_problem}"
+        return RewriteMethod.SHUFFLE, reason
     return RewriteMethod.ROWS, f"a {assignment.change} needs no shuffle; not by files: {files_problem}"

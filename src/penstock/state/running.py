@@ -10,20 +10,18 @@ from threading import Condition, Event, Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import StateError
-from penstock.spark.filesystem import Folder
-from penstock.spark.jvm import root_cause
-from penstock.spark.streaming_queries import (
+from penstock.spark.bridge.jvm import root_cause
+from penstock.spark.io.filesystem import Folder
+from penstock.spark.state.streaming_queries import (
     ReplaceableQuery,
     end_after_batch,
     failure_of,
     sink_facts,
     wait_until_started,
 )
-from penstock.state.checkpoint import Checkpoint
-from penstock.state.journal import Journal, Phase
+from penstock.state.journal import Journal, Phase, rescale_lock
 from penstock.state.preflight import plan_rescale
 from penstock.state.rescale import OnProgress, Rescale, RescaleReport, undo
-from penstock.state.rescale_lock import rescale_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,6 +66,7 @@ class RescalableQuery(ReplaceableQuery):
     def __init__(self, start: QueryStart) -> None:
         super().__init__(start.start())
         self._start = start
+        self._bridge, self._location = start.bridge, start.location
         self._changed = Condition()
         self._rescaling = False
         self._rescaler: Thread | None = None
@@ -81,39 +80,28 @@ class RescalableQuery(ReplaceableQuery):
     ) -> LiveReport:
         """Change the number of key groups: wait for the end of the running batch, stop, rescale, and restart.
 
-        Do not call it in the query's own ``foreachBatch``: it would wait for its own batch.
-
-        Parameters
-        ----------
-        max_parallelism
-            The new number of key groups, at most 32768.
-        method
-            How to rewrite every store. If None, it is chosen for each store.
-        on_progress
-            Called with the number of finished steps, the number of all steps, and the next step.
-
-        Raises
-        ------
-        StateError
-            If the state cannot be rescaled, or the rescale failed. The query continues unchanged, unless the message
-            says otherwise.
+        For the parameters see `penstock.state.rescale`. Do not call it in the query's own ``foreachBatch``: it would
+        wait for its own batch. Raise `StateError` if the state cannot be rescaled, or the rescale failed. The query
+        continues unchanged, unless the message says otherwise.
         """
         report_progress = on_progress or (lambda *_: None)
         with self._exclusive():
             self._check(max_parallelism, method)
             failure: BaseException | None = None
-            with rescale_lock(self._start.bridge, Folder(self._start.bridge, self._start.location)):
+            with rescale_lock(self._bridge, Folder(self._bridge, self._location)):
                 start = time.monotonic()
                 report_progress(0, _STEPS, "waiting for the running batch to end")
                 try:
-                    by_others = end_after_batch(self._start.bridge, self)
+                    by_others = end_after_batch(self._bridge, self)
                     ended = time.monotonic()
                     self._check_ended(by_others=by_others)
                     report = self._rescale_stopped(max_parallelism, method, report_progress)
                 except BaseException as error:  # noqa: BLE001 - the query is restarted after any error
                     failure = error
             if failure is not None:  # the lock is released, because a start of the query takes it
-                self._resume(failure)
+                end_after_batch(self._bridge, self)
+                if failure_of(self) is None:
+                    self._restart(f"was not rescaled ({failure})")
                 raise failure
             report_progress(1, _STEPS, "starting the query again")
             self._restart(f"was rescaled to {max_parallelism}")
@@ -121,7 +109,7 @@ class RescalableQuery(ReplaceableQuery):
 
     def wait_for_batch(self, batch: int) -> bool:
         """Wait until a batch is done; return False if the query ended before."""
-        checkpoint = Checkpoint(self._start.bridge, self._start.location)
+        checkpoint = self._start.checkpoint()
         while (finished := checkpoint.latest("commits")) is None or finished < batch:
             if not super().isActive:
                 return False
@@ -131,58 +119,49 @@ class RescalableQuery(ReplaceableQuery):
     def _check(self, max_parallelism: int, method: RewriteMethod | None) -> None:
         """Raise `StateError` while the query still runs if its state cannot be rescaled."""
         if not super().isActive:
-            raise StateError.ended(self._start.location, "it has ended")
+            raise StateError.ended(self._location, "it has ended")
         if not sink_facts(self).survives_restart:
-            raise StateError.obstacles(
-                self._start.location,
-                ["its sink is a table in memory, which Spark cannot continue after a stop; stop the query yourself"],
-            )
-        checkpoint = Checkpoint(self._start.bridge, self._start.location)
-        plan_rescale(self._start.bridge, checkpoint, max_parallelism, method, running=True)
+            reason = "its sink is a table in memory, which Spark cannot continue after a stop; stop the query yourself"
+            raise StateError.obstacles(self._location, [reason])
+        plan_rescale(self._bridge, self._start.checkpoint(), max_parallelism, method, running=True)
 
     def _check_ended(self, *, by_others: bool) -> None:
         """Raise `StateError` if the query failed, or another caller has stopped it, so that it must stay stopped."""
         failure = failure_of(self)
         if failure is not None:
-            raise StateError.ended(self._start.location, f"its last batch failed: {failure}")
-        checkpoint = Checkpoint(self._start.bridge, self._start.location)
+            raise StateError.ended(self._location, f"its last batch failed: {failure}")
+        checkpoint = self._start.checkpoint()
         begun, finished = checkpoint.latest("offsets"), checkpoint.latest("commits")
         if begun is not None and (finished is None or finished < begun):  # the rescale itself never interrupts a batch
             self.stop_requested.set()
-            raise StateError.ended(self._start.location, f"it was stopped in the middle of batch {begun}")
+            raise StateError.ended(self._location, f"it was stopped in the middle of batch {begun}")
         if by_others or self.stop_requested.is_set():
             self.stop_requested.set()
-            raise StateError.ended(self._start.location, "it was stopped by another caller, or ended by itself")
-
-    def _resume(self, error: BaseException) -> None:
-        """Restart the query without a rescale, unless it has failed by itself."""
-        end_after_batch(self._start.bridge, self)
-        if failure_of(self) is not None:
-            return
-        self._restart(f"was not rescaled ({error})")
+            raise StateError.ended(self._location, "it was stopped by another caller, or ended by itself")
 
     def _rescale_stopped(
         self, max_parallelism: int, method: RewriteMethod | None, on_progress: OnProgress
     ) -> RescaleReport:
-        bridge, location = self._start.bridge, self._start.location
-        plan = plan_rescale(bridge, Checkpoint(bridge, location), max_parallelism, method)
+        plan = plan_rescale(self._bridge, self._start.checkpoint(), max_parallelism, method)
         try:
-            return Rescale(bridge, plan, lambda done, total, step: on_progress(done + 1, total + _STEPS, step)).run()
+            return Rescale(
+                self._bridge, plan, lambda done, total, step: on_progress(done + 1, total + _STEPS, step)
+            ).run()
         except BaseException as error:
             if self._undo() and isinstance(error, StateError):
-                raise StateError.failed(location, "putting it in place", error.cause or error.message) from error
+                raise StateError.failed(self._location, "putting it in place", error.cause or error.message) from error
             raise
 
     def _undo(self) -> bool:
         """Undo a partly published rescale; return whether a rescale was undone."""
         try:
-            checkpoint = Checkpoint(self._start.bridge, self._start.location)
+            checkpoint = self._start.checkpoint()
             journal = Journal.load(checkpoint.folder)
             if journal is None:
                 return False
             undo(checkpoint, journal)
         except Exception:  # the next start of the query finishes or undoes it
-            log.warning("the rescale of %s could not be undone", self._start.location, exc_info=True)
+            log.warning("the rescale of %s could not be undone", self._location, exc_info=True)
             return False
         return journal.phase is not Phase.STAGING
 
@@ -195,14 +174,14 @@ class RescalableQuery(ReplaceableQuery):
         except Exception as error:  # noqa: BLE001 - sources and sinks raise any class
             failure = root_cause(error)
         if failure is not None:
-            self._failure = StateError.not_restarted(self._start.location, what_happened, failure)
+            self._failure = StateError.not_restarted(self._location, what_happened, failure)
             raise self._failure
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
         with self._changed:
             if self._rescaling:
-                raise StateError.busy(self._start.location, "it is being rescaled now")
+                raise StateError.busy(self._location, "it is being rescaled now")
             self._rescaling = True
             self._rescaler = current_thread()
         try:
@@ -232,10 +211,7 @@ class RescalableQuery(ReplaceableQuery):
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Wait until the query has ended, across restarts by rescales; see PySpark's ``StreamingQuery``.
 
-        Raises
-        ------
-        StateError
-            If the query was stopped for a rescale and could not be started again.
+        Raise `StateError` if the query was stopped for a rescale and could not be started again.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         await_run = super().awaitTermination

@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from penstock.arguments import check_path, check_settings, check_type
+from penstock.base.arguments import check_path, check_settings, check_type
 from penstock.commit import Access
 from penstock.config import Configuration
 from penstock.config import options as o
 from penstock.errors import StateError
-from penstock.spark.dataframes import with_settings
-from penstock.spark.filesystem import Folder
-from penstock.spark.jobs import cluster_cores
-from penstock.spark.session import penstock_settings, session_settings
+from penstock.spark.bridge.session import penstock_settings, session_settings
+from penstock.spark.io.filesystem import Folder
+from penstock.spark.plans.dataframes import with_settings
+from penstock.spark.run.jobs import cluster_cores
 from penstock.state.api import bridge_of, rescale
 from penstock.state.key_groups import default_max_parallelism
+from penstock.state.layout import SHUFFLE_PARTITIONS
+from penstock.state.live_rescale import Service
 from penstock.state.marker import local_query_names, mark_checkpoint
 from penstock.state.progress_files import record_progress
 from penstock.state.query_start import QueryStart, recover_rescale
 from penstock.state.running import RescalableQuery
-from penstock.state.service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.state.checkpoint import Checkpoint
-
-_PARTITIONS = "spark.sql.shuffle.partitions"
 
 log = logging.getLogger("penstock.state")
 
@@ -90,14 +89,11 @@ def start_query(
             numbers = replace(numbers, first=numbers.target)
         writer = writer.option("checkpointLocation", checkpoint)
         start = QueryStart(bridge, writer, checkpoint, session_settings(bridge))
-        with with_settings(bridge.spark, {_PARTITIONS: str(numbers.first)}):
+        with with_settings(bridge.spark, {SHUFFLE_PARTITIONS: str(numbers.first)}):
             query = RescalableQuery(start)
     except BaseException:
         try:
-            if local_query_names(bridge, folder):
-                mark.restore_previous()
-            else:
-                mark.remove()
+            (mark.restore_previous if local_query_names(bridge, folder) else mark.remove)()
         except Exception:  # the first error is raised
             log.warning("the mark of this process stays in %s", checkpoint, exc_info=True)
         raise
@@ -112,12 +108,8 @@ def start_query(
 class _Numbers:
     """The numbers of key groups of a query that is about to start.
 
-    Parameters
-    ----------
-    target
-        The number after a rescale that the options request.
-    unfinished
-        The batch that must be finished first, with the number it was begun with; None if there is none.
+    `target` is the number after a rescale that the options request. `unfinished` is the batch that must be finished
+    with the number `first` before; None if there is none.
     """
 
     first: int
@@ -126,13 +118,7 @@ class _Numbers:
 
     @classmethod
     def at_start(cls, configuration: Configuration, checkpoint: Checkpoint | None, cores: int) -> _Numbers:
-        """Return the numbers for the options and the state; without a checkpoint, for a new query.
-
-        Raises
-        ------
-        StateError
-            If they differ, and `state.rescale-on-restart` is false.
-        """
+        """Return the numbers; raise `StateError` if option and state differ and `state.rescale-on-restart` is false."""
         requested = configuration.maybe_integer(o.PIPELINE_MAX_PARALLELISM)
         begun = None if checkpoint is None else checkpoint.latest("offsets")
         number = None if checkpoint is None or begun is None else checkpoint.offsets(begun).max_parallelism

@@ -8,9 +8,9 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.pace import MeasuredBatch, Pace, fitted
+from penstock.base.units import show_count, show_exact_seconds
+from penstock.connectors.kafka.streams.pace import MeasuredBatch, Pace, fitted
 from penstock.state.recommendation import recommend
-from penstock.units import show_count, show_exact_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,40 +29,24 @@ _BACK_TO_BACK = 1.1
 
 @dataclass(frozen=True, slots=True)
 class Advised:
-    """The recommendation for a setting.
-
-    Parameters
-    ----------
-    now
-        The current value, as displayed; None if it was not recorded.
-    needed
-        The recommended value, as displayed.
-    reason
-        The reason: a sentence without its full stop.
-    """
+    """The recommendation for a setting."""
 
     setting: str
     now: str | None
+    """The current value, as displayed; None if it was not recorded."""
     needed: str
     reason: str
+    """A sentence without its full stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
     """Figures of a query's batches, and recommendations for its settings.
 
-    Parameters
-    ----------
-    query
-        The name of the query, or its id if it has no name.
-    batches, seconds
-        The number of batches with rows, and the time from the start of the first to the start of the last.
-    arrival
-        The records that arrive per second.
-    load
-        The fraction of its time that the query must work: the arrival divided by the pace.
-    lag
-        The records that are waiting; None if the sources do not report it.
+    `query` is the name of the query, or its id if it has no name. `batches` is the number of batches with rows, and
+    `seconds` the time from the start of the first to the start of the last. `arrival` are the records that arrive per
+    second. `load` is the fraction of its time that the query must work: the arrival divided by the pace. `lag` are the
+    records that are waiting; None if the sources do not report it.
     """
 
     query: str
@@ -82,10 +66,7 @@ class Advice:
 def advise(batches: Sequence[BatchProgress], cores: int | None = None) -> Advice | None:
     """Return the recommendations for a query; None if fewer than two batches read rows.
 
-    Parameters
-    ----------
-    cores
-        The cores of the cluster; None for the recorded number.
+    `cores` are the cores of the cluster; None for the recorded number.
     """
     with_rows = [batch for batch in batches if batch.rows]
     pace = fitted([MeasuredBatch(batch.rows, batch.seconds) for batch in with_rows])
@@ -95,24 +76,15 @@ def advise(batches: Sequence[BatchProgress], cores: int | None = None) -> Advice
     arrival = _arrived_records(with_rows) / max(seconds, 0.001)
     load = arrival / pace.rate
     parallelism, factor = _parallelism(with_rows, load, cores)
-    settings = [parallelism, _trigger(with_rows, Pace(pace.fixed, pace.rate * factor), arrival)]
-    return Advice(
-        with_rows[-1].query,
-        len(with_rows),
-        seconds,
-        arrival,
-        pace,
-        load,
-        with_rows[-1].lag,
-        tuple(settings) + _state_partitions(with_rows[-1], cores),
-    )
+    trigger, last = _trigger(with_rows, Pace(pace.fixed, pace.rate * factor), arrival), with_rows[-1]
+    settings = (parallelism, trigger, *_state_partitions(last, cores))
+    return Advice(last.query, len(with_rows), seconds, arrival, pace, load, last.lag, settings)
 
 
 def _arrived_records(batches: Sequence[BatchProgress]) -> int:
-    """Return the number of records that arrived between the starts of the first and the last batch.
+    """Return the records that arrived between the starts of the first and the last batch.
 
-    If the sources do not report the ends of their topics, return the number of records that were read, which is smaller
-    while a backlog grows.
+    Without the ends of the topics, return the records that were read, which are fewer while a backlog grows.
     """
     first, last = batches[0].ends, batches[-1].ends
     return last - first if first is not None and last is not None else sum(batch.rows for batch in batches[1:])

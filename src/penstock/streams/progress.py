@@ -1,63 +1,48 @@
-"""Progress of a query's batches (Spark's ``StreamingQueryProgress``) as typed values."""
+"""Progress of a query's batches (Spark's ``StreamingQueryProgress``), and the decisions for them, as typed values."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.kafka.stream_offsets import KEY, planned_of
+from penstock.connectors.kafka.streams.offsets import KEY, planned_of
 from penstock.errors import StreamError
+from penstock.state.layout import OffsetEntry
 from penstock.state.progress_files import PENSTOCK_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from penstock.connectors.micro_batches import BatchDecision
-
+    from penstock.connectors.kafka.streams.micro_batches import BatchDecision
+    from penstock.connectors.kafka.streams.offsets import PlannedBatch
+    from penstock.connectors.kafka.streams.pace import MeasuredBatch
 
 _PARTITION = re.compile(r".+-\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """The state of an operator after a batch.
-
-    Parameters
-    ----------
-    name
-        Spark's name of the operator, such as ``stateStoreSave``.
-    size
-        The bytes of the state: of its files for RocksDB, otherwise in memory.
-    """
+    """The state of an operator after a batch."""
 
     name: str
+    """Spark's name of the operator, such as ``stateStoreSave``."""
     partitions: int
     size: int
+    """Its bytes: of its files for RocksDB, otherwise in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
     """A finished batch.
 
-    Parameters
-    ----------
-    query
-        The name of the query, or its id if it has no name.
-    began
-        The start time, in seconds since the epoch.
-    seconds
-        The duration, without waiting for the trigger.
-    ends
-        The sum of the end offsets of its topics when it was planned; None if a source does not report them.
-    lag
-        The number of records that it left unread; None if a source does not report it.
-    decision
-        Penstock's decision for the batch; None if its source is not Penstock's.
-    cores
-        The cores of the cluster; None if they were not recorded.
+    `query` is the name of the query, or its id if it has no name. `seconds` is the duration, without waiting for the
+    trigger. `ends` is the sum of the end offsets of its topics when it was planned, and `lag` the number of records
+    that it left unread; None if a source does not report them. `decision` is None if its source is not Penstock's.
+    `cores` are those of the cluster; None if they were not recorded.
     """
 
     query: str
@@ -73,17 +58,9 @@ class BatchProgress:
 
 
 def parse_progress(texts: Iterable[str], path: str) -> list[BatchProgress]:
-    """Return the batches that ran, in order.
+    """Return the batches that ran, in order, from events as ``StreamingQueryProgress.json``.
 
-    Parameters
-    ----------
-    texts
-        The events, as JSON of ``StreamingQueryProgress.json``.
-
-    Raises
-    ------
-    StreamError
-        If a text is not such an event, or the events belong to several queries.
+    Raise `StreamError` if a text is not such an event, or the events belong to several queries.
     """
     batches: dict[int, BatchProgress] = {}
     queries = set()
@@ -165,3 +142,41 @@ def _state(operator: Mapping[str, Any]) -> OperatorState:
         int(operator.get("numShufflePartitions") or operator["numStateStoreInstances"]),
         int(files or operator["memoryUsedBytes"]),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """The decision for a source of a query in a batch, and the duration of the batch."""
+
+    batch: int
+    source: int
+    """The index of the source in the query, from 0."""
+    decision: BatchDecision
+    ran: MeasuredBatch | None
+    """The records and the duration; None if the batch is running, or the query was stopped during it."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return a JSON object."""
+        return asdict(self)
+
+
+def parse_batches(logs: Mapping[int, str], path: str) -> list[BatchRecord]:
+    """Return the batches that Penstock decided, in order, as recorded in the offsets of the checkpoint.
+
+    `logs` has the texts of the files in a checkpoint's ``offsets``, by batch.
+    """
+    entries = {batch: OffsetEntry.parse(logs[batch], f"{path}/offsets/{batch}").sources for batch in sorted(logs)}
+    records = []
+    for source in range(max(map(len, entries.values()), default=0)):
+        planned: dict[int, PlannedBatch] = {}
+        last_offset = None
+        for number, offsets in entries.items():
+            offset = offsets[source] if source < len(offsets) else {}
+            batch = planned_of(offset)
+            if batch is not None and offset != last_offset:  # otherwise this source had nothing to read
+                planned[number] = batch
+            last_offset = offset
+        durations = [batch.before for batch in planned.values()][1:]  # each batch records its predecessor
+        for (number, batch), ran in zip_longest(planned.items(), durations):
+            records.append(BatchRecord(number, source, batch.decision, ran))
+    return sorted(records, key=lambda record: (record.batch, record.source))

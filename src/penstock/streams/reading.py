@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from penstock.errors import StreamError
 from penstock.state.layout import OffsetEntry
 from penstock.state.progress_files import PROGRESS
-from penstock.streams.batches import BatchRecord, parse_batches
-from penstock.streams.progress import BatchProgress, parse_progress
+from penstock.streams.progress import BatchProgress, BatchRecord, parse_batches, parse_progress
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.spark.filesystem import Folder
+    from penstock.spark.io.filesystem import Folder
 
 
-class TextFiles(Protocol):
-    """A text file, or a folder of text files, on this machine or on a file system of Hadoop."""
+@dataclass(frozen=True)
+class LocalTextFiles:
+    """A text file, or a folder of text files, on this machine."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
 
     def texts(self, below: str = "") -> dict[str, str] | None:
         """Return the text of the file, or of the files in a folder below, by name; None if nothing exists there.
@@ -27,20 +32,7 @@ class TextFiles(Protocol):
         Files whose names begin with a dot are omitted, because Hadoop stores checksums in them. So are files that are
         removed during the call, as Spark does with the logs of old batches.
         """
-
-
-class LocalTextFiles:
-    """A file or folder of this machine."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __str__(self) -> str:
-        return str(self._path)
-
-    def texts(self, below: str = "") -> dict[str, str] | None:
-        """Return the text of the file, or of the files in a folder below, by name; see `TextFiles`."""
-        path = self._path / below
+        path = self.path / below
         files = [file for file in path.iterdir() if file.name[0] != "."] if path.is_dir() else [path]
         texts = {}
         for file in files:
@@ -49,18 +41,18 @@ class LocalTextFiles:
         return texts if texts or path.is_dir() else None
 
 
+@dataclass(frozen=True)
 class HadoopTextFiles:
-    """A file or folder of a file system of Hadoop."""
+    """A text file, or a folder of text files, of a file system of Hadoop."""
 
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
+    folder: Folder
 
     def __str__(self) -> str:
-        return str(self._folder)
+        return str(self.folder)
 
     def texts(self, below: str = "") -> dict[str, str] | None:
-        """Return the text of the file, or of the files in a folder below, by name; see `TextFiles`."""
-        path = self._folder.child(below) if below else self._folder
+        """Return the text of the file, or of the files in a folder below, by name; see `LocalTextFiles`."""
+        path = self.folder.child(below) if below else self.folder
         if not path.exists():
             return None
         if not path.is_folder():
@@ -70,19 +62,11 @@ class HadoopTextFiles:
         return {name: content.decode() for name, content in contents.items() if content is not None}
 
 
+TextFiles = LocalTextFiles | HadoopTextFiles
+
+
 def read_progress(files: TextFiles) -> list[BatchProgress]:
-    """Return the progress of a query's batches.
-
-    Parameters
-    ----------
-    files
-        A checkpoint, or a file with a line for each batch.
-
-    Raises
-    ------
-    StreamError
-        If there is no progress.
-    """
+    """Return the progress in a checkpoint, or in a file of lines; raise `StreamError` if there is none."""
     recorded = files.texts(PROGRESS)
     if recorded is not None:
         batches = parse_progress([text for name, text in recorded.items() if name.endswith(".json")], str(files))
@@ -116,13 +100,7 @@ def _after_rescale(batches: list[BatchProgress], files: TextFiles) -> list[Batch
 
 
 def read_batches(files: TextFiles) -> list[BatchRecord]:
-    """Return the decisions for the batches of a query, and their durations.
-
-    Raises
-    ------
-    StreamError
-        If the files are not a checkpoint, or contain no decisions of Penstock.
-    """
+    """Return the decisions for the batches of a query; raise `StreamError` if the files contain none."""
     logs = files.texts("offsets")
     batches = parse_batches({int(name): text for name, text in (logs or {}).items() if name.isdigit()}, str(files))
     if not batches:

@@ -2,11 +2,11 @@
 
 import hashlib
 import hmac
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, HTTPException, Path, Request
 
-from penstock.history.record import JobRecord
+from penstock.history.record import JobRecord, VertexRecord
 
 JobId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="The id of a job.")]
 VertexId = Annotated[str, Path(pattern="^v[0-9]{1,9}$", description="The id of a job vertex.")]
@@ -52,11 +52,11 @@ def get_record(request: Request, job_id: JobId) -> JobRecord:
 Record = Annotated[JobRecord, Depends(get_record)]
 
 
-async def get_vertex(record: Record, vertex_id: VertexId) -> dict[str, Any]:
+async def get_vertex(record: Record, vertex_id: VertexId) -> VertexRecord:
     """Return the vertex that a request names."""
     if vertex_id not in record.vertices:
         raise HTTPException(404, f"job {record.id} has no vertex {vertex_id}")
     return record.vertices[vertex_id]
 
 
-Vertex = Annotated[dict[str, Any], Depends(get_vertex)]
+Vertex = Annotated[VertexRecord, Depends(get_vertex)]

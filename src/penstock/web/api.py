@@ -13,10 +13,9 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 import penstock
-from penstock.addresses import is_loopback
+from penstock.base.addresses import is_loopback
 from penstock.web import pages, rest, site
 from penstock.web.access import require_token
-from penstock.web.answers import AnswerCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,24 +50,10 @@ def create_app(
     metrics: PrometheusMeter | None = None,
     streams: Sequence[TextFiles] = (),
 ) -> FastAPI:
-    """Build the web application.
+    """Build the web application, which also shows the batches of `streams`.
 
-    Parameters
-    ----------
-    store
-        The jobs.
-    token
-        The token that cancelling requires; on an address that other machines can reach, every request requires it.
-    address
-        The address that the server listens on.
-    slots
-        The number of tasks that can run at the same time; 0 without a driver in this process.
-    spark
-        The version of Spark.
-    metrics
-        The metrics of this driver's jobs; None without a driver in this process.
-    streams
-        The checkpoints of the streams to show.
+    Cancelling requires the token; on an address that other machines can reach, every request requires it. Without a
+    driver in this process, `slots`, the number of tasks that can run at the same time, is 0, and `metrics` is None.
     """
     open_to_others = not is_loopback(address)
     app = FastAPI(
@@ -81,7 +66,7 @@ def create_app(
         description="What a Penstock driver decides while its jobs run. Named as in Flink's REST API.",
     )
     app.state.store, app.state.token, app.state.slots, app.state.spark = store, token, slots, spark
-    app.state.answers, app.state.metrics, app.state.streams = AnswerCache(), metrics, streams
+    app.state.answers, app.state.metrics, app.state.streams = rest.AnswerCache(), metrics, streams
     app.include_router(rest.router)
     app.include_router(site.router)
     if not open_to_others:
@@ -101,7 +86,9 @@ async def _refused(request: Request, error: Exception) -> Response:
     if not _is_browser(request):
         return await http_exception_handler(request, error)
     title = "Not found" if error.status_code == HTTPStatus.NOT_FOUND else HTTPStatus(error.status_code).phrase
-    return HTMLResponse(pages.problem(title, _sentence(str(error.detail))), error.status_code, error.headers)
+    detail = str(error.detail)
+    text = f"{detail[:1].upper()}{detail[1:]}."
+    return HTMLResponse(pages.problem(title, text), error.status_code, error.headers)
 
 
 async def _invalid_address(request: Request, error: Exception) -> Response:
@@ -116,10 +103,6 @@ async def _invalid_address(request: Request, error: Exception) -> Response:
 
 def _is_browser(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "")
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 class SecurityHeaders:

@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Answer(BaseModel):
-    """Base of all responses."""
+    """Base of all responses; by default, names of fields have hyphens in place of underscores."""
 
-    model_config = ConfigDict(populate_by_name=True, extra="allow")
+    model_config = ConfigDict(alias_generator=lambda name: name.replace("_", "-"), extra="allow")
 
 
 class Problem(Answer):
@@ -22,35 +22,45 @@ class Problem(Answer):
 class Config(Answer):
     """The server: its versions and features."""
 
-    refresh_interval: int = Field(alias="refresh-interval")
-    timezone_name: str = Field(alias="timezone-name")
-    penstock_version: str = Field(alias="penstock-version")
-    spark_version: str = Field(alias="spark-version")
+    refresh_interval: int
+    timezone_name: str
+    penstock_version: str
+    spark_version: str
     features: dict[str, bool]
 
 
 class Overview(Answer):
     """The number of jobs in each state."""
 
-    slots_total: int = Field(alias="slots-total")
-    jobs_running: int = Field(alias="jobs-running")
-    jobs_finished: int = Field(alias="jobs-finished")
-    jobs_cancelled: int = Field(alias="jobs-cancelled")
-    jobs_failed: int = Field(alias="jobs-failed")
+    slots_total: int
+    jobs_running: int
+    jobs_finished: int
+    jobs_cancelled: int
+    jobs_failed: int
 
 
-class JobLine(Answer):
-    """A job in the list; times in milliseconds, -1 for unknown."""
+class NamedJob(Answer):
+    """Base of the responses about a job."""
 
     jid: str
     name: str
+
+
+class TimedJob(NamedJob):
+    """A job with its times in milliseconds, -1 for unknown."""
+
     state: str
-    start_time: int = Field(alias="start-time")
-    end_time: int = Field(alias="end-time")
+    start_time: int
+    end_time: int
     duration: int
-    last_modification: int = Field(alias="last-modification")
+
+
+class JobLine(TimedJob):
+    """A job in the list; times in milliseconds, -1 for unknown."""
+
+    last_modification: int
     tasks: dict[str, int]
-    pending_operators: int = Field(alias="pending-operators")
+    pending_operators: int
 
 
 class JobsOverview(Answer):
@@ -62,11 +72,11 @@ class JobsOverview(Answer):
 class InputEdge(Answer):
     """An edge of the stream graph; `type-num` is "0" for the only input of its target, else inputs count from "1"."""
 
-    type_num: str = Field(alias="type-num")
+    type_num: str
     partitioner: str
     exchange: str
-    source_id: str = Field(alias="source-id")
-    target_id: str = Field(alias="target-id")
+    source_id: str
+    target_id: str
 
 
 class StreamGraphNode(Answer):
@@ -75,17 +85,15 @@ class StreamGraphNode(Answer):
     id: str
     parallelism: int
     max_parallelism: int = Field(alias="maxParallelism")
-    operator_name: str = Field(alias="operator-name")
-    operator_description: str = Field(alias="operator-description")
-    jobvertex_id: str | None = Field(default=None, alias="jobvertex-id")
-    input_edges: list[InputEdge] = Field(alias="input-edges")
+    operator_name: str
+    operator_description: str
+    jobvertex_id: str | None = None
+    input_edges: list[InputEdge]
 
 
-class StreamGraphPlan(Answer):
+class StreamGraphPlan(NamedJob):
     """The current stream graph."""
 
-    jid: str
-    name: str
     type: str
     nodes: list[StreamGraphNode]
 
@@ -95,7 +103,7 @@ class StreamGraphInput(Answer):
 
     num: int
     id: str
-    ship_strategy: str
+    ship_strategy: str = Field(alias="ship_strategy")
     exchange: str
 
 
@@ -106,7 +114,7 @@ class ReleasedStreamGraphNode(Answer):
     parallelism: int
     operator: str
     description: str
-    job_vertex_id: str | None
+    job_vertex_id: str | None = Field(alias="job_vertex_id")
     inputs: list[StreamGraphInput]
 
 
@@ -116,11 +124,9 @@ class ReleasedStreamGraph(Answer):
     nodes: list[ReleasedStreamGraphNode]
 
 
-class Plan(Answer):
+class Plan(NamedJob):
     """The vertices created so far."""
 
-    jid: str
-    name: str
     type: str
     nodes: list[dict[str, Any]]
 
@@ -129,7 +135,7 @@ class PlanAnswer(Answer):
     """The job graph and the stream graph."""
 
     plan: Plan
-    stream_graph_plan: StreamGraphPlan = Field(alias="stream-graph-plan")
+    stream_graph_plan: StreamGraphPlan
 
 
 class Query(Answer):
@@ -141,27 +147,21 @@ class Query(Answer):
     statement: str | None = None
     line: str | None = None
     page: str | None = None
-    of_spark: bool = False
+    of_spark: bool = Field(default=False, alias="of_spark")
 
 
-class JobDetails(Answer):
+class JobDetails(TimedJob):
     """A job; times in milliseconds, -1 for unknown."""
 
-    jid: str
-    name: str
-    state: str
-    start_time: int = Field(alias="start-time")
-    end_time: int = Field(alias="end-time")
-    duration: int
     now: int
     query: Query | None
     timestamps: dict[str, int]
     vertices: list[dict[str, Any]]
-    status_counts: dict[str, int] = Field(alias="status-counts")
-    pending_operators: int = Field(alias="pending-operators")
+    status_counts: dict[str, int]
+    pending_operators: int
     plan: Plan
-    stream_graph_plan: StreamGraphPlan = Field(alias="stream-graph-plan")
-    stream_graph: ReleasedStreamGraph = Field(alias="stream-graph")
+    stream_graph_plan: StreamGraphPlan
+    stream_graph: ReleasedStreamGraph
 
 
 class Streams(Answer):
@@ -170,20 +170,18 @@ class Streams(Answer):
     streams: list[dict[str, Any]]
 
 
-class JobConfig(Answer):
+class JobConfig(NamedJob):
     """The options of a job that differ from their defaults."""
 
-    jid: str
-    name: str
-    execution_config: dict[str, Any] = Field(alias="execution-config")
+    execution_config: dict[str, Any]
 
 
 class Exceptions(Answer):
     """The errors of a job."""
 
-    root_exception: str | None = Field(alias="root-exception")
+    root_exception: str | None
     timestamp: int | None
-    all_exceptions: list[dict[str, Any]] = Field(alias="all-exceptions")
+    all_exceptions: list[dict[str, Any]]
     truncated: bool
 
 

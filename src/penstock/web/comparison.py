@@ -1,30 +1,35 @@
-"""Comparison of two runs of a job."""
+"""Comparison of two runs of a job: their figures, steps, decisions, options and sources."""
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import Counter, deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.history.decisions import recorded_decisions
-from penstock.history.summary import summary_of
+from penstock.decisions.log import DecisionKind
+from penstock.graph.labels import listed
 from penstock.web import formatting
-from penstock.web.decision_differences import Difference, differing_decisions
-from penstock.web.sources import growth
-from penstock.web.steps import steps_of
-from penstock.web.timing import Timing
+from penstock.web.steps import Step, Timing, steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
+    from penstock.decisions.record import DecisionRecord
     from penstock.history.record import JobRecord
-    from penstock.web.sources import Growth
-    from penstock.web.steps import Step
 
 _IDLE = "Seconds in which no task ran"
 _MIN_DIFFERENCE = 0.2
 """Seconds by which a step must differ to be reported."""
 _MAX_SENTENCES = 3
+GREW = 1.1
+"""A source has grown or shrunk if its number of rows changed by at least this factor."""
+_FIGURE = re.compile(
+    r"(?<![\w.-])\d[\d.,]*(?:\s?%|\s?(?:B|[KMGT]iB)\b|\s(?:core|file|group|partition|row|step|table|task)s?\b)?"
+)
+"""A number with its unit; digits within a table name do not match."""
+_IMPORTANCE = (DecisionKind.BROADCAST, DecisionKind.JOIN_ALGORITHM, DecisionKind.JOIN_ORDER, DecisionKind.SKEW)
+"""The kinds that change the run time most often, the most frequent first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +78,49 @@ class StepPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """The differences between an earlier and a later run.
+class Difference:
+    """A decision that differs between two runs; `before` or `after` is None if that run has no such decision."""
 
-    Parameters
-    ----------
-    figures
-        Totals of both runs.
-    steps
-        The steps of both runs, paired.
-    decisions
-        The decisions that differ.
-    options
-        The options that differ, with both values.
-    sources
-        The sources that grew or shrank.
-    is_running
-        Whether the later run is still running.
+    kind: str
+    before: str | None
+    after: str | None
+
+    def __str__(self) -> str:
+        if self.after is None:
+            return f"no longer: {self.before}"
+        if self.before is None:
+            return f"now: {self.after}"
+        location, colon, _ = self.after.partition(": ")
+        before = self.before.partition(", as ")[0].removeprefix(f"{location}{colon}")
+        return f"now: {self.after}; before: {before}"
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A source and the numbers of rows that two runs read from it, which may be fewer than it has."""
+
+    label: str
+    before: int
+    after: int
+
+    @property
+    def factor(self) -> float:
+        """The later number of rows divided by the earlier."""
+        return self.after / self.before if self.before else float("inf")
+
+    def __str__(self) -> str:
+        each = " each" if " and " in self.label else ""
+        verb = "was" if self.after == 1 else "were"
+        before = formatting.short_count(self.before)
+        return f"{formatting.rows(self.after)}{each} of {self.label} {verb} read, {before} before"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The differences between an earlier and a later run, which may still be running.
+
+    It has the totals and the paired steps of both runs, the decisions and options that differ, and the sources that
+    grew or shrank.
     """
 
     figures: tuple[Figure, ...]
@@ -110,12 +141,8 @@ class Comparison:
             figures = (replace(figure, change="", increase=0.0) for figure in figures)
         return cls(
             tuple(figures),
-            tuple(_paired(old, new)),
-            tuple(
-                differing_decisions(
-                    recorded_decisions(before), recorded_decisions(after), old_ended=old_ended, new_ended=new_ended
-                )
-            ),
+            tuple(_step_pairs(old, new)),
+            tuple(differing_decisions(before.decisions, after.decisions, old_ended=old_ended, new_ended=new_ended)),
             tuple(_options(before, after)),
             tuple(growth(old, new)),
             is_running,
@@ -152,29 +179,20 @@ class Comparison:
 def _figures(
     before: JobRecord, after: JobRecord, old: Sequence[Step], new: Sequence[Step], now: float
 ) -> Iterable[Figure]:
-    first, second = summary_of(before), summary_of(after)
-    totals = before.seconds(now), after.seconds(now)
-    yield _figure("Seconds", *totals, formatting.seconds)
-    idle = Timing.of(old, totals[0]).idle_seconds, Timing.of(new, totals[1]).idle_seconds
+    def totals(figure: Callable[[Step], int | None]) -> tuple[int, int]:
+        return sum(figure(step) or 0 for step in old), sum(figure(step) or 0 for step in new)
+
+    first, second = before.summary(), after.summary()
+    seconds = before.seconds(now), after.seconds(now)
+    yield _figure("Seconds", *seconds, formatting.seconds)
+    idle = Timing.of(old, seconds[0]).idle_seconds, Timing.of(new, seconds[1]).idle_seconds
     yield _figure(_IDLE, *idle, formatting.seconds)
     yield _figure("Tasks", first.tasks, second.tasks, formatting.count)
-    yield _figure("Rows read", sum(map(_rows_read, old)), sum(map(_rows_read, new)), formatting.rows)
-    yield _figure("Bytes read", sum(map(_bytes_read, old)), sum(map(_bytes_read, new)), formatting.size)
-    yield _figure("Bytes spilled to disk", sum(map(_spilled, old)), sum(map(_spilled, new)), formatting.size)
+    yield _figure("Rows read", *totals(lambda step: step.rows_in if step.source else 0), formatting.rows)
+    yield _figure("Bytes read", *totals(lambda step: step.bytes_in if step.source else 0), formatting.size)
+    yield _figure("Bytes spilled to disk", *totals(lambda step: step.spilled), formatting.size)
     yield _figure("Bytes not shuffled", first.not_shuffled, second.not_shuffled, formatting.size)
     yield _figure("Wrong estimates", first.missed, second.missed, formatting.count)
-
-
-def _rows_read(step: Step) -> int:
-    return step.rows_in or 0 if step.source else 0
-
-
-def _bytes_read(step: Step) -> int:
-    return step.bytes_in or 0 if step.source else 0
-
-
-def _spilled(step: Step) -> int:
-    return step.spilled or 0
 
 
 def _figure(name: str, before: float | None, after: float | None, show: Callable[[float | None], str]) -> Figure:
@@ -189,7 +207,7 @@ def _figure(name: str, before: float | None, after: float | None, show: Callable
     return Figure(name, *shown, change, (after or 0.0) - (before or 0.0))
 
 
-def _paired(old: Sequence[Step], new: Sequence[Step]) -> Iterable[StepPair]:
+def _step_pairs(old: Sequence[Step], new: Sequence[Step]) -> Iterable[StepPair]:
     unmatched = _numbered(old)
     for key, step in _numbered(new).items():
         yield StepPair(step.label, unmatched.pop(key, None), step)
@@ -212,3 +230,83 @@ def _options(before: JobRecord, after: JobRecord) -> Iterable[Figure]:
         values = [record.config.get(key, {}).get("value", "the default") for record in (before, after)]
         if values[0] != values[1]:
             yield Figure(key, values[0], values[1], "")
+
+
+def differing_decisions(
+    old: Iterable[DecisionRecord], new: Iterable[DecisionRecord], *, old_ended: bool = True, new_ended: bool = True
+) -> list[Difference]:
+    """Return the decisions that differ between two runs, the most important first.
+
+    Decisions that an unfinished run lacks are not reported.
+    """
+    # Equal decisions cancel out wherever they are in the graph. The others are paired by operator, then by tables.
+    _, removed, added = _paired(_without_counts(old), _without_counts(new), _outcome)
+    pairs, removed, added = _paired(removed, added, lambda decision: (decision.kind, decision.nodes))
+    # With another size of data, operators may have other numbers, and a join of the same tables swapped sides.
+    pairs_by_table, removed, added = _paired(
+        removed, added, lambda decision: (decision.kind, frozenset(decision.tables) or decision.nodes)
+    )
+    differences = [
+        Difference(before.kind, before.sentence, after.sentence)
+        for before, after in pairs + pairs_by_table
+        if before.is_shown or after.is_shown
+    ]
+    differences += [
+        Difference(before.kind, before.sentence, None) for before in removed if before.is_shown and new_ended
+    ]
+    differences += [Difference(after.kind, None, after.sentence) for after in added if after.is_shown and old_ended]
+    ranks: dict[str, int] = {kind: rank for rank, kind in enumerate(_IMPORTANCE)}
+    return sorted(differences, key=lambda difference: ranks.get(difference.kind, len(ranks)))
+
+
+def _without_counts(decisions: Iterable[DecisionRecord]) -> list[DecisionRecord]:
+    """Leave out decisions about numbers of tasks and partitions, which differ a little in every run."""
+    return [
+        decision
+        for decision in decisions
+        if decision.instead or not (decision.sets_parallelism or decision.kind == DecisionKind.SUBPARTITIONS)
+    ]
+
+
+def _outcome(decision: DecisionRecord) -> Hashable:
+    """Return what was done: the sentence up to its reason, without figures."""
+    action = _FIGURE.sub("", decision.sentence.partition(", as ")[0])
+    return decision.kind, action, _FIGURE.sub("", decision.instead)
+
+
+def _paired(
+    old: Sequence[DecisionRecord], new: Sequence[DecisionRecord], key: Callable[[DecisionRecord], Hashable]
+) -> tuple[list[tuple[DecisionRecord, DecisionRecord]], list[DecisionRecord], list[DecisionRecord]]:
+    """Return the pairs of decisions with the same key, in order, and the decisions without a partner: old, new."""
+    unmatched: dict[Hashable, deque[DecisionRecord]] = {}
+    for decision in old:
+        unmatched.setdefault(key(decision), deque()).append(decision)
+    pairs, added = [], []
+    for decision in new:
+        candidates = unmatched.get(key(decision))
+        if candidates:
+            pairs.append((candidates.popleft(), decision))
+        else:
+            added.append(decision)
+    return pairs, [decision for decisions in unmatched.values() for decision in decisions], added
+
+
+def growth(old: Sequence[Step], new: Sequence[Step]) -> list[Growth]:
+    """Return the sources that grew or shrank, the largest change first."""
+    before = rows_of_sources(old)
+    names_by_rows: dict[tuple[int, int], list[str]] = {}  # equal numbers are mostly several reads of a table
+    for name, rows in rows_of_sources(new).items():
+        if name in before:
+            names_by_rows.setdefault((before[name], rows), []).append(name)
+    sources = [Growth(listed(names, "tables"), *rows) for rows, names in names_by_rows.items()]
+    changed = [source for source in sources if source.factor >= GREW or source.factor <= 1 / GREW]
+    return sorted(changed, key=lambda source: abs(source.after - source.before), reverse=True)
+
+
+def rows_of_sources(steps: Sequence[Step]) -> dict[str, int]:
+    """Return the number of rows read from each table; for a table that is read several times, the largest."""
+    rows: dict[str, int] = {}
+    for step in steps:
+        if step.source and step.rows_in:
+            rows[step.source] = max(step.rows_in, rows.get(step.source, 0))
+    return rows

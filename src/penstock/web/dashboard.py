@@ -7,19 +7,18 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.history.decisions import recorded_decisions
-from penstock.recorded_decisions import displayed_decisions
-from penstock.units import show_bytes, show_count
+from penstock.base.units import show_bytes, show_count
+from penstock.decisions.record import displayed_decisions
 from penstock.web.charts.bars import Column
-from penstock.web.sources import GREW, Growth, rows_of_sources
+from penstock.web.comparison import GREW, Growth, rows_of_sources
 from penstock.web.steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.decisions.estimates import EstimateRecord
     from penstock.history.record import JobRecord
     from penstock.history.summaries import Summary
-    from penstock.recorded_decisions import RecordedEstimate
 
 _DAYS = 30
 _MAX_ROWS = 15
@@ -29,7 +28,7 @@ _MAX_ROWS = 15
 class Miss:
     """A wrong estimate, and its job."""
 
-    estimate: RecordedEstimate
+    estimate: EstimateRecord
     job: str
     name: str
 
@@ -38,18 +37,8 @@ class Miss:
 class Digest:
     """The contribution of a job to the dashboard.
 
-    Parameters
-    ----------
-    id, name, started
-        The job.
-    not_shuffled
-        Bytes that were not shuffled.
-    kinds
-        The number of decisions of each kind.
-    misses
-        The wrong estimates.
-    rows
-        The rows read from each table; empty for a job that did not finish, as it may not have read everything.
+    `kinds` counts its decisions, and `rows` are those read from each table; empty for a job that did not finish, as it
+    may not have read everything.
     """
 
     id: str
@@ -63,15 +52,14 @@ class Digest:
     @classmethod
     def of(cls, record: JobRecord) -> Digest:
         """Return the digest of a job."""
-        decisions = recorded_decisions(record)
         misses = [
             Miss(decision.estimate, record.id, record.name)
-            for decision in decisions
+            for decision in record.decisions
             if decision.estimate is not None and decision.is_missed
         ]
         rows = rows_of_sources(steps_of(record, record.changed)) if record.state == "FINISHED" else {}
-        kinds = Counter(decision.kind for decision in displayed_decisions(decisions))
-        not_shuffled = sum(decision.not_shuffled or 0 for decision in decisions)
+        kinds = Counter(decision.kind for decision in displayed_decisions(record.decisions))
+        not_shuffled = sum(decision.not_shuffled or 0 for decision in record.decisions)
         return cls(record.id, record.name, record.started, not_shuffled, kinds, tuple(misses), rows)
 
 
@@ -100,17 +88,7 @@ class Dashboard:
 
     @classmethod
     def of(cls, summaries: Sequence[Summary], digests: Sequence[Digest], now: float) -> Dashboard:
-        """Aggregate jobs.
-
-        Parameters
-        ----------
-        summaries
-            All jobs.
-        digests
-            The analyzed jobs, newest first.
-        now
-            Any time of the last day to show, in seconds since the epoch.
-        """
+        """Aggregate all jobs, and the digests of the analyzed jobs, newest first; `now` is on the last day to show."""
         days = _days([job.started for job in summaries], now)
         jobs = Counter(_day(job.started) for job in summaries)
         saved: Counter[dt.date] = Counter()

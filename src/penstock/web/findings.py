@@ -3,39 +3,52 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind
+from penstock.base.units import show_bytes, show_count
+from penstock.decisions.log import DecisionKind
+from penstock.decisions.record import DecisionRecord, displayed_decisions
 from penstock.graph import Side
-from penstock.recorded_decisions import displayed_decisions
 from penstock.web import formatting
-from penstock.web.input_savings import input_savings
-from penstock.web.items import Item, badge, fallback_or_option
-from penstock.web.reasons import reasons_of_time
+from penstock.web.steps import Interval, Step, Timing, merged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
-    from penstock.recorded_decisions import RecordedDecision
     from penstock.web.comparison import Comparison
-    from penstock.web.steps import Step
-    from penstock.web.timing import Timing
+
+SKEWED = 4.0
+"""A task or a subpartition larger than this multiple of the median is marked as skewed."""
+_MIN_BUSY = 0.5
+"""A step whose tasks ran for less than this fraction of its duration waited mostly for the driver."""
+_WAITED = (0.3, 0.2)
+"""The wait of any other step is reported from this number of seconds and this fraction of its duration."""
+_MIN_SECONDS = 0.1
+"""The shortest duration to report, in seconds."""
+_MIN_DELAY = 0.2
+"""A slow task delays its step if it took at least this fraction of the step's duration."""
+_READ_KINDS = {DecisionKind.SOURCE_PARALLELISM, DecisionKind.DYNAMIC_FILTER}
+_MAX_FRACTION = 0.9
+"""A reduction is reported if at most this fraction of the estimate or of the rows remains."""
+_MISSED = "off by a factor of two or more, or on the wrong side of a limit; less than 4 MiB or 1,000 rows are ignored"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A line of a finding: its text, a note in grey, the target of its link, and the text of its badge."""
+
+    text: str
+    note: str = ""
+    href: str = ""
+    badge: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A question about a job, and its answer.
+    """A question about a job, and the lines of its answer, the most important first.
 
-    Parameters
-    ----------
-    id, question
-        The HTML id of the finding, and the question.
-    items
-        The lines of the answer, the most important first.
-    none
-        The answer if there are no lines.
-    note
-        An explanation below the lines, in small print.
+    `none` is the answer if there are no lines, and `note` an explanation below the lines, in small print.
     """
 
     id: str
@@ -48,72 +61,41 @@ class Finding:
 def findings(
     steps: Sequence[Step],
     timing: Timing,
-    decisions: Sequence[RecordedDecision],
+    decisions: Sequence[DecisionRecord],
     last_run: Comparison | None,
-    links: Links,
+    job_id: str,
+    comparison_page: str = "",
 ) -> list[Finding]:
-    """Answer the questions.
-
-    Parameters
-    ----------
-    steps, timing
-        The steps of a job, and where its time went.
-    decisions
-        The decisions of the job.
-    last_run
-        The comparison with the previous run; None without one.
-    links
-        The addresses of the pages of the steps and of the comparison.
-    """
+    """Answer the questions; `last_run` is the comparison with the previous run, None without one, on its own page."""
+    no_last_run = "" if last_run is not None else "There is no earlier run with this name."
+    broadcasts, savings = tuple(_broadcasts(decisions)), tuple(_input_savings(decisions, steps))
+    wrong, changes = tuple(_wrong_estimates(decisions)), tuple(_changes(last_run, comparison_page))
+    longest = tuple(_longest(steps, timing, job_id))
     return [
+        Finding("longest", "Which step took longest, and why?", longest, "No step has run."),
+        Finding("broadcast", "What was broadcast, what was not, and why?", broadcasts, "No table was broadcast."),
         Finding(
-            "longest", "Which step took longest, and why?", tuple(_longest(steps, timing, links)), "No step has run."
+            "read-less", "Where was less data read than planned?", savings, "No figures about the input were recorded."
         ),
         Finding(
-            "broadcast",
-            "What was broadcast, what was not, and why?",
-            tuple(_broadcasts(decisions)),
-            "No table was broadcast.",
+            "wrong", "Which estimates were wrong?", wrong, f"No estimate was {_MISSED}.", note=f"Missed: {_MISSED}"
         ),
-        Finding(
-            "read-less",
-            "Where was less data read than planned?",
-            tuple(input_savings(decisions, steps)),
-            "No figures about the input were recorded.",
-        ),
-        Finding(
-            "wrong",
-            "Which estimates were wrong?",
-            tuple(_wrong_estimates(decisions)),
-            f"No estimate was {_MISSED}.",
-            f"Missed: {_MISSED}",
-        ),
-        Finding(
-            "last-run", "What changed since the last run?", tuple(_changes(last_run, links)), _no_last_run(last_run)
-        ),
+        Finding("last-run", "What changed since the last run?", changes, no_last_run),
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
-    """The addresses of a job's pages."""
-
-    job: str
-    comparison: str | None = None
-
-    def step(self, step_id: str) -> str:
-        """Return the page of a step."""
-        return f"/ui/jobs/{self.job}/vertices/{step_id}"
+def _page(job_id: str, step: Step) -> str:
+    return f"/ui/jobs/{job_id}/vertices/{step.id}"
 
 
-def _longest(steps: Sequence[Step], timing: Timing, links: Links) -> Iterator[Item]:
+def _longest(steps: Sequence[Step], timing: Timing, job_id: str) -> Iterator[Item]:
     ran = sorted((step for step in steps if step.seconds is not None), key=lambda step: -(step.seconds or 0.0))
     if not ran:
         return
     # The critical path comes first: a longer step beside it does not delay the job.
     first = next(step for step in ran if step.id in timing.critical)
     duration = f"{formatting.seconds(first.seconds)}, {formatting.share(first.seconds or 0.0, timing.total)} of the job"
-    yield Item(f"Step {first.number}: {first.label}", duration, links.step(first.id))
+    yield Item(f"Step {first.number}: {first.label}", duration, _page(job_id, first))
     yield from (Item(f"Step {first.number}: {text}") for text in reasons_of_time(first, steps))
     reported = {first.id}
     if ran[0] is not first:
@@ -122,7 +104,7 @@ def _longest(steps: Sequence[Step], timing: Timing, links: Links) -> Iterator[It
         yield Item(
             f"Step {longer.number} took longer, but in parallel to the critical path: {longer.label}",
             formatting.seconds(longer.seconds),
-            links.step(longer.id),
+            _page(job_id, longer),
         )
         yield from (Item(f"Step {longer.number}: {text}") for text in reasons_of_time(longer, steps))
     if timing.idle_seconds >= 0.1 * timing.total > 0:
@@ -132,10 +114,10 @@ def _longest(steps: Sequence[Step], timing: Timing, links: Links) -> Iterator[It
             "collecting rows or building broadcast tables"
         )
     for step in [step for step in ran if step.id not in reported][:3]:
-        yield Item(f"Then step {step.number}: {step.label}", formatting.seconds(step.seconds), links.step(step.id))
+        yield Item(f"Then step {step.number}: {step.label}", formatting.seconds(step.seconds), _page(job_id, step))
 
 
-def _broadcasts(decisions: Sequence[RecordedDecision]) -> Iterator[Item]:
+def _broadcasts(decisions: Sequence[DecisionRecord]) -> Iterator[Item]:
     broadcasts = [decision for decision in decisions if decision.kind == DecisionKind.BROADCAST]
     joins = {decision.nodes for decision in broadcasts if decision.chosen in set(Side)}
     # A side that is not broadcast is left out if the other side of its join is.
@@ -144,41 +126,168 @@ def _broadcasts(decisions: Sequence[RecordedDecision]) -> Iterator[Item]:
     )
     last_note = None
     for decision in sorted(displayed, key=_importance, reverse=True):
-        note = fallback_or_option(decision)
+        note = _fallback_or_option(decision)
         actual = None if decision.estimate is None else decision.estimate.actual
         size = "" if actual is None else f"; its actual size in memory is {formatting.size(actual)}"
         # An option that applies to several consecutive broadcasts is named once.
-        yield Item(decision.sentence + size, "" if note == last_note else note, badge=badge(decision))
+        yield Item(decision.sentence + size, "" if note == last_note else note, badge=_badge(decision))
         last_note = note
 
 
-def _importance(decision: RecordedDecision) -> tuple[bool, float, float]:
+def _importance(decision: DecisionRecord) -> tuple[bool, float, float]:
     """Return the rank of a broadcast: fallbacks and wrong estimates first, then by bytes not shuffled, then by size."""
     estimate = decision.estimate
     size = 0.0 if estimate is None else estimate.estimated if estimate.actual is None else estimate.actual
     return bool(decision.instead) or decision.is_missed, float(decision.not_shuffled or 0), size
 
 
-_MISSED = "off by a factor of two or more, or on the wrong side of a limit; less than 4 MiB or 1,000 rows are ignored"
-
-
-def _wrong_estimates(decisions: Sequence[RecordedDecision]) -> Iterator[Item]:
+def _wrong_estimates(decisions: Sequence[DecisionRecord]) -> Iterator[Item]:
     missed = [decision.estimate for decision in decisions if decision.estimate is not None and decision.is_missed]
     for text in dict.fromkeys(map(str, sorted(missed, key=lambda estimate: estimate.severity, reverse=True))):
         yield Item(text, badge="missed")
 
 
-def _changes(last_run: Comparison | None, links: Links) -> Iterator[Item]:
-    if last_run is None or links.comparison is None:
+def _changes(last_run: Comparison | None, comparison_page: str) -> Iterator[Item]:
+    if last_run is None:
         return
     seconds = last_run.figures[0]
     if last_run.is_running:
         text = f"It has been running for {seconds.after}; the last run took {seconds.before}"
-        yield Item(text, href=links.comparison)
+        yield Item(text, href=comparison_page)
     else:
-        yield Item(f"It took {seconds.after}; the last run took {seconds.before}", seconds.change, links.comparison)
+        yield Item(f"It took {seconds.after}; the last run took {seconds.before}", seconds.change, comparison_page)
     yield from (Item(text) for text in last_run.sentences)
 
 
-def _no_last_run(last_run: Comparison | None) -> str:
-    return "" if last_run is not None else "There is no earlier run with this name."
+def _input_savings(decisions: Sequence[DecisionRecord], steps: Sequence[Step]) -> Iterator[Item]:
+    """Describe reads that were smaller than estimated, rows that filters dropped, and shared reads."""
+    estimates = [
+        decision.estimate for decision in decisions if decision.estimate is not None and decision.kind in _READ_KINDS
+    ]
+    smaller_reads = [
+        estimate
+        for estimate in estimates
+        if estimate.actual is not None and estimate.actual <= _MAX_FRACTION * estimate.estimated
+    ]
+    smaller_reads.sort(key=lambda estimate: estimate.estimated - (estimate.actual or 0.0), reverse=True)
+    yield from (Item(text) for text in dict.fromkeys(map(str, smaller_reads)))
+    shared = displayed_decisions(decision for decision in decisions if decision.kind == DecisionKind.SHARING)
+    filters = displayed_decisions(decision for decision in decisions if decision.kind == DecisionKind.DYNAMIC_FILTER)
+    if not smaller_reads and any(step.source and step.rows_in for step in steps):
+        yield Item(_full_read(is_filtered=bool(filters), is_shared=bool(shared)))
+    for text, decision in {decision.sentence: decision for decision in filters}.items():
+        yield Item(text + _selectivity(decision, steps), _fallback_or_option(decision), badge=_badge(decision))
+    yield from (Item(decision.sentence.partition(": for ")[0]) for decision in shared)
+    yield from _query_filters(steps, {decision.tables[0] for decision in filters if decision.tables})
+
+
+def _full_read(*, is_filtered: bool, is_shared: bool) -> str:
+    if not (is_filtered or is_shared):
+        return "Nowhere, as far as recorded: all rows were read, but only the columns that the query needs"
+    once = "; input that the plan uses several times was read once" if is_shared else ""
+    dropped = "; filters dropped rows directly after reading, before any join" if is_filtered else ""
+    return f"All rows were read, but only the columns that the query needs{once}{dropped}"
+
+
+def _query_filters(steps: Sequence[Step], filtered: Collection[str]) -> Iterator[Item]:
+    """Describe the rows that the query's own filters kept of tables without a dynamic filter."""
+    for step in sorted(steps, key=lambda step: -(step.rows_in or 0)):
+        remaining = step.rows_out if step.label == step.source and step.source not in filtered else None
+        if remaining is not None and step.rows_in and remaining <= _MAX_FRACTION * step.rows_in:
+            rows = f"{formatting.short_count(remaining)} of {formatting.rows(step.rows_in)}"
+            yield Item(f"The query's own filters kept {rows} of {step.source}")
+
+
+def _selectivity(decision: DecisionRecord, steps: Sequence[Step]) -> str:
+    """Return the fraction of rows that a filter kept, or that all filters of its step kept together."""
+    estimate = decision.estimate
+    if estimate is not None and estimate.actual is not None and not estimate.is_least:
+        return f"; it kept {estimate.actual:.1%} of the rows"
+    for step in steps:
+        only_reads = step.label == step.source and step.source in decision.tables[:1]
+        if only_reads and step.rows_in and step.rows_out is not None:
+            return f"; all filters of step {step.number} together kept {step.rows_out / step.rows_in:.1%} of the rows"
+    return ""
+
+
+def _badge(decision: DecisionRecord) -> str:
+    """Return the badge of a decision that deserves attention, else an empty text."""
+    return "not carried out" if decision.instead else "missed" if decision.is_missed else ""
+
+
+def _fallback_or_option(decision: DecisionRecord) -> str:
+    """Return what was done instead if the decision was not carried out, else the option that changes it."""
+    if not decision.instead:
+        return "" if decision.option is None else f"change with {formatting.setting(decision.option)}"
+    return f"instead: {decision.instead}" + (f", because {decision.because}" if decision.because else "")
+
+
+def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
+    """Explain the duration of a step, the most important reason first."""
+    seconds = step.seconds or 0.0
+    busy = _clipped(step)
+    ran = sum(end - start for start, end in busy)
+    least, fraction = _WAITED
+    only = "only " if ran < _MIN_BUSY * seconds else ""
+    if step.tasks_run and busy and (only or seconds - ran >= max(least, fraction * seconds)):
+        yield "; ".join((f"its tasks ran for {only}{formatting.seconds(ran)}", *_waits(step, busy, steps)))
+    yield from _skew(step, seconds)
+    if step.spilled:
+        yield f"{show_bytes(step.spilled)} did not fit into memory and was spilled to disk"
+    if step.rows_in:
+        others = [other.rows_in or 0 for other in steps if other.id != step.id]
+        comparison = " (more than any other step)" if others and step.rows_in > max(others) else ""
+        size = "" if step.bytes_in is None else f", {show_bytes(step.bytes_in)}"
+        wrote = "" if step.rows_out is None else f" and wrote {formatting.rows(step.rows_out)}, {step.wrote}"
+        aggregated = ", partially aggregated" if " partial aggregate" in step.label else ""
+        yield f"it read {formatting.rows(step.rows_in)}{size}{comparison}{wrote}{aggregated}"
+    if step.tasks_run > 1:
+        busy_seconds = sum(end - start for start, end in step.busy)
+        concurrency = step.task_seconds / busy_seconds if busy_seconds else 1.0
+        tasks, stages = show_count(step.tasks_run, "task"), len(step.stages)
+        where = f" of {stages} stages" if stages > 1 else ""
+        parallel = f"; {concurrency:.1f} ran in parallel on average" if concurrency > 1 else "; they ran sequentially"
+        early = ", some before the step started," if busy_seconds - ran >= _MIN_SECONDS else ""
+        yield f"its {tasks}{where}{early} ran for {formatting.seconds(step.task_seconds)} in total{parallel}"
+
+
+def _clipped(step: Step) -> list[Interval]:
+    """Return when tasks of a step ran during the step; tasks that fetch keys for its filters may run before it."""
+    began, ended = step.ran or (0.0, 0.0)
+    inside = ((max(start, began), min(end, ended)) for start, end in step.busy)
+    return [(start, end) for start, end in inside if end > start]
+
+
+def _waits(step: Step, busy: Sequence[Interval], steps: Sequence[Step]) -> Iterator[str]:
+    """Explain the time before, between and after the tasks of a step."""
+    began, ended = step.ran or (0.0, 0.0)
+    last = busy[-1][1]
+    others = merged(times for other in steps if other.id != step.id for times in other.busy)
+    between = [(previous[1], following[0]) for previous, following in pairwise(busy)]
+    for position, gaps in (("before", [(began, busy[0][0])]), ("between", between)):
+        waited = sum(end - start for start, end in gaps)
+        overlap = sum(max(min(end, to) - max(start, at), 0.0) for start, end in others for at, to in gaps)
+        activity = "tasks of other steps ran" if overlap >= _MIN_BUSY * waited else "Spark planned the step"
+        if waited >= _MIN_SECONDS:
+            yield f"{formatting.seconds(waited)} passed {position} them, while {activity}"
+    if ended - last >= _MIN_SECONDS:
+        activity = (
+            "its rows were collected and the broadcast table was built"
+            if step.is_broadcast
+            else "its output was measured"
+        )
+        yield f"{formatting.seconds(ended - last)} passed after them, while {activity}"
+
+
+def _skew(step: Step, seconds: float) -> Iterator[str]:
+    """Report skew if a task took much longer than the other tasks of its stage."""
+    skewed = [
+        stage
+        for stage in step.stages
+        if len(stage.seconds) > 2 and stage.slowest > max(SKEWED * stage.typical, _MIN_DELAY * seconds)
+    ]
+    if skewed:
+        worst = max(skewed, key=lambda stage: stage.slowest)
+        which = "its slowest task" if worst.is_complete else f"the slowest of its first {len(worst.seconds):,} tasks"
+        slowest, typical = formatting.seconds(worst.slowest), formatting.seconds(worst.typical)
+        yield f"rows are skewed: {which} took {slowest}, the median {typical}"

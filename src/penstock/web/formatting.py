@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
-from penstock.config.configuration import SPARK_PREFIX
-from penstock.units import show_bytes
+from penstock.base.units import show_bytes
+from penstock.config import SPARK_PREFIX
 
-_LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k"))
+_LARGE = ((1e12, 1e12, "T"), (1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
+"""From which number on a unit is used, the unit, and its letter."""
 
 
 def seconds(value: float | None) -> str:
@@ -39,9 +40,8 @@ def short_count(value: float | None) -> str:
     """Return a shortened number, such as ``6.0 M``."""
     if value is None or value < 0:
         return "?"
-    for least, letter in _LARGE:
+    for least, unit, letter in _LARGE:
         if value >= least:
-            unit = {"T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}[letter]
             return f"{value / unit:.1f} {letter}"
     return f"{value:,.0f}"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from penstock.history.summaries import Summary
     from penstock.web.steps import Step
@@ -35,17 +35,7 @@ class _SortQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobListQuery(_SortQuery):
-    """Filters, order and page of the list of jobs.
-
-    Parameters
-    ----------
-    text
-        A part of the name, or the beginning of the id.
-    state
-        The state; empty for all.
-    page
-        The number of the page, from 1.
-    """
+    """Filters, order and page (from 1) of the list; `text` is a part of the name, or the beginning of the id."""
 
     text: str = ""
     state: str = ""
@@ -61,15 +51,7 @@ class JobListQuery(_SortQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPageQuery(_SortQuery):
-    """What to show on the page of a job.
-
-    Parameters
-    ----------
-    pending
-        Whether to draw the operators that are not part of a step yet.
-    kind
-        The kind of decisions to show; empty for all.
-    """
+    """What to show on the page of a job: whether to draw pending operators, and the kind of decisions (empty: all)."""
 
     pending: bool = False
     kind: str = ""
@@ -110,18 +92,13 @@ class JobList:
             "started": lambda job: job.started,
             "name": lambda job: job.name.lower(),
             "state": lambda job: job.state,
-            "took": lambda job: (job.ended if job.ended is not None else now) - job.started,
-            "steps": count_steps,
+            "took": lambda job: job.seconds(now),
+            "steps": lambda job: job.vertex_count,
         }
         ordered = in_order(matches, columns, query.sort or "-started")
         pages = max(-(-len(ordered) // PAGE), 1)
         start = (min(max(query.page, 1), pages) - 1) * PAGE
         return cls(tuple(ordered[start : start + PAGE]), len(ordered), len(summaries), pages)
-
-
-def count_steps(job: Summary) -> int:
-    """Return the number of steps that a job has created."""
-    return sum(job.counts.values()) - job.counts.get("pending-operators", 0)
 
 
 def sorted_steps(steps: Sequence[Step], sort: str) -> list[Step]:
@@ -142,13 +119,10 @@ def sorted_steps(steps: Sequence[Step], sort: str) -> list[Step]:
     return in_order(steps, columns, sort or "step")
 
 
-def in_order(rows: Iterable[Row], columns: Mapping[str, Callable[[Row], Any]], sort: str) -> list[Row]:
+def in_order(rows: Sequence[Row], columns: Mapping[str, Callable[[Row], Any]], sort: str) -> list[Row]:
     """Return rows in the order of a column, None last; an unknown column does not change the order."""
     column = columns.get(sort.removeprefix("-"))
     if column is None:
         return list(rows)
-    comparable: list[Row] = []
-    incomparable: list[Row] = []
-    for row in rows:
-        (incomparable if column(row) is None else comparable).append(row)
-    return [*sorted(comparable, key=column, reverse=sort.startswith("-")), *incomparable]
+    ordered = sorted((row for row in rows if column(row) is not None), key=column, reverse=sort.startswith("-"))
+    return [*ordered, *(row for row in rows if column(row) is None)]

@@ -9,32 +9,25 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
 import penstock
-from penstock.history.decisions import recorded_decisions
-from penstock.history.summary import summary_of
+from penstock.base.units import show_bytes, show_count
+from penstock.decisions.record import DecisionRecord, displayed_decisions
 from penstock.optimizer.dynamic_filtering import JOIN, SIDE, SKIPS
-from penstock.recorded_decisions import RecordedDecision, displayed_decisions
-from penstock.units import show_bytes, show_count
 from penstock.web import formatting
 from penstock.web.charts import bars
 from penstock.web.charts.graph import draw_graph
+from penstock.web.charts.step import Lanes, subpartition_bars
 from penstock.web.comparison import Comparison
-from penstock.web.edges import distribution
-from penstock.web.findings import Links, findings
-from penstock.web.lanes import Lanes
-from penstock.web.listing import STATES, JobList, JobListQuery, JobPageQuery, count_steps, sorted_steps
-from penstock.web.reasons import reasons_of_time
-from penstock.web.steps import steps_of
-from penstock.web.subpartition_bars import subpartition_bars
-from penstock.web.timing import Timing
+from penstock.web.findings import findings, reasons_of_time
+from penstock.web.listing import STATES, JobList, JobListQuery, JobPageQuery, sorted_steps
+from penstock.web.steps import Step, Timing, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.history.record import JobRecord
+    from penstock.history.record import JobRecord, VertexRecord
     from penstock.history.summaries import Summary
     from penstock.web.dashboard import Dashboard
-    from penstock.web.steps import Step
-    from penstock.web.streams import Stream
+    from penstock.web.store import Stream
 
 _INLINE = 600
 """The most steps and pending operators with which the graph is inlined in the page, with links and tooltips."""
@@ -53,9 +46,7 @@ _templates.filters |= {
     "size": formatting.size,
     "count": show_count,
     "number": formatting.count,
-    "short": formatting.short_count,
     "rows": formatting.rows,
-    "distribution": distribution,
     "setting": formatting.setting,
     "step_number": formatting.number_of,
 }
@@ -72,7 +63,6 @@ def jobs(
         query=query,
         now=now,
         states=STATES,
-        count_steps=count_steps,
         unread=unread,
         has_streams=has_streams,
     )
@@ -104,29 +94,14 @@ def job(
     last: JobRecord | None = None,
     earlier: Sequence[Summary] = (),
 ) -> str:
-    """Return the page of a job.
+    """Return the page of a job; `is_local` says whether it belongs to this process, so that Spark has pages for it.
 
-    Parameters
-    ----------
-    record
-        The job.
-    now
-        Seconds since the epoch.
-    query
-        What to show.
-    may_cancel
-        Whether the client may cancel the job.
-    is_local
-        Whether the job belongs to this process, so that Spark's own pages can be linked.
-    last
-        The previous run; None without one.
-    earlier
-        Earlier jobs of the same name, the latest first.
+    `last` is the previous run, and `earlier` all earlier jobs of the same name, the latest first.
     """
-    steps, decisions = steps_of(record, now), recorded_decisions(record)
+    steps, decisions = steps_of(record, now), record.decisions
     timing = Timing.of(steps, record.seconds(now))
     comparison = None if last is None else Comparison.of(last, record, now)
-    links = Links(record.id, None if last is None else f"/ui/jobs/{record.id}/compare/{last.id}")
+    comparison_page = "" if last is None else f"/ui/jobs/{record.id}/compare/{last.id}"
     displayed = displayed_decisions(decisions)
     boxes = len(steps) + (record.pending if query.pending else 0)
     graph = draw_graph(record, steps, timing.critical, pending=query.pending) if boxes <= _INLINE else None
@@ -137,8 +112,8 @@ def job(
         query=query,
         may_cancel=may_cancel,
         spark=(record.application or {}).get("page") if is_local else None,
-        summary=summary_of(record, None if last is None else last.seconds(now)),
-        findings=findings(steps, timing, decisions, comparison, links),
+        summary=record.summary(None if last is None else last.seconds(now)),
+        findings=findings(steps, timing, decisions, comparison, record.id, comparison_page),
         graph=None if graph is None else Markup(graph),  # noqa: S704 - escaped by draw_graph
         timing=timing,
         axis=Markup(bars.axis(timing.total)),  # noqa: S704 - numbers only
@@ -185,11 +160,11 @@ def compare(before: JobRecord, after: JobRecord, now: float, earlier: Sequence[S
     )
 
 
-def vertex(record: JobRecord, recorded: dict[str, Any], now: float, *, is_local: bool = False) -> str:
+def vertex(record: JobRecord, recorded: VertexRecord, now: float, *, is_local: bool = False) -> str:
     """Return the page of a step."""
     steps = steps_of(record, now)
-    step = next(step for step in steps if step.id == recorded["id"])
-    nodes = set(recorded["nodes"])
+    step = next(step for step in steps if step.id == recorded.id)
+    nodes = set(recorded.nodes)
     numbers = list(record.vertices)
     index = numbers.index(step.id)
     return _render(
@@ -200,25 +175,25 @@ def vertex(record: JobRecord, recorded: dict[str, Any], now: float, *, is_local:
         reasons=list(reasons_of_time(step, steps)),
         is_critical=step.id in Timing.of(steps, record.seconds(now)).critical,
         spark=(record.application or {}).get("page") if is_local else None,
-        bars=subpartition_bars(recorded["subpartitions"], recorded["subpartition_count"]),
+        bars=subpartition_bars(recorded),
         lanes=Lanes.of(step, record.tasks.get(step.id, [])),
-        operators=[record.nodes[node] for node in recorded["nodes"] if node in record.nodes],
+        operators=record.nodes_of(recorded),
         decisions=displayed_decisions(
-            decision for decision in recorded_decisions(record) if not nodes.isdisjoint(decision.nodes)
+            decision for decision in record.decisions if not nodes.isdisjoint(decision.nodes)
         ),
         figures=[pair for decision in record.decisions_of(recorded) if (pair := _figures(decision))[1]],
-        inputs=[(edge["vertex"], record.edges[edge["edge"]]) for edge in recorded["inputs"]],
+        inputs=[(edge.vertex, record.edges[edge.edge]) for edge in recorded.inputs],
         readers=[other.id for other in steps if step.id in other.inputs],
         previous=numbers[index - 1] if index else None,
         following=numbers[index + 1] if index + 1 < len(numbers) else None,
     )
 
 
-def _figures(decision: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _figures(decision: DecisionRecord) -> tuple[str, dict[str, Any]]:
     """Return the sentence of a decision, and its figures and outcome by name, without the numbers of operators."""
-    figures = {name: value for name, value in decision["figures"].items() if name not in {JOIN, SIDE, SKIPS}}
-    outcome = {f"outcome: {name}": value for name, value in decision["outcome"].items()}
-    return RecordedDecision.from_dict(0, decision).sentence, figures | outcome
+    figures = {name: value for name, value in decision.values["figures"].items() if name not in {JOIN, SIDE, SKIPS}}
+    outcome = {f"outcome: {name}": value for name, value in decision.values["outcome"].items()}
+    return decision.sentence, figures | outcome
 
 
 def _render(template: str, **values: Any) -> str:

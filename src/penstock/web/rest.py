@@ -1,19 +1,22 @@
-"""The routes of the REST API."""
+"""The routes of the REST API, and the cache of their responses."""
 
+import json
 import time
-from collections.abc import AsyncIterator
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 import penstock
+from penstock.history.record import JobRecord
 from penstock.web import api_schema, views
 from penstock.web.access import JobId, Record, Vertex, require_token
 from penstock.web.charts.graph import draw_graph
-from penstock.web.steps import steps_of
-from penstock.web.streams import streams_of
-from penstock.web.timing import Timing
+from penstock.web.steps import Timing, steps_of
+from penstock.web.store import streams_of
 
 router = APIRouter()
 Pending = Annotated[bool, Query(description="Whether to draw operators that are not part of a vertex yet.")]
@@ -29,6 +32,41 @@ _METRICS: _Responses = {
     404: {"description": "There is no driver in this process.", "model": api_schema.Problem},
 }
 _EVENTS: _Responses = {200: {"description": "Server-sent events.", "content": {"text/event-stream": {}}}}
+_CAPACITY = 64
+
+
+class AnswerCache:
+    """Encoded responses by job id and topic, which all clients share."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[tuple[str, str], tuple[tuple[int, int], bytes]] = OrderedDict()
+
+    def get(
+        self, record: JobRecord, topic: str, compute: Callable[[], Any], media_type: str = "application/json"
+    ) -> Response:
+        """Return a response about a job, recomputed only if the job has changed.
+
+        Durations of a running job grow without events, so a response about a running job expires after a second.
+        """
+        return self._get(record.id, topic, (record.version, record.is_ended), compute, media_type)
+
+    def get_for_all_jobs(self, topic: str, version: int, compute: Callable[[], Any]) -> Response:
+        """Return a response about all jobs, some of which may be running."""
+        return self._get("", topic, (version, False), compute, "application/json")
+
+    def _get(
+        self, job: str, topic: str, state: tuple[int, bool], compute: Callable[[], Any], media_type: str
+    ) -> Response:
+        version, is_final = state
+        stamp = (version, 0 if is_final else int(time.monotonic()))
+        entry = self._entries.get((job, topic))
+        if entry is None or entry[0] != stamp:
+            content = compute()
+            entry = (stamp, content.encode() if isinstance(content, str) else json.dumps(content, default=str).encode())
+            self._entries[job, topic] = entry
+            while len(self._entries) > _CAPACITY:
+                self._entries.popitem(last=False)
+        return Response(entry[1], media_type=media_type)
 
 
 @router.get("/openapi.json", include_in_schema=False)
@@ -81,7 +119,7 @@ def jobs_overview(request: Request) -> Any:
 @router.get("/streams", response_model=api_schema.Streams)
 def streams(request: Request) -> Any:
     """List the batches of the streams whose checkpoints the server was started with, the latest first."""
-    return {"streams": [stream.as_dict() for stream in streams_of(request.app.state.streams)]}
+    return {"streams": [asdict(stream) for stream in streams_of(request.app.state.streams)]}
 
 
 @router.get("/jobs/{job_id}", response_model=api_schema.JobDetails, responses=_MISSING)
@@ -136,7 +174,7 @@ async def decisions(request: Request, record: Record) -> Any:
 async def vertex(request: Request, record: Record, recorded: Vertex) -> Any:
     """Show a vertex: operators, tasks, bytes of each subpartition, decisions."""
     return request.app.state.answers.get(
-        record, f"vertex {recorded['id']}", lambda: views.vertex_details(record, recorded, time.time())
+        record, f"vertex {recorded.id}", lambda: views.vertex_details(record, recorded, time.time())
     )
 
 

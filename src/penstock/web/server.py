@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from penstock.addresses import is_loopback
+from penstock.base.addresses import is_loopback
+from penstock.config import Configuration
 from penstock.config import options as o
 from penstock.errors import WebError
 from penstock.web.api import create_app
@@ -18,34 +19,15 @@ from penstock.web.api import create_app
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.config import Configuration
     from penstock.metrics.prometheus import PrometheusMeter
     from penstock.streams.reading import TextFiles
     from penstock.web.store import JobStore
 
 
 class WebServer:
-    """A server that runs until the process ends or `stop` is called.
+    """A server of an application, see `create_app`, that runs until the process ends or `stop` is called.
 
-    Parameters
-    ----------
-    store
-        The jobs.
-    config
-        The options ``rest.*``.
-    slots
-        The number of tasks that can run at the same time; 0 without a driver in this process.
-    spark
-        The version of Spark.
-    metrics
-        The metrics of this driver's jobs; None without a driver in this process.
-    streams
-        The checkpoints of the streams to show.
-
-    Raises
-    ------
-    WebError
-        If other machines can reach the address and there is no token, or if the server cannot listen on it.
+    Raise `WebError` if other machines can reach the address and there is no token, or it cannot listen on the address.
     """
 
     def __init__(
@@ -61,21 +43,16 @@ class WebServer:
         self.store, self.metrics = store, metrics
         address, token = str(config.get(o.REST_BIND_ADDRESS)), config.get(o.REST_TOKEN)
         if token is None and not is_loopback(address):
-            raise WebError.needs_token(address)
+            raise WebError(
+                f"rest.bind-address is {address}, which other machines can reach, and no token is set",
+                hint="set rest.token, or leave rest.bind-address at 127.0.0.1",
+            )
         self.token = str(token) if token is not None else secrets.token_urlsafe(18)
         self._socket = _listen(address, config.integer(o.REST_PORT))
         self.port = int(self._socket.getsockname()[1])
         shown = "127.0.0.1" if address in {"0.0.0.0", "::"} else address  # noqa: S104 - only compared
         self.url = f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}/"
-        app = create_app(
-            store,
-            self.token,
-            address=address,
-            slots=slots,
-            spark=spark,
-            metrics=metrics,
-            streams=streams,
-        )
+        app = create_app(store, self.token, address=address, slots=slots, spark=spark, metrics=metrics, streams=streams)
         settings = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, access_log=False)
         self._server = uvicorn.Server(settings)
         self._thread = threading.Thread(target=self.run, name="penstock-web", daemon=True)
@@ -111,7 +88,8 @@ def _listen(address: str, port: int) -> socket.socket:
         except OSError as error:
             listening.close()
             if candidate == 0 or error.errno != errno.EADDRINUSE:
-                raise WebError.no_port(address, port, str(error)) from error
+                message, hint = f"the API cannot listen on {address}:{port}", "set rest.port to another port, or to 0"
+                raise WebError(message, cause=str(error), hint=hint) from error
         else:
             return listening
     raise AssertionError

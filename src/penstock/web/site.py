@@ -10,7 +10,7 @@ from penstock.web import pages
 from penstock.web.access import JobId, Record, Vertex, cookie_name, has_cookie, has_token
 from penstock.web.dashboard import Dashboard
 from penstock.web.listing import JobListQuery, JobPageQuery
-from penstock.web.streams import streams_of
+from penstock.web.store import streams_of
 
 router = APIRouter(include_in_schema=False)
 _EARLIER = 10

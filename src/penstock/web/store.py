@@ -1,4 +1,4 @@
-"""The jobs that the API serves: those of this process, and those in a folder of event logs."""
+"""The jobs that the API serves, of this process and of a folder of event logs, and the batches of streams."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ import contextlib
 import threading
 import time
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 
-from penstock.errors import HistoryError
-from penstock.history.record import ENDED
+from penstock.errors import HistoryError, PenstockError
+from penstock.history.record import ENDED, JobRecord
 from penstock.history.summaries import Summary
 from penstock.web.dashboard import Digest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from penstock.history.logs import History
-    from penstock.history.record import JobRecord
+    from penstock.streams.progress import BatchRecord
+    from penstock.streams.reading import TextFiles
 
 _MAX_LIVE = 200
 """The most jobs of this process in memory; running jobs are never removed."""
@@ -35,19 +37,16 @@ _HEARTBEAT = 15.0
 
 
 class JobStore:
-    """Jobs by their ids.
+    """Jobs by their ids; `history` has the event logs of earlier jobs, None without a folder.
 
-    Parameters
-    ----------
-    history
-        The event logs of earlier jobs; None without a folder.
+    `version` is a number that increases with every change of a job of this process.
     """
 
     def __init__(self, history: History | None = None) -> None:
         self._history = history
         self._live: OrderedDict[str, tuple[JobRecord, Callable[[str], None]]] = OrderedDict()
         self._lock = threading.Lock()
-        self._version = 0
+        self.version = 0
         self._digests: dict[str, Digest] = {}
         self._polled_at, self._folder_hash = float("-inf"), 0
         self._watchers: set[tuple[asyncio.AbstractEventLoop, asyncio.Event, str | None]] = set()
@@ -63,16 +62,11 @@ class JobStore:
 
     def changed(self, record: JobRecord) -> None:
         """Notify the clients that watch this job or all jobs."""
-        self._version += 1
+        self.version += 1
         for loop, event, job_id in tuple(self._watchers):
             if job_id in {None, record.id}:
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(event.set)
-
-    @property
-    def version(self) -> int:
-        """A number that increases with every change of a job of this process."""
-        return self._version
 
     def summaries(self) -> list[Summary]:
         """Return all jobs, newest first."""
@@ -165,7 +159,7 @@ class JobStore:
         if live is not None:
             return live[0].version
         # Listing the folder may be slow, so it must not block the event loop.
-        return self._version + (await run_in_threadpool(self._folder_stamp) if self._history else 0)
+        return self.version + (await run_in_threadpool(self._folder_stamp) if self._history else 0)
 
     def _folder_stamp(self) -> int:
         """Return a number that changes when a log has grown; the folder is listed at most once a second."""
@@ -174,3 +168,25 @@ class JobStore:
             with contextlib.suppress(HistoryError):
                 self._folder_hash = hash(tuple(self._history.stamp()))
         return self._folder_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A checkpoint and its batches, the latest first; `problem` says why they cannot be read, None if they can."""
+
+    checkpoint: str
+    batches: tuple[BatchRecord, ...]
+    problem: str | None
+
+
+def streams_of(locations: Sequence[TextFiles]) -> list[Stream]:
+    """Read all checkpoints."""
+    streams = []
+    for location in locations:
+        from penstock.streams.reading import read_batches  # needs PySpark, which serving jobs does not
+
+        try:
+            streams.append(Stream(str(location), tuple(reversed(read_batches(location))), None))
+        except PenstockError as error:
+            streams.append(Stream(str(location), (), str(error)))
+    return streams

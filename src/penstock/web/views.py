@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from penstock.history.record import run_times
+from penstock.history.record import EdgeRecord, JobRecord, NodeRecord, VertexRecord, encoded_figure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from penstock.history.record import JobRecord
     from penstock.history.summaries import Summary
 
 _SCHEDULER = "AdaptiveBatch"
@@ -29,10 +29,10 @@ def jobs_overview(summaries: Iterable[Summary], now: float) -> dict[str, Any]:
                 "state": job.state,
                 "start-time": _ms(job.started),
                 "end-time": _ms(job.ended),
-                "duration": _ms((job.ended if job.ended is not None else now) - job.started),
+                "duration": _ms(job.seconds(now)),
                 "last-modification": _ms(job.changed),
                 "tasks": _counts(job.counts),
-                "pending-operators": job.counts.get("pending-operators", 0),
+                "pending-operators": job.pending,
             }
             for job in summaries
         ]
@@ -82,47 +82,38 @@ def job_details(record: JobRecord, now: float) -> dict[str, Any]:
     }
 
 
-def _vertex(vertex: dict[str, Any], now: float) -> dict[str, Any]:
-    started, ended = run_times(vertex)
+def _vertex(vertex: VertexRecord, now: float) -> dict[str, Any]:
     return {
-        "id": vertex["id"],
-        "name": vertex["name"],
-        "maxParallelism": vertex["max_parallelism"],
-        "parallelism": vertex["parallelism"],
-        "status": vertex["state"],
-        "start-time": _ms(started),
-        "end-time": _ms(ended),
-        "duration": _ms((ended or now) - started) if started else -1,
-        "tasks": {vertex["state"]: max(vertex["tasks"], 0)},
+        "id": vertex.id,
+        "name": vertex.name,
+        "maxParallelism": encoded_figure(vertex.max_parallelism),
+        "parallelism": encoded_figure(vertex.parallelism),
+        "status": vertex.state,
+        "start-time": _ms(vertex.started),
+        "end-time": _ms(vertex.ended),
+        "duration": _ms((vertex.ended or now) - vertex.started) if vertex.started else -1,
+        "tasks": {vertex.state: vertex.tasks or 0},
         "metrics": {
-            "read-bytes": vertex["bytes_in"],
-            "write-bytes": vertex["bytes_out"],
-            "write-records": vertex["rows_out"],
+            "read-bytes": encoded_figure(vertex.bytes_in),
+            "write-bytes": encoded_figure(vertex.bytes_out),
+            "write-records": encoded_figure(vertex.rows_out),
         },
-        "reason": vertex["reason"],
+        "reason": vertex.reason,
     }
 
 
 def plan(record: JobRecord) -> dict[str, Any]:
     """Return the vertices created so far, and the edges between them."""
-    return {
-        "jid": record.id,
-        "name": record.name,
-        "type": "BATCH",
+    return _of_job(record) | {
         "nodes": [
             {
-                "id": vertex["id"],
-                "parallelism": vertex["parallelism"],
+                "id": vertex.id,
+                "parallelism": encoded_figure(vertex.parallelism),
                 "operator": "",
-                "description": vertex["name"],
+                "description": vertex.name,
                 "inputs": [
-                    {
-                        "num": number,
-                        "id": edge["vertex"],
-                        "ship_strategy": record.edges[edge["edge"]]["partitioner"],
-                        "exchange": record.edges[edge["edge"]]["exchange"],
-                    }
-                    for number, edge in enumerate(vertex["inputs"])
+                    _input(number, edge.vertex, record.edges[edge.edge].partitioner, record.edges[edge.edge])
+                    for number, edge in enumerate(vertex.inputs)
                 ],
             }
             for vertex in record.vertices.values()
@@ -132,79 +123,73 @@ def plan(record: JobRecord) -> dict[str, Any]:
 
 def stream_graph_plan(record: JobRecord) -> dict[str, Any]:
     """Return the current stream graph in the field names of FLIP-469; pending nodes have no vertex id."""
-    vertex_of, inputs = record.vertex_of(), _inputs(record)
-    nodes = []
-    for node in record.nodes.values():
-        vertex = vertex_of.get(node["id"])
-        edges = inputs[node["id"]]
-        is_single_input = len({edge["input"] for edge in edges}) == 1
-        nodes.append(
-            {
-                "id": node["id"],
-                "parallelism": _parallelism(record, node, vertex),
-                "maxParallelism": node["max_parallelism"],
-                "operator-name": node["name"],
-                "operator-description": node["description"],
-                **({"jobvertex-id": vertex} if vertex else {}),
-                "input-edges": [
-                    {
-                        "type-num": "0" if is_single_input else str(edge["input"]),
-                        "partitioner": _partitioner(edge),
-                        "exchange": edge["exchange"].lower(),
-                        "source-id": edge["source"],
-                        "target-id": edge["target"],
-                    }
-                    for edge in edges
-                ],
-            }
-        )
-    return {"jid": record.id, "name": record.name, "type": "BATCH", "nodes": nodes}
+    nodes = [
+        {
+            "id": node.id,
+            "parallelism": _parallelism(node, vertex),
+            "maxParallelism": encoded_figure(node.max_parallelism),
+            "operator-name": node.name,
+            "operator-description": node.description,
+            **({} if vertex is None else {"jobvertex-id": vertex.id}),
+            "input-edges": [
+                {
+                    "type-num": "0" if len({edge.input for edge in edges}) == 1 else str(edge.input),
+                    "partitioner": _partitioner(edge),
+                    "exchange": edge.exchange.lower(),
+                    "source-id": edge.source,
+                    "target-id": edge.target,
+                }
+                for edge in edges
+            ],
+        }
+        for node, vertex, edges in _operators(record)
+    ]
+    return _of_job(record) | {"nodes": nodes}
 
 
 def stream_graph(record: JobRecord) -> dict[str, Any]:
     """Return the current stream graph in the field names of Flink's releases; pending nodes have a null vertex id."""
-    vertex_of, inputs = record.vertex_of(), _inputs(record)
     return {
         "nodes": [
             {
-                "id": node["id"],
-                "parallelism": _parallelism(record, node, vertex_of.get(node["id"])),
-                "operator": node["name"],
-                "description": node["description"],
-                "job_vertex_id": vertex_of.get(node["id"]),
-                "inputs": [
-                    {
-                        "num": number,
-                        "id": edge["source"],
-                        "ship_strategy": _partitioner(edge),
-                        "exchange": edge["exchange"],
-                    }
-                    for number, edge in enumerate(inputs[node["id"]])
-                ],
+                "id": node.id,
+                "parallelism": _parallelism(node, vertex),
+                "operator": node.name,
+                "description": node.description,
+                "job_vertex_id": None if vertex is None else vertex.id,
+                "inputs": [_input(number, edge.source, _partitioner(edge), edge) for number, edge in enumerate(edges)],
             }
-            for node in record.nodes.values()
+            for node, vertex, edges in _operators(record)
         ]
     }
 
 
-def _inputs(record: JobRecord) -> dict[str, list[dict[str, Any]]]:
-    """Return the input edges of each node."""
-    inputs: dict[str, list[dict[str, Any]]] = {node: [] for node in record.nodes}
+def _of_job(record: JobRecord) -> dict[str, Any]:
+    return {"jid": record.id, "name": record.name, "type": "BATCH"}
+
+
+def _operators(record: JobRecord) -> Iterator[tuple[NodeRecord, VertexRecord | None, list[EdgeRecord]]]:
+    """Yield each node with its vertex, None while it is pending, and its input edges."""
+    vertex_of = record.vertex_of()
+    inputs: dict[str, list[EdgeRecord]] = {node: [] for node in record.nodes}
     for edge in record.edges.values():
-        inputs[edge["target"]].append(edge)
-    return inputs
+        inputs[edge.target].append(edge)
+    for node in record.nodes.values():
+        yield node, record.vertices.get(vertex_of.get(node.id, "")), inputs[node.id]
 
 
-def _parallelism(record: JobRecord, node: dict[str, Any], vertex: str | None) -> int:
+def _parallelism(node: NodeRecord, vertex: VertexRecord | None) -> int:
     """Return the parallelism of a node: that of its vertex, or of the node itself while it is pending."""
-    decided: int = record.vertices[vertex]["parallelism"] if vertex else node["parallelism"]
-    return decided
+    return encoded_figure(node.parallelism if vertex is None else vertex.parallelism)
 
 
-def _partitioner(edge: dict[str, Any]) -> str:
+def _input(number: int, source: str, partitioner: str, edge: EdgeRecord) -> dict[str, Any]:
+    return {"num": number, "id": source, "ship_strategy": partitioner, "exchange": edge.exchange}
+
+
+def _partitioner(edge: EdgeRecord) -> str:
     """Return the name of an edge's partitioner, without its keys."""
-    name: str = edge["partitioner"]
-    return name.partition("(")[0]
+    return edge.partitioner.partition("(")[0]
 
 
 def job_config(record: JobRecord) -> dict[str, Any]:
@@ -221,14 +206,14 @@ def job_exceptions(record: JobRecord) -> dict[str, Any]:
     """Return the response of ``/jobs/:jobid/exceptions``."""
     first = record.exceptions[0] if record.exceptions else None
     return {
-        "root-exception": first["message"] if first else None,
-        "timestamp": _ms(first["at"]) if first else None,
+        "root-exception": first and first.message,
+        "timestamp": first and _ms(first.at),
         "all-exceptions": [
             {
-                "exception": error["message"],
-                "stacktrace": error["trace"],
-                "task": error["vertex"],
-                "timestamp": _ms(error["at"]),
+                "exception": error.message,
+                "stacktrace": error.trace,
+                "task": error.vertex,
+                "timestamp": _ms(error.at),
             }
             for error in record.exceptions
         ],
@@ -240,58 +225,54 @@ def job_decisions(record: JobRecord) -> dict[str, Any]:
     """Return the response of ``/jobs/:jobid/decisions``: decisions, changes of the graph, and rejected changes."""
     return {
         "jid": record.id,
-        "decisions": record.decisions,
-        "changes": record.changes,
-        "refused": record.refused,
+        "decisions": [decision.values for decision in record.decisions],
+        "changes": [asdict(change) for change in record.changes],
+        "refused": [asdict(refused) for refused in record.refused],
     }
 
 
-def vertex_details(record: JobRecord, vertex: dict[str, Any], now: float) -> dict[str, Any]:
+def vertex_details(record: JobRecord, vertex: VertexRecord, now: float) -> dict[str, Any]:
     """Return the response of ``/jobs/:jobid/vertices/:vertexid``."""
     return {
         **_vertex(vertex, now),
         "now": _ms(now),
-        "operators": [record.nodes[node] for node in vertex["nodes"] if node in record.nodes],
-        "subpartitions": {"count": vertex["subpartition_count"], "bytes": vertex["subpartitions"]},
-        "subtasks": _subtasks(record, vertex["id"]),
-        "decisions": record.decisions_of(vertex),
+        "operators": [node.values for node in record.nodes_of(vertex)],
+        "subpartitions": {"count": vertex.subpartition_count, "bytes": list(vertex.subpartitions)},
+        "subtasks": [
+            {
+                "subtask": number,
+                "stage": task.stage,
+                "attempt": task.attempt,
+                "status": task.state,
+                "host": task.host,
+                "start-time": _ms(task.started),
+                "duration": _ms(task.seconds),
+                "metrics": {
+                    "read-bytes": task.bytes_in,
+                    "write-bytes": task.bytes_out,
+                    "read-records": task.rows_in,
+                    "write-records": task.rows_out,
+                },
+            }
+            for number, task in enumerate(record.tasks.get(vertex.id, ()))
+        ],
+        "decisions": [decision.values for decision in record.decisions_of(vertex)],
     }
 
 
-def _subtasks(record: JobRecord, vertex_id: str) -> list[dict[str, Any]]:
-    return [
-        {
-            "subtask": number,
-            "stage": task["stage"],
-            "attempt": task.get("attempt", 0),
-            "status": task["state"],
-            "host": task["host"],
-            "start-time": _ms(task["started"]),
-            "duration": _ms(task["seconds"]),
-            "metrics": {
-                "read-bytes": task["bytes_in"],
-                "write-bytes": task["bytes_out"],
-                "read-records": task["rows_in"],
-                "write-records": task["rows_out"],
-            },
-        }
-        for number, task in enumerate(record.tasks.get(vertex_id, ()))
-    ]
-
-
-def subtask_times(record: JobRecord, vertex: dict[str, Any], now: float) -> dict[str, Any]:
+def subtask_times(record: JobRecord, vertex: VertexRecord, now: float) -> dict[str, Any]:
     """Return the response of ``/jobs/:jobid/vertices/:vertexid/subtasktimes``."""
     return {
-        "id": vertex["id"],
-        "name": vertex["name"],
+        "id": vertex.id,
+        "name": vertex.name,
         "now": _ms(now),
         "subtasks": [
             {
-                "subtask": task["subtask"],
-                "host": task["host"],
-                "duration": task["duration"],
-                "timestamps": {"RUNNING": task["start-time"], "FINISHED": task["start-time"] + task["duration"]},
+                "subtask": number,
+                "host": task.host,
+                "duration": _ms(task.seconds),
+                "timestamps": {"RUNNING": _ms(task.started), "FINISHED": _ms(task.started) + _ms(task.seconds)},
             }
-            for task in _subtasks(record, vertex["id"])
+            for number, task in enumerate(record.tasks.get(vertex.id, ()))
         ],
     }

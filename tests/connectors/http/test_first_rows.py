@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.connectors.http.first_rows import FirstRows
+from penstock.connectors.http.rows import FirstRows
 
 CLAIMS: dict[str, tuple[str, list[tuple[int, int, str]], str]] = {
     "each row once": ("ab", [(0, 0, "a"), (0, 0, "a"), (1, 0, "b"), (2, 0, "b")], "ynyn"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.http.pace import RateWindow, median, recommend_tasks
+from penstock.connectors.http.pace import RateWindow, recommend_tasks
 
 
 def arrivals(rate: float, waits: Any) -> list[float]:
@@ -95,9 +95,3 @@ def test_the_number_of_tasks_follows_from_rate_and_response_time(case: str) -> N
     recommended = recommend_tasks(*arguments)
     assert recommended.tasks == tasks
     assert fragment in recommended.reason
-
-
-def test_median() -> None:
-    assert median([]) is None
-    assert median([3, 1, 2]) == 2
-    assert median([9, 1]) == 9

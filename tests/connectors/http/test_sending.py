@@ -20,20 +20,25 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
-from penstock import handshakes
-from penstock.connectors.http.attempts import Target, seconds_to_wait
-from penstock.connectors.http.connection import Connection
-from penstock.connectors.http.driver_link import NONCE_BYTES, DriverAddress, Kind
+from penstock.base import channel
+from penstock.base.channel import NONCE_BYTES
+from penstock.connectors import HttpSink
+from penstock.connectors.http import sending
+from penstock.connectors.http.driver_link import DriverAddress, Kind
 from penstock.connectors.http.driver_side import DriverSide
-from penstock.connectors.http.sending import sender
+from penstock.connectors.http.sending import Connection, seconds_to_wait
 from penstock.errors import SinkError
-from tests import services
+from tests.support import services
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-TARGET = Target("", "POST", {}, 1, 5.0, 1, 4, 0.02, 2.0, run="r", keeps_dead=True)
+TARGET = HttpSink("http://localhost/", timeout=5.0, attempts=4, backoff=0.02, longest_wait=2.0, dead_letters="dead")
+
+
+def sender(sink: HttpSink, address: DriverAddress, *args: Any, run: str = "r", **kwargs: Any) -> Any:
+    return sending.sender(sink, run, address, *args, **kwargs)
 
 
 @pytest.fixture
@@ -79,7 +84,7 @@ def run_tasks_concurrently(send: Any, tasks: Any) -> None:
 def test_unauthenticated_connections_are_limited_and_do_not_block_tasks(
     start: Any, side: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handshakes, "LIMIT", 16)
+    monkeypatch.setattr(channel, "LIMIT", 16)
     service, driver = start(), side(None)
     with ExitStack() as stack:
         strangers = [
@@ -126,7 +131,7 @@ def test_the_rate_limit_applies_to_concurrent_and_sequential_tasks(start: Any, s
 
 def test_a_task_has_several_requests_in_flight(start: Any, side: Any) -> None:
     service, driver = start(delay=0.2, _500=9, _400=25), side(40)
-    letters = run_task(sender(replace(TARGET, url=service.url, at_a_time=10), driver.address), range(1, 61))
+    letters = run_task(sender(replace(TARGET, url=service.url, requests_at_a_time=10), driver.address), range(1, 61))
     assert service.rows() == [number for number in range(1, 61) if number % 25]
     assert sorted(json.loads(letter["row"])["id"] for letter in letters) == [25, 50]
     assert service.max_requests_in() <= 40
@@ -252,7 +257,7 @@ def test_equal_rows_have_different_keys_that_are_stable_across_task_attempts(sta
 def test_keys_of_user_columns_are_the_same_in_every_run(start: Any, side: Any) -> None:
     service, address = start(), side(None).address
     for run, text in (("a", '{"id": 1, "n": 1}'), ("b", '{"id": 1, "n": 2}')):
-        send = sender(replace(TARGET, url=service.url, run=run), address)
+        send = sender(replace(TARGET, url=service.url), address, run=run)
         list(send(iter([pa.RecordBatch.from_pydict({"row": [text], "key": ['{"id": 1}']})])))
     first, second = service.requests()
     assert first["key"] == second["key"]
@@ -320,7 +325,9 @@ def test_the_driver_has_the_counts_before_the_task_ends(
         count(message)
 
     monkeypatch.setattr(driver, "_count", count_late)
-    run_task(sender(replace(TARGET, url=service.url, keeps_dead=keeps_dead), driver.address), [1, 2])
+    run_task(
+        sender(replace(TARGET, url=service.url, dead_letters="dead" if keeps_dead else None), driver.address), [1, 2]
+    )
     assert (driver.figures.rows, driver.figures.dead) == (1, int(keeps_dead))
     assert bool(driver.refused) is not keeps_dead
 
@@ -333,7 +340,7 @@ def test_a_message_that_cannot_be_read_is_logged(side: Any, caplog: pytest.LogCa
 
 def test_without_dead_letters_all_tasks_stop_at_a_refused_row(start: Any, side: Any) -> None:
     service, driver = start(delay=0.02, _400=50), side(None)
-    send = sender(replace(TARGET, url=service.url, keeps_dead=False), driver.address)
+    send = sender(replace(TARGET, url=service.url, dead_letters=None), driver.address)
     run_tasks_concurrently(send, [range(41, 1000), range(10_001, 11_000)])
     assert driver.refused == "status 400: this row is not for us (attempt 1)"
     assert len(service.requests()) < 100

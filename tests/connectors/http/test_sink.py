@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.connectors import FileSink, HttpSink
-from penstock.decisions import DecisionKind
+from penstock.decisions.log import DecisionKind
 from penstock.errors import JobError, PenstockError, SinkError
-from tests.stages import stages
+from tests.support.paths import TESTS
+from tests.support.stages import stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from penstock import Environment
     from tests.connectors.http.service import Service
 
-JOB = Path(__file__).parents[2] / "jobs" / "http_rows.py"
+JOB = TESTS / "jobs" / "http_rows.py"
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from penstock.connectors import JdbcSink
 from penstock.errors import JobCancelledError
 from tests.connectors.jdbc.test_sink import leftover_tables
-from tests.silence import Proxy
+from tests.support.silence import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

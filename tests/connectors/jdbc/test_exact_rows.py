@@ -12,11 +12,11 @@ from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, DYNAMIC_FILTER
 from penstock.connectors import JdbcSink
 from penstock.connectors.jdbc.source import JdbcScan
 from penstock.errors import JobError, SinkError
-from penstock.spark.jdbc import JdbcTarget
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.io.jdbc import JdbcTarget
 from tests.connectors.jdbc.test_sink import leftover_tables, numbers
-from tests.equality import assert_as_plain_spark, assert_same_rows
-from tests.outcomes import mostly_slow
+from tests.support.equality import assert_as_plain_spark, assert_same_rows
+from tests.support.outcomes import mostly_slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock import Environment
-    from tests.services import MariaDb, Postgres, Sqlite
+    from tests.support.services import MariaDb, Postgres, Sqlite
 
 
 pytestmark = pytest.mark.usefixtures("interpreted")

@@ -13,7 +13,8 @@ import pytest
 
 from penstock.connectors import JdbcSink
 from penstock.errors import JobError, PenstockError
-from tests.services import DRIVERS, Postgres
+from tests.support.paths import TESTS
+from tests.support.services import DRIVERS, Postgres
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from penstock import Environment
 
 
-JOB = Path(__file__).parent.parent.parent / "jobs" / "jdbc_copy.py"
+JOB = TESTS / "jobs" / "jdbc_copy.py"
 VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "256 kb"}
 
 

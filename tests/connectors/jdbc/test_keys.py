@@ -8,8 +8,8 @@ import pytest
 
 from penstock.connectors.jdbc import keys as module
 from penstock.connectors.jdbc.dialect import KeyKind
-from penstock.spark.filters import KeySet
-from penstock.spark.jdbc import ColumnType
+from penstock.spark.io.jdbc import ColumnType
+from penstock.spark.run.filters import KeySet
 
 
 class Texts:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.jdbc.keyspace import middle_number, middle_text, weigh
-from penstock.connectors.jdbc.splits import weighted_bounds
+from penstock.connectors.jdbc.splits import middle_number, middle_text, weigh, weighted_bounds
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from penstock.commit import Access, Direction, recover
 from penstock.commit.folders import PreparedFolders
 from penstock.commit.journal import Journal, journals_at
 from penstock.connectors import FileSink, JdbcSink
-from penstock.connectors.jdbc.ledger import ledger_entry
+from penstock.connectors.jdbc.commit import ledger_entry
 from penstock.errors import SinkError
-from penstock.spark.filesystem import Folder
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.io.filesystem import Folder
 from tests.commit.harness import commit
 from tests.connectors.jdbc.test_sink import ROWS, numbers
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock import Environment
-    from tests.services import Postgres
+    from tests.support.services import Postgres
 
 GRANTS = {"none": "", "reads": "SELECT", "adds": "SELECT, INSERT", "all": "SELECT, INSERT, DELETE"}
 """Privileges of the user `clerk` on the ledger of another user."""

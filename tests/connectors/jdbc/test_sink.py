@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock import Environment
-    from tests.services import MariaDb, Postgres
+    from tests.support.services import MariaDb, Postgres
 
 
 KINDS = ["postgres", "mariadb", "sqlite"]

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from penstock.connectors import JdbcSource, SourceProvider
 from penstock.errors import ConfigError, JobError, PenstockError, SourceError
-from tests.equality import assert_as_plain_spark, assert_same_rows
-from tests.stages import stages
+from tests.support.equality import assert_as_plain_spark, assert_same_rows
+from tests.support.stages import stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock import Environment
-    from tests.services import MariaDb, Postgres, Sqlite
+    from tests.support.services import MariaDb, Postgres, Sqlite
 
 
 VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "256 kb"}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.jdbc.splits import count_splits, key_conditions, page_bounds, page_conditions, weighted_bounds
+from penstock.connectors.jdbc.splits import count_splits, key_conditions, page_bounds, weighted_bounds
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,6 @@ def test_page_ranges_are_even(pages: Any, count: Any) -> None:
     ]
     assert sum(pages_per_split) == sum(pages)
     assert max(pages_per_split) <= sum(pages) / count + 2 * max(len(pages), 1)
-
-
-def test_page_conditions_cover_all_pages() -> None:
-    assert page_conditions([]) == [None]
-    assert page_conditions([5, 9]) == [
-        "ctid < '(5,0)'::tid",
-        "ctid >= '(5,0)'::tid AND ctid < '(9,0)'::tid",
-        "ctid >= '(9,0)'::tid",
-    ]
 
 
 def test_key_conditions_cover_all_keys() -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.connectors.kafka.batch_duration_file import BatchDurationWriter, read_duration
-from penstock.connectors.kafka.stream_offsets import PlannedBatch, offset_of
-from penstock.connectors.micro_batches import BatchDecision
+from penstock.connectors.kafka.streams.batch_duration_file import BatchDurationWriter, read_duration
+from penstock.connectors.kafka.streams.micro_batches import BatchDecision
+from penstock.connectors.kafka.streams.offsets import PlannedBatch, offset_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +65,7 @@ def test_durations_are_reported_to_each_reader_until_its_query_ends(folder: Path
 
 def test_a_driver_that_ends_leaves_no_file(folder: Path) -> None:
     text = json.dumps(progress(end_offset("a")))
-    code = "import json, sys; from penstock.connectors.kafka.batch_duration_file import BatchDurationWriter as T; t = T(); "
+    code = "import json, sys; from penstock.connectors.kafka.streams.batch_duration_file import BatchDurationWriter as T; t = T(); "
     code += f"t.write(json.loads(sys.argv[1])); import os; assert os.listdir({str(folder)!r})"
     subprocess.run([sys.executable, "-c", code, text], check=True, env={"TMPDIR": str(folder)})
     assert not list(folder.iterdir())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.services import needed_module
+from tests.support.services import needed_module
 
 needed_module("confluent_kafka", "kafka")
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from tests.services import KafkaBroker, needed_module
+from tests.support.services import KafkaBroker, needed_module
 
 needed_module("confluent_kafka", "kafka")
 
 from penstock.connectors import KafkaSink, KafkaSource, ScanContext
+from penstock.connectors.core.splits import evenly
 from penstock.connectors.kafka.streaming import KafkaFormat
-from penstock.connectors.splits import evenly
 from penstock.errors import JobError, SinkError, SourceError
-from tests.stages import stages
+from tests.support.stages import stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.services import KafkaBroker, needed_module
+from tests.support.paths import TESTS
+from tests.support.services import KafkaBroker, needed_module
 
 needed_module("confluent_kafka", "kafka")
 
@@ -20,10 +21,16 @@ from confluent_kafka import TopicPartition
 
 from penstock.commit import Access
 from penstock.connectors import KafkaSink
-from penstock.connectors.kafka import client, parts
-from penstock.connectors.kafka.commit import PreparedKafka
-from penstock.connectors.kafka.parts import PartDestination, PreparedKafkaParts, divide_files, write_part
-from penstock.connectors.kafka.transactions import group_of, receipt_of
+from penstock.connectors.kafka import client
+from penstock.connectors.kafka import commit as topics
+from penstock.connectors.kafka.commit import (
+    PartDestination,
+    PreparedKafka,
+    PreparedKafkaParts,
+    TransactionalTopic,
+    divide_files,
+    write_part,
+)
 from penstock.errors import CommitError, PenstockError, SinkError
 
 if TYPE_CHECKING:
@@ -34,7 +41,7 @@ if TYPE_CHECKING:
     from penstock import Environment
 
 
-JOB = Path(__file__).parents[2] / "jobs" / "topic_parts.py"
+JOB = TESTS / "jobs" / "topic_parts.py"
 
 
 def values(broker: KafkaBroker, topic: str, partitions: int = 1) -> list[int]:
@@ -99,7 +106,7 @@ def test_a_failed_part_does_not_block_readers(
     destination = PartDestination(broker.servers, topic, {}, "run")
     with monkeypatch.context() as patch:
         if fails == "the receipt":
-            patch.setattr(parts, "commit_with_receipt", fail)
+            patch.setattr(PartDestination, "commit", fail)
         with pytest.raises(OSError, match=r"cannot be read|is unavailable"):
             write_part(destination, 0, records())
     assert write_part(destination, 1, [{"value": b"1"}]) == 1
@@ -135,7 +142,7 @@ def test_another_run_with_a_claimed_token_is_refused(
     def fail(*_: Any) -> None:
         raise OSError("the driver dies")
 
-    monkeypatch.setattr(parts, "write_parts", fail)
+    monkeypatch.setattr(topics, "write_parts", fail)
     assert not first.has_begun(access)
     with pytest.raises(OSError, match="dies"):
         first.commit(access)
@@ -144,11 +151,11 @@ def test_another_run_with_a_claimed_token_is_refused(
     for other in (second, single_transaction):
         with pytest.raises(SinkError, match="another run is writing t to topic"):
             other.commit(access)
-    monkeypatch.setattr(parts, "write_parts", lambda bridge, destination, *_: written.append(destination.run))
+    monkeypatch.setattr(topics, "write_parts", lambda bridge, destination, *_: written.append(destination.run))
     first.commit(access)
     second.commit(access)
     assert written == ["first"]
-    assert receipt_of(broker.servers, {}, group_of("t"), topic) == 1
+    assert TransactionalTopic(broker.servers, topic, {}).has_token("t")
 
 
 @pytest.mark.thorough

@@ -17,13 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from tests.services import KafkaBroker, needed_module
+from tests.support.paths import TESTS
+from tests.support.services import KafkaBroker, needed_module
 
 needed_module("confluent_kafka", "kafka")
 
-from penstock.connectors.kafka.stream_offsets import planned_of
 from penstock.connectors.kafka.streaming import KafkaFormat
-from penstock.connectors.pace import FIRST_RECORDS
+from penstock.connectors.kafka.streams.offsets import planned_of
+from penstock.connectors.kafka.streams.pace import FIRST_RECORDS
 from penstock.errors import ConfigError
 from penstock.state import start_query
 from penstock.streams.reading import LocalTextFiles, read_batches
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-JOB = Path(__file__).parents[2] / "jobs" / "kafka_stream.py"
+JOB = TESTS / "jobs" / "kafka_stream.py"
 INTERVAL = {"scan.batch-interval": "10 s"}
 
 pytestmark = pytest.mark.skipif(

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from tests.services import KafkaBroker, needed_module
+from tests.support.services import KafkaBroker, needed_module
 
 needed_module("confluent_kafka", "kafka")
 
 from penstock.connectors import KafkaSource
-from penstock.connectors.kafka.batch_duration_file import BatchDurationWriter
-from penstock.connectors.kafka.stream_offsets import PlannedBatch, offset_of, planned_of
-from penstock.connectors.kafka.stream_reader import KafkaStreamReader
-from penstock.connectors.micro_batches import BatchBounds
-from penstock.connectors.pace import FIRST_RECORDS, GROWTH, MeasuredBatch
+from penstock.connectors.kafka.streaming import KafkaStreamReader
+from penstock.connectors.kafka.streams.batch_duration_file import BatchDurationWriter
+from penstock.connectors.kafka.streams.micro_batches import BatchBounds
+from penstock.connectors.kafka.streams.offsets import PlannedBatch, offset_of, planned_of
+from penstock.connectors.kafka.streams.pace import FIRST_RECORDS, GROWTH, MeasuredBatch
 from penstock.errors import SourceError
 
 if TYPE_CHECKING:

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from penstock.planner.passes.dropped_columns import mark_dropped_columns
-from tests.planner.drafts import draft, plan
+from penstock.planner.passes import mark_dropped_columns
+from tests.planner.drafts import draft, plan, refined
 
 BELOW = plan("Range", ids="ab")
 
@@ -23,5 +22,5 @@ BELOW = plan("Range", ids="ab")
 )
 def test_projections(name: str, top: Any, expected: bool) -> None:
     before = draft("1 -> 2", tops={2: top})
-    named = replace(before, nodes={**before.nodes, 2: replace(before.nodes[2], name=name)})
-    assert mark_dropped_columns(named).nodes[2].operator.drops_columns is expected
+    before.update_node(2, name=name)
+    assert refined(mark_dropped_columns, before).stream_nodes[2].operator.drops_columns is expected

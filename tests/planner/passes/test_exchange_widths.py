@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from penstock.decisions import NameRef, NodeRef
-from penstock.planner.draft import Note
-from penstock.planner.passes.exchange_widths import job_plan
+from penstock.decisions.log import NameRef, NodeRef
+from penstock.planner.draft import Note, job_plan
 from tests.planner.drafts import draft
 
 TEXT = "1 #> 2\n2 -> 3\n1 #> 4"
@@ -24,7 +22,8 @@ def test_user_widths(parallelism: Any, widths: Any) -> None:
 
 
 def test_decisions_have_the_final_names_of_nodes() -> None:
-    noted = replace(draft(TEXT), notes=(Note(2, "right", "it is small"), Note("both", "run once", "read twice")))
+    noted = draft(TEXT)
+    noted.notes.extend([Note(2, "right", "it is small"), Note("both", "run once", "read twice")])
     choices = job_plan(noted, "x").choices
     assert [(choice.subject, choice.chosen, choice.reason) for choice in choices] == [
         (NodeRef(2, "n2"), "right", "it is small"),

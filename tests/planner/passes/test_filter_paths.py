@@ -9,13 +9,14 @@ import pytest
 
 from penstock.graph import JoinInput, JoinOperator, JoinType, Side
 from penstock.planner.passes.filter_paths import add_filter_paths
-from penstock.spark import catalyst
-from penstock.spark.plans import LogicalNode
+from penstock.spark.plans import catalyst
+from penstock.spark.plans.nodes import LogicalNode
 from tests.execution.plans import Key
+from tests.planner.drafts import refined
 from tests.planner.translation.trees import Translated, equal, keys, tree
 
 if TYPE_CHECKING:
-    from penstock.spark.joins import JoinFacts, JoinKey
+    from penstock.spark.plans.joins import JoinFacts, JoinKey
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +41,8 @@ def targets(
     join = tree("Join", left, B, ids="kxjy", **SAFE)
     inner = more.pop("joins", {})
     translated = Translated(monkeypatch, join, facts={join: facts or equal("k", "j"), **inner}, **more)
-    draft = add_filter_paths(translated.draft)
-    operator = draft.nodes[1].operator
+    draft = refined(add_filter_paths, translated.draft)
+    operator = draft.stream_nodes[1].operator
     assert isinstance(operator, JoinOperator)
     paths: dict[Side, list[list[str]]] = {}
     for path in operator.filters:
@@ -149,12 +150,12 @@ def test_a_path_ends_above_a_node_with_several_consumers(monkeypatch: pytest.Mon
     join, other = tree("Join", left, B, ids="kxjy", **SAFE), tree("Project", shared, **SAFE)
     facts, grouping = {join: equal("k", "j")}, {shared: "k"}
     translated = Translated(monkeypatch, join, other, facts=facts, classes={shared: 1}, grouping=grouping)
-    draft = add_filter_paths(translated.draft)
-    operator = draft.nodes[1].operator
+    draft = refined(add_filter_paths, translated.draft)
+    operator = draft.stream_nodes[1].operator
     assert isinstance(operator, JoinOperator)
     (path,) = (path for path in operator.filters if path.side is LEFT)
     assert [translated.name(target) for target in path.targets] == ["Filter"]
-    assert len(draft.node_plans[1].filter_paths) == len(operator.filters)
+    assert len(draft.nodes[1].filter_paths) == len(operator.filters)
 
 
 def null_safe(column: str) -> tuple[JoinKey, ...]:
@@ -183,14 +184,12 @@ def test_keys_of_a_chained_side_come_from_the_exchange_below(monkeypatch: pytest
     (key,) = group.ids
     join = tree("Join", group, B, ids=f"{key}jy", **SAFE)
     facts = {join: equal(key, "j"), below: below_facts}
-    draft = add_filter_paths(Translated(monkeypatch, join, facts=facts, grouping={group: key}).draft)
+    draft = refined(add_filter_paths, Translated(monkeypatch, join, facts=facts, grouping={group: key}).draft)
     upper = draft.node_of[join]
-    operator = draft.nodes[upper].operator
+    operator = draft.stream_nodes[upper].operator
     assert isinstance(operator, JoinOperator)
     ((path, planned),) = (
-        pair
-        for pair in zip(operator.filters, draft.node_plans[upper].filter_paths, strict=True)
-        if pair[0].side is RIGHT
+        pair for pair in zip(operator.filters, draft.nodes[upper].filter_paths, strict=True) if pair[0].side is RIGHT
     )
     assert path.filter_source == JoinInput(draft.node_of[below], LEFT)
     assert planned.source_keys == (Key("k"),)
@@ -204,8 +203,8 @@ def test_keys_of_two_chained_joins_come_from_the_input_of_the_first(monkeypatch:
     join = tree("Join", group, B, ids="kjy", **SAFE)
     outer = {first: equal("k", "h", JoinType.LEFT_OUTER), second: equal("k", "m", JoinType.LEFT_OUTER)}
     translated = Translated(monkeypatch, join, facts={join: equal("k", "j"), **outer}, grouping={group: "k"})
-    draft = add_filter_paths(translated.draft)
-    operator = draft.nodes[draft.node_of[join]].operator
+    draft = refined(add_filter_paths, translated.draft)
+    operator = draft.stream_nodes[draft.node_of[join]].operator
     assert isinstance(operator, JoinOperator)
     (source,) = (path.filter_source for path in operator.filters if path.side is RIGHT)
     assert source == JoinInput(draft.node_of[first], LEFT)

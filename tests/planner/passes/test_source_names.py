@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.connectors.coordinator import SourceCoordinator
+from penstock.connectors.core.coordinator import SourceCoordinator
+from penstock.entry.results import ResultSink
 from penstock.graph import ScanOperator
 from penstock.planner.outputs import Output
-from penstock.planner.passes.source_names import source_names
-from penstock.planner.planner import plan_job
-from penstock.results import ResultSink
-from tests.planner.drafts import draft, plan
+from penstock.planner.passes.source_sizes import source_names
+from tests.planner.drafts import draft, plan, steps_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,6 +71,6 @@ def test_names_in_queries(spark: SparkSession, env: Environment, tmp_path: Path,
     for table in ("t", "u"):
         spark.range(10).selectExpr("id AS k", "id % 3 AS v").write.parquet(f"{tmp_path}/{table}")
         spark.read.parquet(f"{tmp_path}/{table}").createOrReplaceTempView(table)
-    plan = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x")
+    plan = steps_of(env, [Output(spark.sql(query), ResultSink("x", lambda df: df))])
     scans = [node.operator for node in plan.graph if isinstance(node.operator, ScanOperator)]
     assert sorted(scan.table for scan in scans) == sorted(names)

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.decisions import DecisionKind
+from penstock.decisions.log import DecisionKind
 from penstock.graph import AggregateOperator, JoinOperator, JoinType
 from penstock.planner.draft import Note
 from penstock.planner.plan import WriteKind
-from penstock.spark import catalyst
-from penstock.spark.logical_plan import LARGE
+from penstock.spark.plans import catalyst
+from penstock.spark.plans.logical_plan import LARGE
 from tests.planner.translation.trees import LEFT, RIGHT, Translated, equal, tree
 
 if TYPE_CHECKING:
-    from penstock.spark.joins import JoinFacts
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.plans.joins import JoinFacts
+    from penstock.spark.plans.nodes import LogicalNode
 
 A, B, C = tree("a", ids="kx"), tree("b", ids="jy"), tree("c", ids="hz")
 JOIN = tree("Join", A, B, ids="kxjy")
@@ -80,7 +80,7 @@ NOTES: dict[str, tuple[JoinFacts, dict[LogicalNode, int], list[Note]]] = {
 @pytest.mark.parametrize("case", NOTES)
 def test_a_broadcast_planned_by_spark_is_a_decision(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     facts, sizes, notes = NOTES[case]
-    assert Translated(monkeypatch, JOIN, facts={JOIN: facts}, sizes=sizes).builder.notes == notes
+    assert Translated(monkeypatch, JOIN, facts={JOIN: facts}, sizes=sizes).draft.notes == notes
 
 
 def test_the_operator_of_a_join(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,15 +88,15 @@ def test_the_operator_of_a_join(monkeypatch: pytest.MonkeyPatch) -> None:
     join = tree("Join", A, filtered, ids="kxjy", references=("k", "j", "x"))
     facts = equal("k", "j", JoinType.LEFT_OUTER, right_hint="shuffle_hash", cannot_fail=False)
     translated = Translated(monkeypatch, join, facts={join: facts})
-    operator = translated.builder.nodes[1].operator
+    operator = translated.draft.stream_nodes[1].operator
     assert isinstance(operator, JoinOperator)
     assert (operator.type, operator.cannot_fail) == (JoinType.LEFT_OUTER, False)
     assert operator.condition_columns == {"k", "j", "x"}
     assert (operator.left.hint, operator.right.hint) == (None, "shuffle_hash")
     assert (operator.left.columns, operator.right.columns) == ({"k", "x"}, {"j", "y"})
     assert (operator.left.may_shrink, operator.right.may_shrink) == (False, True)
-    assert translated.builder.node_plans[1].join_keys == {LEFT: ("k",), RIGHT: ("j",)}
-    groups = set(translated.builder.groups.values())
+    assert translated.draft.nodes[1].join_keys == {LEFT: ("k",), RIGHT: ("j",)}
+    groups = set(translated.draft.groups.values())
     assert len(groups) == 1  # both sides have the same partitioning
 
 
@@ -116,7 +116,7 @@ def test_a_side_partitioned_by_the_keys_is_chained(monkeypatch: pytest.MonkeyPat
     group = grouped(A, "k")
     translated = chain(monkeypatch, group, equal("k", "j"), grouping={group: "k"})
     assert translated.lines == ["Aggregate ~k> Join", "b #j> Join", "a #k> Aggregate"]
-    assert len(set(translated.builder.groups.values())) == 1
+    assert len(set(translated.draft.groups.values())) == 1
 
 
 @pytest.mark.parametrize(
@@ -208,17 +208,19 @@ def test_equal_inputs_of_two_joins_are_written_once(monkeypatch: pytest.MonkeyPa
     facts = {first: equal("k", "j"), second: equal("k", "j"), third: equal("k", "y")}
     classes = dict.fromkeys(sides, 1)
     translated = Translated(monkeypatch, first, second, third, facts=facts, classes=classes)
-    readers = [edge for edge in translated.builder.edges if translated.builder.nodes[edge.source_id].name == "Filter"]
+    readers = [
+        edge for edge in translated.draft.stream_edges if translated.draft.stream_nodes[edge.source_id].name == "Filter"
+    ]
     assert len(readers) == 3
     assert len({edge.source_id for edge in readers}) == 2  # a layout by other keys is written separately
-    assert {translated.builder.edge_plans[edge.id].signature for edge in readers} == {"hash[0]", "hash[1]"}
+    assert {translated.draft.edges[edge.id].signature for edge in readers} == {"hash[0]", "hash[1]"}
 
 
 def test_inputs_of_aggregates_are_partial_aggregates(monkeypatch: pytest.MonkeyPatch) -> None:
     group, collects = grouped(A, "k"), tree("Aggregate", A, description="collect")
     translated = Translated(monkeypatch, group, collects, grouping={group: "k", collects: "k"})
     operators = [
-        node.operator for node in translated.builder.nodes.values() if isinstance(node.operator, AggregateOperator)
+        node.operator for node in translated.draft.stream_nodes.values() if isinstance(node.operator, AggregateOperator)
     ]
     assert [operator.not_mergeable for operator in operators] == [None, "it collects"]
-    assert {edge_plan.write for edge_plan in translated.builder.edge_plans.values()} == {WriteKind.OPERATOR}
+    assert {edge_plan.write for edge_plan in translated.draft.edges.values()} == {WriteKind.OPERATOR}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.planner.translation import joins, keyed, limits, narrow, repartitions
-from penstock.planner.translation.families import CHEAP, KEYED, NARROW
-from penstock.planner.translation.rules import rule_of, translates
+from penstock.planner.translation import joins, keyed, narrow, repartitions
+from penstock.planner.translation.translator import CHEAP, KEYED, NARROW, rule_of, translates
 
 RULES = {
     "Project": narrow.translate_calc,
@@ -16,7 +15,7 @@ RULES = {
     "Window": keyed.translate_keyed,
     "Sort": keyed.translate_sort,
     "Join": joins.translate_join,
-    "GlobalLimit": limits.translate_limit,
+    "GlobalLimit": keyed.translate_limit,
     "Repartition": repartitions.translate_repartition,
     "RepartitionByExpression": repartitions.translate_repartition_by,
     "RebalancePartitions": repartitions.translate_rebalance,

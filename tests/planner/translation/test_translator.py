@@ -8,11 +8,11 @@ import pytest
 
 from penstock.graph import CalcOperator, OperatorKind
 from penstock.planner.draft import TranslatedNode
-from penstock.spark import catalyst
+from penstock.spark.plans import catalyst
 from tests.planner.translation.trees import Translated, equal, tree
 
 if TYPE_CHECKING:
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.plans.nodes import LogicalNode
 
 A, B = tree("a"), tree("b", ids="j")
 FILTER = tree("Filter", A)
@@ -41,7 +41,7 @@ def test_division_into_nodes(monkeypatch: pytest.MonkeyPatch, case: str) -> None
 )
 def test_cheap_nodes(monkeypatch: pytest.MonkeyPatch, root: LogicalNode, is_cheap: bool) -> None:
     translated = Translated(monkeypatch, root)
-    (calc,) = (node.operator for node in translated.builder.nodes.values() if node.kind is OperatorKind.CALC)
+    (calc,) = (node.operator for node in translated.draft.stream_nodes.values() if node.kind is OperatorKind.CALC)
     assert isinstance(calc, CalcOperator)
     assert calc.is_cheap is is_cheap
     # A source gets the filters directly above it.
@@ -88,8 +88,8 @@ def test_a_placeholder_is_replaced_by_its_shared_part(monkeypatch: pytest.Monkey
     translated.translator.placeholders = lambda node: (TranslatedNode(1), columns) if node is placeholder else None
     translated.translator.translate(tree("Filter", placeholder))
     assert translated.lines == ["a -> Filter"]
-    (edge,) = translated.builder.edges
-    assert translated.builder.edge_plans[edge.id].output == "its columns"
+    (edge,) = translated.draft.stream_edges
+    assert translated.draft.edges[edge.id].output == "its columns"
 
 
 def test_a_join_without_keys_runs_on_spark(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,5 +97,5 @@ def test_a_join_without_keys_runs_on_spark(monkeypatch: pytest.MonkeyPatch) -> N
     for facts in (None, equal("k", "j", is_hashable=False)):
         translated = Translated(monkeypatch, join, facts={} if facts is None else {join: facts})
         assert translated.lines == ["a -> Join", "b -> Join"]
-        assert translated.builder.nodes[1].kind is OperatorKind.JOIN
+        assert translated.draft.stream_nodes[1].kind is OperatorKind.JOIN
         assert translated.draft.joins == {}

@@ -14,12 +14,12 @@ from penstock.graph.partitioner import (
     Partitioner,
     RangePartitioner,
 )
-from penstock.planner.draft import Draft, DraftBuilder
+from penstock.planner.draft import Draft
 from penstock.planner.translation import joins, keyed
 from penstock.planner.translation.translator import Translator
-from penstock.spark import catalyst
-from penstock.spark.joins import JoinFacts, JoinKey
-from penstock.spark.plans import LogicalNode
+from penstock.spark.plans import catalyst
+from penstock.spark.plans.joins import JoinFacts, JoinKey
+from penstock.spark.plans.nodes import LogicalNode
 from penstock.testing import ARROWS
 from tests.execution.plans import Key
 from tests.planner.drafts import plan, source
@@ -95,9 +95,9 @@ class Translated:
         self.created_sources: list[tuple[str, str, int | None]] = []
         sources: Any = SimpleNamespace(make=self._source)
         bridge: Any = None
-        self.builder = DraftBuilder()
+        self.draft = Draft()
         self.translator = Translator(
-            bridge, Configuration.load({}), self.builder, parts, sources, 100, "the.option", lambda node: None
+            bridge, Configuration.load({}), self.draft, parts, sources, 100, "the.option", lambda node: None
         )
         self.nodes = [self.translator.translate(root) for root in plans]
 
@@ -107,20 +107,15 @@ class Translated:
         return replace(sized, coordinator=SimpleNamespace(name=leaf.name, source=None))
 
     @property
-    def draft(self) -> Draft:
-        """The draft."""
-        return self.builder.draft()
-
-    @property
     def lines(self) -> list[str]:
         """The edges as text, ordered by target node."""
-        nodes = self.builder.nodes
-        edges = sorted(self.builder.edges, key=lambda edge: (edge.target_id, edge.type_number))
+        nodes = self.draft.stream_nodes
+        edges = sorted(self.draft.stream_edges, key=lambda edge: (edge.target_id, edge.type_number))
         return [f"{self.name(edge.source_id)} {arrow(edge.partitioner)} {nodes[edge.target_id].name}" for edge in edges]
 
     def name(self, node_id: int) -> str:
         """Return the name of a node."""
-        return self.builder.nodes[node_id].name.removeprefix("Source: ")
+        return self.draft.stream_nodes[node_id].name.removeprefix("Source: ")
 
 
 def arrow(partitioner: Partitioner) -> str:

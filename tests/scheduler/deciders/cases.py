@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.config import Configuration
-from penstock.decisions import DecisionLog
+from penstock.decisions.log import DecisionLog
 from penstock.graph import AdaptiveGraphManager
-from penstock.planner.passes.exchange_widths import job_plan
+from penstock.planner.draft import job_plan
 from penstock.scheduler.deciders.vertex import VertexDecider
 from tests.planner.drafts import draft
 from tests.scheduler.results import Results

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.events import ExecutionState, VertexSnapshot
-from penstock.execution.reads import CoalescedRead
-from penstock.scheduler.deciders.python_steps import PythonSteps
+from penstock.execution.context import CoalescedRead
+from penstock.scheduler.deciders.input_estimates import PythonSteps
 from tests.planner.drafts import plan
 from tests.scheduler.deciders.cases import CORES, VOLUME, Deciding
 from tests.scheduler.results import written

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock.connectors.base import SinkParallelism
-from penstock.connectors.coordinator import NO_ANSWER
-from penstock.decisions import Choice, DecisionKind, NodeRef
-from penstock.execution.reads import CoalescedRead, SlicedRead, WholeRead
+from penstock.connectors.core.base import SinkParallelism
+from penstock.connectors.core.coordinator import NO_ANSWER
+from penstock.decisions.log import Choice, DecisionKind, NodeRef
+from penstock.execution.context import CoalescedRead, SlicedRead, WholeRead
 from penstock.graph import (
     AggregateOperator,
     Operator,

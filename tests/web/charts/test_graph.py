@@ -28,7 +28,7 @@ def test_pending_operators_are_drawn_on_demand() -> None:
 
 def test_the_box_of_a_pending_operator() -> None:
     job = record(ended=False)
-    job.apply({"type": "nodes", "at": 1.0, "nodes": [job.nodes["2"] | {"parallelism": 5, "max_parallelism": 8}]})
+    job.apply({"type": "nodes", "at": 1.0, "nodes": [job.nodes["2"].values | {"parallelism": 5, "max_parallelism": 8}]})
     root = ET.fromstring(drawn(job, pending=True))
     (box,) = [group for group in root.iterfind(".//{*}g") if group.get("data-id") == "n2"]
     assert [text.text for text in box.iterfind("{*}text")] == [
@@ -76,7 +76,7 @@ def test_critical_path_is_marked() -> None:
 def test_special_characters_are_escaped() -> None:
     evil = "<script>alert(1)</script>'\"&"
     job = record()
-    job.apply({"type": "nodes", "at": 1.0, "nodes": [job.nodes["1"] | {"name": evil, "description": evil}]})
+    job.apply({"type": "nodes", "at": 1.0, "nodes": [job.nodes["1"].values | {"name": evil, "description": evil}]})
     job.apply(vertex(1, [1], "FINISHED", name=evil, label=evil, reason=evil))
     ET.fromstring(drawn(job, pending=True))
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from penstock.connectors.base import SinkParallelism
-from penstock.units import show_count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from penstock.base.units import show_count
+from penstock.connectors.core.base import SinkParallelism
 
 _TRANSIT_SECONDS = 0.1
 """Seconds after its permit by which a request is assumed to have reached the service."""
@@ -21,15 +17,7 @@ _MIN_TASK_SECONDS = 0.5
 
 @dataclass(slots=True)
 class Permit:
-    """Permission to send a request.
-
-    Parameters
-    ----------
-    at
-        The time when it was granted.
-    until
-        The time until which it counts against the limit.
-    """
+    """Permission to send a request, granted at a time, which counts against the limit until another."""
 
     at: float
     until: float
@@ -40,13 +28,8 @@ class RateWindow:
 
     A request reaches the service between its permit and its response. So a permit counts until a second after the
     response. If the response takes long, the request is assumed to have arrived a tenth of a second after its permit.
-    Permits are also evenly spaced.
-
-    Parameters
-    ----------
-    rate
-        Requests per second. For a fractional rate, the window is longer than a second and has a whole number of
-        requests.
+    Permits are also evenly spaced. For a fractional rate, the window is longer than a second and has a whole number of
+    requests.
     """
 
     def __init__(self, rate: float) -> None:
@@ -79,22 +62,13 @@ class RateWindow:
 def recommend_tasks(
     rate: float | None, seconds: float, measured: int, requests: int | None, cores: int, at_a_time: int = 1
 ) -> SinkParallelism:
-    """Return the recommended number of tasks for the requests of a sink.
+    """Return the recommended number of tasks for a number of requests, None if unknown.
 
-    Parameters
-    ----------
-    rate
-        The maximum requests per second, None for no limit.
-    seconds, measured
-        The duration of a request, and the number of measured requests.
-    requests
-        The estimated number of requests, None if unknown.
-    cores
-        How many tasks run at a time.
-    at_a_time
-        The maximum number of concurrent requests of a task.
+    `seconds` is the duration of a request, from `measured` requests; `cores` is how many tasks run at a time. At most
+    `rate` requests are sent per second (None for no limit), and `at_a_time` by a task.
     """
-    took = f"a request takes {show_seconds(seconds)} ({measured} measured)"
+    duration = f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+    took = f"a request takes {duration} ({measured} measured)"
     most = math.inf if requests is None else max(math.ceil(requests / at_a_time), 1)
     if rate is None:
         needed = math.inf if requests is None else max(1, int(requests * seconds / at_a_time / _MIN_TASK_SECONDS))
@@ -105,27 +79,13 @@ def recommend_tasks(
     if tasks < needed and requests is not None:
         some = f"; {cores} tasks can run at a time" if tasks > cores else ""
         return SinkParallelism(tasks, f"there are only {show_count(requests, 'request')} to send{some}")
-    limit = _describe_shortfall(rate, seconds, cores, at_a_time) if tasks > cores else ""
+    limit = ""
+    if tasks > cores:
+        reached, by_core = cores * at_a_time / seconds, math.ceil(rate * seconds / cores)
+        limit = (
+            f"; {cores} of them can run at a time, and send about {reached:.3g} a second: with "
+            f"requests_at_a_time={by_core} they would reach the limit"
+        )
     each = f", {at_a_time} at a time by a task" if at_a_time > 1 else ""
     reason = f"{took} and at most {rate:g} are sent in a second{each}, so more tasks would only wait{limit}"
     return SinkParallelism(tasks, reason)
-
-
-def _describe_shortfall(rate: float, seconds: float, cores: int, at_a_time: int) -> str:
-    """Return a note that the cores do not reach the limit, and which setting would."""
-    reached, needed = cores * at_a_time / seconds, math.ceil(rate * seconds / cores)
-    return (
-        f"; {cores} of them can run at a time, and send about {reached:.3g} a second: with "
-        f"requests_at_a_time={needed} they would reach the limit"
-    )
-
-
-def show_seconds(seconds: float) -> str:
-    """Format a duration with its unit."""
-    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
-
-
-def median(times: Iterable[float]) -> float | None:
-    """Return the upper median, None if there are no times."""
-    ordered = sorted(times)
-    return ordered[len(ordered) // 2] if ordered else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -22,15 +23,7 @@ _BATCH = 256
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row to send.
-
-    Parameters
-    ----------
-    text
-        The row as JSON.
-    key
-        The values of the user's key columns as JSON, None if there are no key columns.
-    """
+    """A row to send, as JSON, and the values of the user's key columns as JSON; None without key columns."""
 
     text: str
     key: str | None = None
@@ -51,6 +44,38 @@ class Letter:
     error: str | None = None
     attempts: int | None = None
     time: datetime | None = None
+
+
+class FirstRows:
+    """Assignment of the first rows to the tasks that leave them out.
+
+    A row that was claimed by an attempt of a task stays assigned to that task, and other attempts of the task claim it
+    again. It is never released, as the attempt that claimed it may turn out to be successful.
+    """
+
+    def __init__(self) -> None:
+        self._free: Counter[str] = Counter()
+        self._assigned: defaultdict[int, Counter[str]] = defaultdict(Counter)
+
+    @property
+    def digests(self) -> frozenset[str]:
+        """The digests of the first rows."""
+        return frozenset(self._free)
+
+    def add(self, digests: Iterable[str]) -> None:
+        """Add rows that were sent."""
+        self._free.update(digests)
+
+    def claim(self, task: int, claimed: Counter[str], digest: str) -> bool:
+        """Return whether an attempt of a task leaves out a row; `claimed` are its rows left out so far, updated."""
+        assigned = self._assigned[task]
+        if claimed[digest] == assigned[digest]:
+            if not self._free[digest]:
+                return False
+            self._free[digest] -= 1
+            assigned[digest] += 1
+        claimed[digest] += 1
+        return True
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:

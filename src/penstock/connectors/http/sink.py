@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import logging
+import uuid
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
-from penstock.arguments import check_settings, check_text, columns_of
+from pyspark.sql import functions as F
+
+from penstock.base.arguments import check_settings, check_text, columns_of
+from penstock.base.channel import driver_hosts
+from penstock.base.masking import mask
+from penstock.base.units import show_count
 from penstock.commit import location_of
-from penstock.connectors.base import Sink, SinkJob, SinkStage, StageReport, checked_parallelism
-from penstock.connectors.extras import needs
-from penstock.connectors.files import FileSink
-from penstock.connectors.http.job import HttpSinkJob
+from penstock.connectors.core.base import Sink, SinkJob, SinkStage, StageReport, check_parallelism
+from penstock.connectors.core.extras import needs
+from penstock.connectors.core.sink_checks import is_case_sensitive, name_folding
+from penstock.connectors.files.files import FileSink
+from penstock.connectors.http.driver_side import DriverSide
+from penstock.connectors.http.pace import recommend_tasks
+from penstock.connectors.http.rows import FIRST, LETTERS
+from penstock.connectors.http.sending import sender
+from penstock.connectors.tables.table_schema import quoted
 from penstock.errors import SinkError
-from penstock.masking import mask
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.errors import translate_errors
+from penstock.spark.run import jobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
-    from penstock.commit import Access
-    from penstock.connectors.base import SinkOptions
+    from penstock.commit import Access, Prepared
+    from penstock.connectors.core.base import SinkOptions, SinkParallelism
 
+log = logging.getLogger("penstock.sinks")
 METHODS = ("POST", "PUT")
 
 
@@ -109,8 +125,7 @@ class HttpSink(Sink):
                 continue
             if not isinstance(number, int | float) or isinstance(number, bool) or not number > 0:
                 raise SinkError(f"{name} {number!r} of {where} is not valid", hint="give a number above 0")
-        if self.parallelism is not None:
-            checked_parallelism(self.parallelism, where)
+        check_parallelism(where, self.parallelism)
 
     @property
     def name(self) -> str:
@@ -132,9 +147,8 @@ class HttpSink(Sink):
     def _letters(self) -> FileSink | None:
         return None if self.dead_letters is None else FileSink(self.dead_letters, mode="append")
 
-    def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
+    def stages(self, options: SinkOptions) -> Sequence[SinkStage]:  # noqa: ARG002
         """Return a step that reports the number of requests."""
-        del options
         return (SinkStage(f"Requests: {self.name}", _report),)
 
     def recover(self, access: Access) -> None:
@@ -146,9 +160,132 @@ class HttpSink(Sink):
         """Check the folder of dead letters and the required libraries."""
         for module in ("httpx", "tenacity"):
             needs(module, "http", SinkError)
-        return HttpSinkJob(spark, self, None if self._letters is None else self._letters.open(spark))
+        return _HttpSinkJob(spark, self, None if self._letters is None else self._letters.open(spark))
+
+
+class _HttpSinkJob(SinkJob):
+    """The write of a job to a service; `letters` is the sink job for dead letters, None if there is no folder."""
+
+    def __init__(self, spark: SparkSession, sink: HttpSink, letters: SinkJob | None) -> None:
+        self.bridge = Bridge(spark)
+        self.sink = replace(sink, headers=dict(sink.headers))  # a mapping that tasks can unpickle
+        self.letters = letters
+        self.first_letters: list[tuple[object, ...]] = []
+        self.side: DriverSide | None = None
+        self.run = uuid.uuid4().hex
+
+    @property
+    def target_folder(self) -> str | None:
+        return None if self.letters is None else self.letters.target_folder
+
+    @property
+    def creates_target(self) -> bool:
+        return self.letters is not None and self.letters.creates_target
+
+    def check(self, schema: StructType) -> None:
+        """Reject rows that cannot be converted to JSON, and missing key columns."""
+        spark = self.bridge.spark
+        fold = name_folding(spark)
+        names = {fold(name) for name in schema.fieldNames()}
+        for name in columns_of(self.sink.idempotency_key, self.sink.name):
+            if fold(name) not in names:
+                where, case_sensitive = f"sink {self.sink.name}", is_case_sensitive(spark)
+                raise SinkError.no_column(where, name, schema.fieldNames(), case_sensitive=case_sensitive)
+        with translate_errors():
+            self._as_json(spark.createDataFrame([], schema))
+        if self.letters is not None:
+            self.letters.check(spark.createDataFrame([], LETTERS).schema)
+
+    def write_first(self, df: DataFrame, rows: int | None) -> SinkParallelism | None:
+        """Send some rows, and recommend a number of tasks by the duration of their requests."""
+        side = self._driver_side()
+        send = sender(self.sink, self.run, side.address, only_first=True)
+        rows_of_task = self._as_json(df).mapInArrow(send, FIRST).collect()
+        self._fail_if_refused(side)
+        side.first.add(row.digest for row in rows_of_task)
+        self.first_letters = [row[1:] for row in rows_of_task if row.row is not None]
+        seconds, requests = side.median_seconds, None if rows is None else -(-rows // self.sink.batch_size)
+        if seconds is None:
+            return None
+        rate, cores = self.sink.max_requests_per_second, jobs.cluster_cores(self.bridge)
+        return recommend_tasks(rate, seconds, len(side.times), requests, cores, self.sink.requests_at_a_time)
+
+    def write(self, df: DataFrame) -> None:
+        """Send the rows that were not sent by `write_first`."""
+        side = self._driver_side()
+        send = sender(self.sink, self.run, side.address, side.first.digests)
+        refused = self._as_json(df).mapInArrow(send, LETTERS)
+        if self.letters is None:
+            refused.collect()
+        else:
+            if self.first_letters:
+                refused = refused.union(df.sparkSession.createDataFrame(self.first_letters, LETTERS))
+            self.letters.write(refused)
+        self._fail_if_refused(side)
+        side.close()
+        if side.figures.repeated_tasks:
+            log.warning("%s: %s, so rows may have been sent twice", self.sink.name, _repeated(side))
+
+    def prepare(self) -> Prepared | None:
+        """Return the record of the dead letters, None if there are none: requests themselves cannot be rolled back."""
+        if self.letters is None:
+            return None
+        if self.side is None or not self.side.figures.dead:
+            self.letters.abort()
+            return None
+        return self.letters.prepare()
+
+    def abort(self) -> None:
+        """Stop the tasks that are still sending, and remove the dead letters; sent rows cannot be rolled back."""
+        if self.side is not None:
+            self.side.close()
+        if self.letters is not None:
+            self.letters.abort()
+
+    def refresh(self) -> None:
+        if self.letters is not None:
+            self.letters.refresh()
+
+    def _driver_side(self) -> DriverSide:
+        if self.side is None:
+            conf = self.bridge.spark.conf
+            host, bind = driver_hosts(lambda key: conf.get(key, None))
+            self.side = DriverSide(bind, host, self.sink.max_requests_per_second)
+        return self.side
+
+    def _as_json(self, df: DataFrame) -> DataFrame:
+        """Return the rows as JSON with null fields included, and the key columns as JSON if there are any."""
+
+        def as_json(names: Sequence[str]) -> Column:
+            return F.to_json(F.struct(*(F.col(quoted(name)) for name in names)), {"ignoreNullFields": "false"})
+
+        keys = columns_of(self.sink.idempotency_key, self.sink.name)
+        row = as_json(df.columns).alias("row")
+        return df.select(row, as_json(keys).alias("key")) if keys else df.select(row)
+
+    def _fail_if_refused(self, side: DriverSide) -> None:
+        if side.refused:
+            side.close()
+            raise SinkError(
+                f"{mask(self.sink.url)} rejected a row",
+                cause=mask(side.refused),
+                hint="give HttpSink a folder for dead_letters to store such rows; other rows were sent already",
+            )
 
 
 def _report(job: SinkJob) -> StageReport:
-    assert isinstance(job, HttpSinkJob)
-    return job.report()
+    """Return the number of requests of a job with their results."""
+    assert isinstance(job, _HttpSinkJob)
+    if job.side is None:
+        return StageReport("no requests", "there were no rows")
+    figures, limit = job.side.figures, job.sink.max_requests_per_second
+    parts = [f"{figures.rows:,} rows taken", f"{figures.retried:,} requests repeated", f"{figures.dead:,} dead letters"]
+    if figures.rate is not None:
+        parts.append(f"{figures.rate:.3g} a second" + ("" if limit is None else f", of {limit:g} that are allowed"))
+    if figures.repeated_tasks:
+        parts.append(f"{_repeated(job.side)}, whose rows may have come twice")
+    return StageReport(show_count(figures.requests, "request"), ", ".join(parts))
+
+
+def _repeated(side: DriverSide) -> str:
+    return f"{show_count(side.figures.repeated_tasks, 'task')} ran twice"

@@ -6,23 +6,12 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-
-class Database(Protocol):
-    """A connection to a database."""
-
-    def rows(self, statement: str, *values: str) -> list[tuple[str | None, ...]]:
-        """Run a query, and return its rows as strings."""
-
-    def run(self, statement: str, *values: str) -> int:
-        """Run a statement that returns no rows, and return the number of changed rows."""
-
-    def begin(self) -> None:
-        """Begin a transaction."""
+    from penstock.spark.io.jdbc import JdbcConnection
 
 
 _CONNECTION_SHARE = 2
@@ -41,18 +30,10 @@ class KeyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A read of a database table.
+    """A read of columns of a database table that meet conditions in the database's SQL.
 
-    Parameters
-    ----------
-    table
-        The name of a table, or a query in parentheses with an alias, in the user's spelling.
-    columns
-        The columns to read, unquoted.
-    conditions
-        The filters, in the database's SQL.
-    quote
-        Quotes a column name.
+    `table` is the name of a table, or a query in parentheses with an alias, in the user's spelling; `columns` are
+    unquoted.
     """
 
     table: str
@@ -77,21 +58,12 @@ class Request:
 class TableEstimate:
     """The estimate of a request by the database's statistics.
 
-    Parameters
-    ----------
-    rows
-        The estimated number of rows.
-    row_bytes
-        The estimated bytes per row.
-    split_conditions
-        Returns the conditions of the splits; takes their maximum number.
-    split_by
-        A description of the splits.
+    `split_conditions` returns the conditions of at most a number of splits, and `split_by` describes them.
     """
 
     rows: float
     row_bytes: float
-    split_conditions: Callable[[Database, int], list[str | None]]
+    split_conditions: Callable[[JdbcConnection, int], list[str | None]]
     split_by: str
 
 
@@ -99,14 +71,9 @@ class TableEstimate:
 class UniqueKey:
     """A unique index, which determines the row that an upsert replaces.
 
-    Parameters
-    ----------
-    columns
-        Its columns in lower case; an empty string for an expression.
-    filled
-        The columns that get a value if an INSERT omits them: a default, a generated value, or 0 without strict mode.
-    is_whole
-        Whether the index has only whole columns, no expressions or prefixes.
+    `columns` are in lower case, with an empty string for an expression. `filled` are those that get a value if an
+    INSERT omits them: a default, a generated value, or 0 without strict mode. `is_whole` says whether the index has
+    only whole columns, no expressions or prefixes.
     """
 
     columns: frozenset[str]
@@ -118,7 +85,7 @@ class UniqueKey:
         return not (self.is_whole and self.columns >= key) and self.columns - self.filled <= written
 
 
-def single_split(_database: Database, _count: int) -> list[str | None]:
+def single_split(_database: JdbcConnection, _count: int) -> list[str | None]:
     """Return the only split of a table that cannot be divided."""
     return [None]
 
@@ -137,7 +104,8 @@ class JdbcDialect(ABC):
     """The types, in lower case, whose values the database compares like Spark."""
     transactional: ClassVar[str] = ""
     """The suffix of CREATE TABLE for tables whose writes can be rolled back."""
-
+    prefix_query: ClassVar[str]
+    """The query for the tables whose names begin with a prefix; its values are the prefix, again, and its schema."""
     isolation: ClassVar[str] = ""
     """The statement that sets the isolation level with which an overwrite sees, or waits for, all other commits."""
     lock_timeout: ClassVar[str] = ""
@@ -149,7 +117,7 @@ class JdbcDialect(ABC):
         """Return a URL that is independent of the working directory."""
         return url
 
-    def lock(self, database: Database, table: str) -> None:  # noqa: B027
+    def lock(self, database: JdbcConnection, table: str) -> None:  # noqa: B027
         """Block other writers of a table until the transaction ends; called before an overwrite."""
 
     def connect_timeouts(self, seconds: float) -> dict[str, str]:  # noqa: ARG002
@@ -161,35 +129,28 @@ class JdbcDialect(ABC):
         return self.connect_timeouts(seconds)
 
     @abstractmethod
-    def estimate(self, database: Database, request: Request) -> TableEstimate:
+    def estimate(self, database: JdbcConnection, request: Request) -> TableEstimate:
         """Return an estimate by statistics, without reading the table."""
 
-    def export_snapshot(self, database: Database) -> str | None:  # noqa: ARG002
+    def export_snapshot(self, database: JdbcConnection) -> str | None:  # noqa: ARG002
         """Open a snapshot that lasts as long as the connection; return the statement with which others import it."""
         return None
 
     @abstractmethod
-    def has_table(self, database: Database, table: str) -> bool:
+    def has_table(self, database: JdbcConnection, table: str) -> bool:
         """Return whether a table of this name exists."""
 
-    @abstractmethod
-    def tables_with_prefix(self, database: Database, prefix: str) -> list[str]:
+    def tables_with_prefix(self, database: JdbcConnection, prefix: str) -> list[str]:
         """Return the tables whose names begin with a prefix, in the schema of the prefix."""
+        schema, _, name = prefix.rpartition(".")
+        tables = database.rows(self.prefix_query, name, name, schema)
+        return [f"{schema}.{table}" if schema else str(table) for (table,) in tables]
 
     def copy(self, source: str, target: str, columns: Sequence[str], key: Sequence[str], marks: tuple[str, str]) -> str:
-        """Return the statement that copies the rows of a single attempt of each task.
+        """Return the statement that copies the rows of a single attempt of each task, or replaces rows of the same key.
 
-        Parameters
-        ----------
-        source, target
-            The tables.
-        columns
-            The columns to copy, quoted.
-        key
-            The key columns of an upsert, empty for an append.
-        marks
-            The columns with the task and the attempt that have written a row. Every attempt in the source is complete,
-            so any attempt of a task will do.
+        `columns` and `key` are quoted. `marks` are the columns with the task and the attempt that have written a row.
+        Every attempt in the source is complete, so any attempt of a task will do.
         """
         task, attempt = marks
         names = ", ".join(columns)
@@ -199,7 +160,7 @@ class JdbcDialect(ABC):
             f" (SELECT {task}, min({attempt}) FROM {source} GROUP BY {task}) {on_conflict}"
         ).rstrip()
 
-    def upsert_keys(self, database: Database, table: str) -> list[UniqueKey] | None:  # noqa: ARG002
+    def upsert_keys(self, database: JdbcConnection, table: str) -> list[UniqueKey] | None:  # noqa: ARG002
         """Return the unique indexes that affect an upsert; None if the database considers only the named key."""
         return None
 
@@ -208,11 +169,11 @@ class JdbcDialect(ABC):
         changes = ", ".join(f"{name} = excluded.{name}" for name in others)
         return f"ON CONFLICT ({', '.join(key)}) DO " + (f"UPDATE SET {changes}" if changes else "NOTHING")
 
-    def free_writers(self, database: Database) -> int | None:
+    def free_writers(self, database: JdbcConnection) -> int | None:
         """Return the number of additional connections that may write concurrently, None if unlimited."""
         return self.free_connections(database)
 
-    def free_connections(self, database: Database) -> int | None:  # noqa: ARG002
+    def free_connections(self, database: JdbcConnection) -> int | None:  # noqa: ARG002
         """Return the number of additional connections that the database accepts, None if unlimited."""
         return None
 
@@ -220,12 +181,6 @@ class JdbcDialect(ABC):
 def default_connections(free: int | None) -> int | None:
     """Return the default number of connections of a job, a share of the free ones; None if unlimited."""
     return None if free is None else max(1, free // _CONNECTION_SHARE)
-
-
-def split_name(table: str) -> tuple[str, str]:
-    """Split a table name into the schema, empty if it has none, and the rest."""
-    schema, _, name = table.rpartition(".")
-    return schema, name
 
 
 def literal(text: str) -> str:

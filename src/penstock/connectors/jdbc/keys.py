@@ -10,20 +10,20 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from penstock.connectors.core.timeouts import timeout
 from penstock.connectors.jdbc.dialect import KeyKind
 from penstock.connectors.jdbc.source import dialect_of
-from penstock.connectors.timeouts import timeout
 from penstock.errors import first_line
-from penstock.spark import filters
-from penstock.spark.jdbc import JdbcRelation
+from penstock.spark.io.jdbc import JdbcRelation
+from penstock.spark.run import filters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.spark.expressions import Expression
-    from penstock.spark.filters import KeySet
-    from penstock.spark.jdbc import ColumnType
-    from penstock.spark.logical_plan import LogicalPlan
+    from penstock.spark.io.jdbc import ColumnType
+    from penstock.spark.plans.expressions import Expression
+    from penstock.spark.plans.logical_plan import LogicalPlan
+    from penstock.spark.run.filters import KeySet
 
 log = logging.getLogger("penstock.sources")
 
@@ -34,24 +34,15 @@ _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint", "decimal(20,0)"})
 def kind_of(column: ColumnType, spark_type: str, listed: Mapping[str, KeyKind]) -> KeyKind | None:
     """Return the comparison rules of a column, None if it must not be compared in the database.
 
-    Parameters
-    ----------
-    column
-        The column's type in the database.
-    spark_type
-        The column's type in Spark.
-    listed
-        The comparison rules of types, by their names in lower case.
+    `listed` has the comparison rules of types, by their names in lower case.
     """
     kind = listed.get(column.name.lower())
-    match kind:
-        case KeyKind.WHOLE if spark_type in _WHOLE:
-            return kind
-        case KeyKind.DECIMAL if spark_type == f"decimal({column.precision},{column.scale})":
-            return kind
-        case KeyKind.TEXT if spark_type == "string":
-            return kind
-    return None
+    is_same_type = {
+        KeyKind.WHOLE: spark_type in _WHOLE,
+        KeyKind.DECIMAL: spark_type == f"decimal({column.precision},{column.scale})",
+        KeyKind.TEXT: spark_type == "string",
+    }
+    return kind if kind is not None and is_same_type[kind] else None
 
 
 def is_plain(text: str) -> bool:
@@ -62,14 +53,7 @@ def is_plain(text: str) -> bool:
 def key_conditions(leaf: LogicalPlan, keys: KeySet, columns: Sequence[Expression]) -> tuple[list[Expression], str]:
     """Return conditions that keep the rows with the keys, and why some keys are not pushed down (empty if all are).
 
-    Parameters
-    ----------
-    leaf
-        The leaf of the database's relation in Spark's plan.
-    keys
-        The keys of the finished join side.
-    columns
-        The column of each key.
+    `leaf` is the leaf of the database's relation in Spark's plan, and `columns` has the column of each key.
     """
     relation = JdbcRelation(leaf)
     dialect = dialect_of(relation.url)

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.connectors.jdbc.dialect import (
-    Database,
     JdbcDialect,
     KeyKind,
     Request,
@@ -15,13 +14,13 @@ from penstock.connectors.jdbc.dialect import (
     UniqueKey,
     literal,
     single_split,
-    split_name,
 )
-from penstock.connectors.jdbc.keyspace import middle_number, middle_text, weigh
-from penstock.connectors.jdbc.splits import key_conditions, weighted_bounds
+from penstock.connectors.jdbc.splits import key_conditions, middle_number, middle_text, weigh, weighted_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from penstock.spark.io.jdbc import JdbcConnection
 
 _TABLE = """
 SELECT table_schema, table_name, table_rows, avg_row_length FROM information_schema.tables
@@ -29,7 +28,7 @@ WHERE table_name = ? AND table_schema = coalesce(nullif(?, ''), database()) AND 
 """
 _LIKE = """
 SELECT table_name FROM information_schema.tables
-WHERE substr(table_name, 1, length(?)) = ? AND table_schema = coalesce(nullif(?, ''), database())
+WHERE substr(table_name, 1, length(?)) = ? AND table_schema = coalesce(nullif(replace(?, '`', ''), ''), database())
 """
 _KEY = """
 SELECT c.column_name, c.data_type, c.character_set_name, c.collation_name
@@ -58,6 +57,7 @@ class MySqlDialect(JdbcDialect):
     prefixes: ClassVar[tuple[str, ...]] = ("jdbc:mysql:",)
     isolation: ClassVar[str] = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
     transactional: ClassVar[str] = "ENGINE=InnoDB"
+    prefix_query: ClassVar[str] = _LIKE
     comparable: ClassVar[Mapping[str, KeyKind]] = {
         **{
             f"{name}{sign}": KeyKind.WHOLE
@@ -79,7 +79,7 @@ class MySqlDialect(JdbcDialect):
         """Return the driver properties for a timeout of connecting and of every query."""
         return self.connect_timeouts(seconds) | {"socketTimeout": str(round(1000 * seconds))}
 
-    def estimate(self, database: Database, request: Request) -> TableEstimate:
+    def estimate(self, database: JdbcConnection, request: Request) -> TableEstimate:
         """Return the optimiser's estimate of rows, with the row width and the key of the catalogue."""
         schema, _, table = request.table.replace("`", "").rpartition(".")
         tables = database.rows(_TABLE, table, schema) if request.is_table else []
@@ -101,18 +101,12 @@ class MySqlDialect(JdbcDialect):
         split_conditions = partial(_split_conditions, request.table, key, order)
         return TableEstimate(rows, row_bytes, split_conditions, f"ranges of its key {name}")
 
-    def has_table(self, database: Database, table: str) -> bool:
+    def has_table(self, database: JdbcConnection, table: str) -> bool:
         """Return whether the catalogue has the table."""
         schema, _, name = table.replace("`", "").rpartition(".")
         return bool(database.rows(_TABLE, name, schema))
 
-    def tables_with_prefix(self, database: Database, prefix: str) -> list[str]:
-        """Return the tables of the catalogue whose names begin with a prefix."""
-        schema, name = split_name(prefix)
-        tables = database.rows(_LIKE, name, name, schema.replace("`", ""))
-        return [f"{schema}.{table}" if schema else str(table) for (table,) in tables]
-
-    def upsert_keys(self, database: Database, table: str) -> list[UniqueKey]:
+    def upsert_keys(self, database: JdbcConnection, table: str) -> list[UniqueKey]:
         """Return the unique indexes of a table; an upsert replaces a row that conflicts in any of them."""
         schema, _, name = table.replace("`", "").rpartition(".")
         indexes: dict[str | None, list[tuple[str | None, ...]]] = {}
@@ -132,14 +126,16 @@ class MySqlDialect(JdbcDialect):
         changes = ", ".join(f"{name} = VALUES({name})" for name in others or key)
         return f"ON DUPLICATE KEY UPDATE {changes}"
 
-    def free_connections(self, database: Database) -> int | None:
+    def free_connections(self, database: JdbcConnection) -> int | None:
         """Return the connections that ``max_connections`` leaves."""
         ((most,),) = database.rows("SELECT @@max_connections")
         used = database.rows("SHOW STATUS LIKE 'Threads_connected'")
         return max(1, int(most or 1) - int(used[0][1] or 0))
 
 
-def _split_conditions(table: str, key: str, order: str | None, database: Database, count: int) -> list[str | None]:
+def _split_conditions(
+    table: str, key: str, order: str | None, database: JdbcConnection, count: int
+) -> list[str | None]:
     """Return conditions on a key; `order` formats a literal with the key's collation, None for numeric keys."""
     ((low, high),) = database.rows(f"SELECT min({key}), max({key}) FROM {table}")
     if count == 1 or low is None or high is None or low == high:
@@ -168,7 +164,7 @@ def _text(value: str) -> str:
     return literal(value).replace("\\", "\\\\")
 
 
-def _estimate(database: Database, statement: str) -> float:
+def _estimate(database: JdbcConnection, statement: str) -> float:
     text = "".join(str(line) for (line,) in database.rows(f"EXPLAIN FORMAT=JSON {statement}"))
     return float(next(iter(_find(json.loads(text))), 1))
 

@@ -7,21 +7,14 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.connectors.jdbc.dialect import (
-    Database,
-    JdbcDialect,
-    KeyKind,
-    Request,
-    TableEstimate,
-    literal,
-    single_split,
-    split_name,
-)
-from penstock.connectors.jdbc.splits import key_conditions, page_bounds, page_conditions, weighted_bounds
+from penstock.connectors.jdbc.dialect import JdbcDialect, KeyKind, Request, TableEstimate, literal, single_split
+from penstock.connectors.jdbc.splits import key_conditions, page_bounds, weighted_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
+
+    from penstock.spark.io.jdbc import JdbcConnection
 
 _TABLE = """
 SELECT c.oid, c.relkind, current_setting('server_version_num')::int, current_setting('block_size')::int,
@@ -97,6 +90,7 @@ class PostgresDialect(JdbcDialect):
     prefixes: ClassVar[tuple[str, ...]] = ("jdbc:postgresql:",)
     isolation: ClassVar[str] = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
     lock_timeout: ClassVar[str] = "SET LOCAL lock_timeout = '60s'"
+    prefix_query: ClassVar[str] = _LIKE
     comparable: ClassVar[Mapping[str, KeyKind]] = {
         **dict.fromkeys(("int2", "int4", "int8", "smallserial", "serial", "bigserial"), KeyKind.WHOLE),
         "numeric": KeyKind.DECIMAL,
@@ -111,7 +105,7 @@ class PostgresDialect(JdbcDialect):
         """Return the driver properties for timeouts of connecting and of every query."""
         return self.connect_timeouts(seconds) | {"socketTimeout": str(math.ceil(seconds))}
 
-    def estimate(self, database: Database, request: Request) -> TableEstimate:
+    def estimate(self, database: JdbcConnection, request: Request) -> TableEstimate:
         """Return the planner's estimate of rows and their width, with the pages of the catalogue."""
         plan = _explain(database, request.statement)
         rows, width = float(plan["Plan Rows"]), float(plan["Plan Width"])
@@ -128,15 +122,18 @@ class PostgresDialect(JdbcDialect):
             split_by = "page ranges" if kind != "p" else "page ranges over its partitions"
             by_index = bool(request.conditions) and plan["Node Type"] in _INDEX_SCANS
 
-            def split_conditions(_: Database, count: int) -> list[str | None]:
+            def split_conditions(_: JdbcConnection, count: int) -> list[str | None]:
                 if by_index and count <= _FEW_SPLITS:
                     return [None]
-                return page_conditions(page_bounds(pages, count))
+                bounds = [f"'({page},0)'::tid" for page in page_bounds(pages, count)]
+                return key_conditions("ctid", bounds, nullable=False)  # the last is open, for pages added later
 
             return TableEstimate(rows, width, split_conditions, split_by)
         return self._by_column(database, request, oid, rows, width)
 
-    def _by_column(self, database: Database, request: Request, oid: str, rows: float, width: float) -> TableEstimate:
+    def _by_column(
+        self, database: JdbcConnection, request: Request, oid: str, rows: float, width: float
+    ) -> TableEstimate:
         """Return an estimate for a table without pages of its own, which is divided by the histogram of a column."""
         for name, type_name, collation in database.rows(_KEYS.format(types=", ".join(map(literal, _ORDERED))), oid):
             collate = f'COLLATE "{collation}"' if collation else ""
@@ -146,7 +143,7 @@ class PostgresDialect(JdbcDialect):
                 values = [(str(value), float(share or 0)) for value, share in histogram]
                 column = request.quote(str(name))
 
-                def split_conditions(database: Database, count: int) -> list[str | None]:
+                def split_conditions(database: JdbcConnection, count: int) -> list[str | None]:
                     bounds = [f"{literal(value)}::{type_name}" for value in weighted_bounds(values, count)]  # noqa: B023
                     if not _is_ascending(database, bounds, collate):  # noqa: B023
                         return [None]
@@ -158,28 +155,23 @@ class PostgresDialect(JdbcDialect):
             rows, width, single_split, "a single split, as it has neither pages nor an analysed column"
         )
 
-    def export_snapshot(self, database: Database) -> str:
+    def export_snapshot(self, database: JdbcConnection) -> str:
         """Open a snapshot that lasts as long as the connection; return the statement that imports it."""
         database.begin()
         database.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         ((name,),) = database.rows("SELECT pg_export_snapshot()")
         return f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '{name}'"
 
-    def has_table(self, database: Database, table: str) -> bool:
+    def has_table(self, database: JdbcConnection, table: str) -> bool:
         """Return whether the search path has the table."""
         return database.rows("SELECT to_regclass(?) IS NOT NULL", table) == [("t",)]
 
-    def lock(self, database: Database, table: str) -> None:
+    def lock(self, database: JdbcConnection, table: str) -> None:
         """Lock the table: a DELETE would miss rows that others commit while it waits for their row locks."""
         if database.rows(_LOCKABLE, table):
             database.run(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
 
-    def tables_with_prefix(self, database: Database, prefix: str) -> list[str]:
-        """Return the tables of the catalogue whose names begin with a prefix."""
-        schema, name = split_name(prefix)
-        return [f"{schema}.{table}" if schema else str(table) for (table,) in database.rows(_LIKE, name, name, schema)]
-
-    def free_connections(self, database: Database) -> int | None:
+    def free_connections(self, database: JdbcConnection) -> int | None:
         """Return the connections that ``max_connections`` leaves to ordinary users."""
         ((free,),) = database.rows(
             "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
@@ -188,13 +180,13 @@ class PostgresDialect(JdbcDialect):
         return int(free or 1)
 
 
-def _is_ascending(database: Database, bounds: Sequence[str], collate: str) -> bool:
+def _is_ascending(database: JdbcConnection, bounds: Sequence[str], collate: str) -> bool:
     """Return whether the database compares each bound as less than the next; else splits would overlap."""
     pairs = [f"{low} {collate} < {high} {collate}" for low, high in pairwise(bounds)]
     return not pairs or database.rows("SELECT " + " AND ".join(pairs)) == [("t",)]
 
 
-def _explain(database: Database, statement: str) -> Mapping[str, Any]:
+def _explain(database: JdbcConnection, statement: str) -> Mapping[str, Any]:
     text = "".join(str(line) for (line,) in database.rows(f"EXPLAIN (FORMAT JSON) {statement}"))
     plan: Mapping[str, Any] = json.loads(text)[0]["Plan"]
     return plan

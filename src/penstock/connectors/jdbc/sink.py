@@ -8,21 +8,31 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.arguments import check_settings, check_table, check_text, columns_of
+from penstock.base.arguments import check_settings, check_table, check_text, columns_of
+from penstock.base.masking import repr_without_secrets
 from penstock.config.options import SOURCES_TIMEOUT
-from penstock.connectors.base import Sink, SinkJob, TargetOptions, already_written, checked_parallelism
-from penstock.connectors.extras import without_secrets
-from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc, user_key, warn_of_staging
+from penstock.connectors.core.base import Sink, SinkJob, TargetOptions, already_written, check_parallelism
+from penstock.connectors.core.extras import without_secrets
+from penstock.connectors.core.sink_checks import is_case_sensitive
+from penstock.connectors.core.timeouts import timeout
+from penstock.connectors.jdbc.commit import (
+    ATTEMPT,
+    TASK,
+    PreparedJdbc,
+    check_ledger,
+    has_token,
+    has_unique_key,
+    recover_table,
+    user_key,
+    warn_of_staging,
+)
 from penstock.connectors.jdbc.dialect import default_connections
-from penstock.connectors.jdbc.ledger import check_ledger, has_token, has_unique_key, recover_table
 from penstock.connectors.jdbc.source import dialect_of, masked, with_absolute_path
-from penstock.connectors.sink_checks import is_case_sensitive
-from penstock.connectors.table_schema import TableColumns
-from penstock.connectors.timeouts import timeout
+from penstock.connectors.tables.commit import check_mode
+from penstock.connectors.tables.table_schema import TableColumns
 from penstock.errors import SinkError
-from penstock.masking import repr_without_secrets
-from penstock.spark.jdbc import JdbcTarget
-from penstock.spark.jvm import Bridge, root_cause
+from penstock.spark.bridge.jvm import Bridge, root_cause
+from penstock.spark.io.jdbc import JdbcTarget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,11 +42,9 @@ if TYPE_CHECKING:
 
     from penstock.commit import Access, Prepared
     from penstock.connectors.jdbc.dialect import JdbcDialect, UniqueKey
-    from penstock.spark.jdbc import JdbcConnection
+    from penstock.spark.io.jdbc import JdbcConnection
 
 log = logging.getLogger("penstock.sinks")
-
-MODES = ("append", "overwrite", "upsert")
 
 
 @dataclass(frozen=True)
@@ -83,20 +91,13 @@ class JdbcSink(Sink):
         check_table(self.table, "JdbcSink")
         check_settings(self.properties, f"the properties of table {self.table}")
         object.__setattr__(self, "key", columns_of(self.key, f"key of sink {self.table}"))
-        if self.mode not in MODES:
-            raise SinkError(f"mode {self.mode!r} is not valid", hint=f"give one of {', '.join(MODES)}")
-        if (self.mode == "upsert") != bool(self.key):
-            raise SinkError(
-                f"mode {self.mode!r} with key {tuple(self.key)}", hint="mode upsert needs a key; other modes take none"
-            )
+        check_mode(self.mode, self.key)
         if dialect_of(self.url) is None:
             raise SinkError(
                 f"tables of {masked(self.url)} cannot be written",
                 hint="supported are PostgreSQL, MySQL, MariaDB (by a jdbc:mysql: URL) and SQLite",
             )
-        for value in (self.parallelism, self.max_connections):
-            if value is not None:
-                checked_parallelism(value, f"sink {self.table}")
+        check_parallelism(f"sink {self.table}", self.parallelism, self.max_connections)
         object.__setattr__(self, "url", with_absolute_path(self.url))
 
     @property
@@ -119,9 +120,8 @@ class JdbcSink(Sink):
         """The unmasked URL and the properties."""
         return {user_key(masked(self.url), self.properties): {**self.properties, "url": self.url}}
 
-    def target_options(self, spark: SparkSession) -> TargetOptions:
+    def target_options(self, spark: SparkSession) -> TargetOptions:  # noqa: ARG002
         """Return the properties, which are the options of Spark's writer."""
-        del spark
         return TargetOptions(self.properties)
 
     def recover(self, access: Access) -> None:
@@ -133,10 +133,9 @@ class JdbcSink(Sink):
         """Connect to the database, check the table, and whether it has the job's token already."""
         dialect = dialect_of(self.url)
         assert dialect is not None
-        target = JdbcTarget(Bridge(spark), {**self.properties, "url": self.url, "dbtable": self.table})
-        with_timeouts = {**dialect.query_timeouts(timeout()), **self.properties}  # for checks, not for the commit
-        try:
-            connection = JdbcTarget(Bridge(spark), {**with_timeouts, "url": self.url, "dbtable": self.table}).connect()
+        bridge, options = Bridge(spark), {**self.properties, "url": self.url, "dbtable": self.table}
+        try:  # timeouts are for checks, not for the commit
+            connection = JdbcTarget(bridge, {**dialect.query_timeouts(timeout()), **options}).connect()
         except Exception as error:
             raise SinkError(
                 f"table {self.table} of {masked(self.url)} cannot be written",
@@ -156,16 +155,8 @@ class JdbcSink(Sink):
         if is_committed:
             log.warning("%s holds %s already, nothing is written", self.table, self.token)
         existing = None if columns is None else TableColumns(columns, f"table {self.table}", is_case_sensitive(spark))
-        return _JdbcSinkJob(
-            self,
-            dialect,
-            target,
-            existing,
-            keys,
-            is_committed=is_committed,
-            connections=connections,
-            has_ledger=has_ledger,
-        )
+        target = JdbcTarget(bridge, options)
+        return _JdbcSinkJob(self, dialect, target, existing, keys, is_committed, connections, has_ledger)
 
     def _has_ledger(self, dialect: JdbcDialect, database: JdbcConnection) -> bool:
         """Return whether the user may write to the ledger; raise an error if not and there is a token."""
@@ -183,128 +174,122 @@ class JdbcSink(Sink):
         return True
 
 
+@dataclass(eq=False)
 class _JdbcSinkJob(SinkJob):
-    """Write into a staging table that the commit copies into the target."""
+    """Write into a staging table that the commit copies into the target.
+
+    `existing` are the columns of the target, None if it does not exist, and `keys` the unique indexes that affect an
+    upsert. `connections` is the maximum number of tasks that write concurrently, None if unlimited.
+    """
 
     calls_python = False
 
-    def __init__(
-        self,
-        sink: JdbcSink,
-        dialect: JdbcDialect,
-        target: JdbcTarget,
-        existing: TableColumns | None,
-        keys: list[UniqueKey] | None,
-        *,
-        is_committed: bool,
-        connections: int | None,
-        has_ledger: bool,
-    ) -> None:
-        self._sink = sink
-        self._dialect = dialect
-        self._target = target
-        self._existing = existing
-        self._keys = keys
-        self._is_committed = is_committed
-        self._connections = connections
-        self._has_ledger = has_ledger
-        schema, dot, table = sink.table.rpartition(".")
+    sink: JdbcSink
+    dialect: JdbcDialect
+    target: JdbcTarget
+    existing: TableColumns | None
+    keys: list[UniqueKey] | None
+    is_committed: bool
+    connections: int | None
+    has_ledger: bool
+    _columns: list[str] = field(default_factory=list, init=False)
+    _names: list[str] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        schema, dot, table = self.sink.table.rpartition(".")
         stem = f"{schema}{dot}penstock_{re.sub(r'[^a-z0-9]', '', table.lower())[:20]}_"
         # Runs with the same token may overlap, each with its own staging table; the first to commit drops all of them.
-        token_hash = uuid.uuid5(uuid.NAMESPACE_OID, f"{sink.table} {sink.token}").hex[:12]
-        self._of_token = f"{stem}{token_hash}_" if sink.token is not None else None
+        token_hash = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.sink.table} {self.sink.token}").hex[:12]
+        self._of_token = f"{stem}{token_hash}_" if self.sink.token is not None else None
         self._staging = f"{self._of_token or stem}{uuid.uuid4().hex[:12]}"
-        self._columns: list[str] = []
-        self._names: list[str] = []
 
     def check(self, schema: StructType) -> None:
-        if self._existing is not None and not self._is_committed:
-            names = self._existing.of(schema)
-            if self._sink.mode == "upsert":
+        if self.existing is not None and not self.is_committed:
+            names = self.existing.of(schema)
+            if self.sink.mode == "upsert":
                 self._check_key(frozenset(name.lower() for name in names))
 
     def _check_key(self, written: frozenset[str]) -> None:
         """Reject an upsert that would duplicate rows, or replace rows with other keys."""
-        table, key = self._sink.table, frozenset(name.lower() for name in self._sink.key)
-        missing = [name for name in self._sink.key if name.lower() not in written]
+        table, key = self.sink.table, frozenset(name.lower() for name in self.sink.key)
+        missing = [name for name in self.sink.key if name.lower() not in written]
         if missing:
             raise SinkError.no_key_column(table, missing[0])
-        if self._keys is None:
+        if self.keys is None:
             return
-        if not any(index.is_whole and index.columns == key for index in self._keys):
-            raise SinkError.no_unique_index(table, list(self._sink.key), self._dialect.name)
-        others = [sorted(index.columns) for index in self._keys if index.may_replace_another(key, written)]
+        if not any(index.is_whole and index.columns == key for index in self.keys):
+            raise SinkError.no_unique_index(table, list(self.sink.key), self.dialect.name)
+        others = [sorted(index.columns) for index in self.keys if index.may_replace_another(key, written)]
         if others:
-            raise SinkError.other_unique_index(table, others[0], self._dialect.name)
+            raise SinkError.other_unique_index(table, others[0], self.dialect.name)
 
     @property
     def nothing_to_write(self) -> str | None:
-        return already_written(str(self._sink.token)) if self._is_committed else None
+        return already_written(str(self.sink.token)) if self.is_committed else None
 
     def write(self, df: DataFrame) -> None:
-        if self._is_committed:
+        if self.is_committed:
             self._drop()
             return
-        if self._existing is not None:
-            df = df.toDF(*self._existing.of(df.schema))
+        if self.existing is not None:
+            df = df.toDF(*self.existing.of(df.schema))
         self._names = df.columns
-        self._columns = [self._target.quoted(name) for name in self._names]
-        columns = f"{self._target.columns(df)}, {TASK} int, {ATTEMPT} bigint"
-        with self._target.connect() as database:
-            database.run(f"CREATE TABLE {self._staging} ({columns}) {self._dialect.transactional}".rstrip())
+        self._columns = [self.target.quoted(name) for name in self._names]
+        columns = f"{self.target.columns(df)}, {TASK} int, {ATTEMPT} bigint"
+        with self.target.connect() as database:
+            database.run(f"CREATE TABLE {self._staging} ({columns}) {self.dialect.transactional}".rstrip())
         try:
-            self._target.append(self._staging, df, (TASK, ATTEMPT), self._connections)
+            self.target.append(self._staging, df, (TASK, ATTEMPT), self.connections)
         except Exception:
             if not self._other_has_committed():
                 raise
-            self._is_committed = True
+            self.is_committed = True
             self._drop()
 
     def _other_has_committed(self) -> bool:
         """Return whether another run has committed the token meanwhile, so that an error of this run is irrelevant."""
-        if self._sink.token is None:
+        if self.sink.token is None:
             return False
         try:
-            with self._target.connect() as database:
-                is_committed = has_token(self._dialect, database, self._sink.table, self._sink.token)
+            with self.target.connect() as database:
+                is_committed = has_token(self.dialect, database, self.sink.table, self.sink.token)
         except Exception:  # the database is unreachable: report the first error
             log.debug("the ledger could not be read", exc_info=True)
             return False
         if is_committed:
-            log.warning("another run has written %s to %s", self._sink.token, self._sink.table)
+            log.warning("another run has written %s to %s", self.sink.token, self.sink.table)
         return is_committed
 
     def prepare(self) -> Prepared:
         """Create the table if needed, as DDL may commit implicitly, and return the record of the staged rows."""
-        sink = self._sink
+        sink = self.sink
         written = {name.lower(): name for name in self._names} | {name: name for name in self._names}
         key = [
-            self._target.quoted(written.get(name) or written.get(name.lower(), name))
+            self.target.quoted(written.get(name) or written.get(name.lower(), name))
             for name in columns_of(sink.key, sink.table)
         ]
         # The receipt in the ledger shows whether the job has committed if the response to COMMIT is lost.
-        receipt = f"job {uuid.uuid4().hex}" if self._has_ledger and sink.token is None else None
+        receipt = f"job {uuid.uuid4().hex}" if self.has_ledger and sink.token is None else None
         record = PreparedJdbc(
             masked(sink.url),
             sink.table,
             sink.mode,
             tuple(self._columns),
             tuple(key),
-            "" if self._is_committed else self._staging,
+            "" if self.is_committed else self._staging,
             sink.token,
             receipt,
             self._of_token,
             without_secrets(sink.properties),
         )
-        if not self._is_committed:
-            with self._target.connect() as database:
-                record.create_table(database, self._dialect)
+        if not self.is_committed:
+            with self.target.connect() as database:
+                record.create_table(database, self.dialect)
         return record
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
-        """The unmasked URL and the properties."""
-        return self._sink.secrets
+        return self.sink.secrets
 
     def abort(self) -> None:
         if self._columns:
@@ -312,16 +297,16 @@ class _JdbcSinkJob(SinkJob):
 
     def refresh(self) -> None:
         """Invalidate cached readers of the table, as Spark does after a write."""
-        if self._is_committed:
+        if self.is_committed:
             return
         try:
-            self._target.refresh(self._sink.table)
+            self.target.refresh(self.sink.table)
         except Exception:
-            log.warning("cached readers of %s could not be refreshed", self._sink.table, exc_info=True)
+            log.warning("cached readers of %s could not be refreshed", self.sink.table, exc_info=True)
 
     def _drop(self) -> None:
         try:
-            with self._target.connect() as database:
+            with self.target.connect() as database:
                 database.run(f"DROP TABLE IF EXISTS {self._staging}")
         except Exception as error:  # noqa: BLE001 - the job itself has ended
-            warn_of_staging(self._staging, masked(self._sink.url), error)
+            warn_of_staging(self._staging, masked(self.sink.url), error)

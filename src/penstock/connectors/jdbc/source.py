@@ -5,33 +5,33 @@ from __future__ import annotations
 import logging
 import re
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from penstock.arguments import check_settings, check_table, check_text
-from penstock.connectors.base import ParallelismInferenceContext, Source, checked_parallelism
+from penstock.base.arguments import check_settings, check_table, check_text
+from penstock.base.masking import can_be_stored, repr_without_secrets
+from penstock.base.units import show_bytes, show_count
+from penstock.connectors.core.base import ParallelismInferenceContext, Source, check_parallelism
+from penstock.connectors.core.scan import Scan
+from penstock.connectors.core.splits import choose_split_count
+from penstock.connectors.core.timeouts import call_within_timeout, timeout
 from penstock.connectors.jdbc.dialect import JdbcDialect, Request, TableEstimate, default_connections, single_split
 from penstock.connectors.jdbc.mysql import MySqlDialect
 from penstock.connectors.jdbc.postgres import PostgresDialect
 from penstock.connectors.jdbc.splits import count_splits
 from penstock.connectors.jdbc.sqlite import SqliteDialect
-from penstock.connectors.scan import Scan
-from penstock.connectors.splits import choose_split_count, fewer_splits_reason
-from penstock.connectors.timeouts import call_within_timeout, timeout
 from penstock.errors import SourceError, SourceTimeoutError
-from penstock.masking import can_be_stored, repr_without_secrets
-from penstock.spark.jvm import root_cause
-from penstock.units import show_bytes, show_count
+from penstock.spark.bridge.jvm import root_cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.spark.handles import Session
-    from penstock.spark.jdbc import JdbcConnection, JdbcRelation, JdbcRequest
-    from penstock.spark.logical_plan import LogicalPlan
+    from penstock.spark.bridge.handles import Session
+    from penstock.spark.io.jdbc import JdbcConnection, JdbcRelation, JdbcRequest
+    from penstock.spark.plans.logical_plan import LogicalPlan
 
 log = logging.getLogger("penstock.sources")
 
@@ -115,9 +115,7 @@ class JdbcSource(Source):
                 cause="Spark has no dialect for this URL and quotes columns in a way that MariaDB takes for texts",
                 hint="write jdbc:mysql:...?permitMysqlScheme with driver org.mariadb.jdbc.Driver",
             )
-        for value in (self.parallelism, self.max_connections):
-            if value is not None:
-                checked_parallelism(value, f"table {self.table}")
+        check_parallelism(f"table {self.table}", self.parallelism, self.max_connections)
         object.__setattr__(self, "url", with_absolute_path(self.url))
 
     @property
@@ -154,51 +152,26 @@ class JdbcSource(Source):
             ) from error
 
 
+@dataclass(eq=False)
 class JdbcScan(Scan):
     """The scan of a database relation.
 
-    Parameters
-    ----------
-    relation
-        The relation in Spark's plan.
-    dialect
-        The dialect of its database.
-    request
-        Returns the columns and conditions that the plan reads.
-    cores
-        How many tasks run at a time.
-    max_connections
-        The user's maximum of concurrent connections, or None.
+    `request` returns the columns and conditions that the plan reads, `cores` is how many tasks run at a time, and
+    `max_connections` is the user's maximum of concurrent connections, or None.
     """
 
-    def __init__(
-        self,
-        relation: JdbcRelation,
-        dialect: JdbcDialect,
-        request: Callable[[], JdbcRequest],
-        cores: int,
-        max_connections: int | None,
-    ) -> None:
-        self._relation = relation
-        self._dialect = dialect
-        self._request = request
-        self._cores = cores
-        self._max_connections = max_connections
-        self._estimate: TableEstimate | None = None
-        self._conditions: list[str | None] | None = None
-        self._snapshot: JdbcConnection | None = None
-        self._begin: str | None = None
-        self._reason = ""
+    uses_predicates = True  # they are pushed down into the query
 
-    @property
-    def reason(self) -> str:
-        """The basis of the inferred parallelism, a clause."""
-        return self._reason
-
-    @property
-    def uses_predicates(self) -> bool:
-        """True: predicates are pushed down into the query."""
-        return True
+    relation: JdbcRelation
+    dialect: JdbcDialect
+    request: Callable[[], JdbcRequest]
+    cores: int
+    max_connections: int | None
+    reason: str = field(default="", init=False)
+    _estimate: TableEstimate | None = field(default=None, init=False)
+    _conditions: list[str | None] | None = field(default=None, init=False)
+    _snapshot: JdbcConnection | None = field(default=None, init=False)
+    _begin: str | None = field(default=None, init=False)
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
         """Return the number of splits of the volume per task, by the statistics of the database."""
@@ -208,15 +181,16 @@ class JdbcScan(Scan):
             volume = context.data_volume_per_task
             fine = count_splits(estimate.rows, estimate.row_bytes, volume, bound)
             coarse = count_splits(estimate.rows, estimate.row_bytes, _COARSE * volume, bound)
-            splits = choose_split_count(fine, coarse, self._cores)
-            limit = self._limit(database)
+            splits, fewer = choose_split_count(fine, coarse, self.cores)
+            connections = self.max_connections or default_connections(self.dialect.free_connections(database))
+            # Unlimited if all concurrent tasks have a connection.
+            limit = connections if connections is not None and connections < self.cores else 1 << 30
             self._conditions = estimate.split_conditions(database, min(splits, limit))
         rows = f"{show_count(round(estimate.rows), 'row')} of {show_bytes(round(estimate.row_bytes))} each"
-        fewer = fewer_splits_reason(fine, coarse, self._cores)
         capped = f", with at most {limit} connections" if limit < splits else f", {fewer}" if fewer else ""
-        self._reason = f"{rows} by {self._dialect.name}'s statistics, read in {estimate.split_by}{capped}"
-        if len(self._conditions) > 1 and self._dialect.no_snapshot_reason:
-            self._reason += f"; {self._dialect.no_snapshot_reason}"
+        self.reason = f"{rows} by {self.dialect.name}'s statistics, read in {estimate.split_by}{capped}"
+        if len(self._conditions) > 1 and self.dialect.no_snapshot_reason:
+            self.reason += f"; {self.dialect.no_snapshot_reason}"
         return len(self._conditions)
 
     @property
@@ -227,7 +201,7 @@ class JdbcScan(Scan):
                 with self._connect() as database:
                     self._estimated(database)
             except Exception:
-                log.warning("%s could not be reached", self._relation.table, exc_info=True)
+                log.warning("%s could not be reached", self.relation.table, exc_info=True)
         return round(self._estimate.rows * self._estimate.row_bytes) if self._estimate else None
 
     def divide(self, parallelism: int) -> int:
@@ -244,49 +218,36 @@ class JdbcScan(Scan):
             return 0
         met = " + ".join(f"CASE WHEN {condition} THEN 1 ELSE 0 END" for condition in conditions)
         with self._connect(limit_queries=False) as database:
-            ((count,),) = database.rows(f"SELECT count(*) FROM {self._relation.table} WHERE {met} <> 1")
+            ((count,),) = database.rows(f"SELECT count(*) FROM {self.relation.table} WHERE {met} <> 1")
         return int(count or 0)
 
     def with_filters(self, plan: LogicalPlan) -> JdbcScan:
         """Return a scan of the rows that remain after additional filters."""
-        request = cache(lambda: self._relation.request(plan))
-        return JdbcScan(self._relation, self._dialect, request, self._cores, self._max_connections)
+        return replace(self, request=cache(lambda: self.relation.request(plan)))
 
-    def leaf(self, session: Session | None = None) -> LogicalPlan:
+    def leaf(self, session: Session | None = None) -> LogicalPlan:  # noqa: ARG002
         """Return the leaf with a task per split; all read the same snapshot if the database supports that."""
-        del session
-        conditions = self._conditions or [None]
-        if len(conditions) > 1 and self._dialect.no_snapshot_reason:
-            log.warning(
-                "%s, read in %d splits: %s",
-                self._relation.table,
-                len(conditions),
-                self._dialect.no_snapshot_reason,
-            )
+        conditions, no_snapshot_reason = self._conditions or [None], self.dialect.no_snapshot_reason
+        if len(conditions) > 1 and no_snapshot_reason:
+            log.warning("%s, read in %d splits: %s", self.relation.table, len(conditions), no_snapshot_reason)
         elif len(conditions) > 1 and self._snapshot is None:
             self._snapshot = self._connect()
-            self._begin = self._dialect.export_snapshot(self._snapshot)
-        timeouts = self._dialect.connect_timeouts(timeout())
-        return self._relation.split(conditions, self._begin, self._dialect.fetch_size, timeouts)
+            self._begin = self.dialect.export_snapshot(self._snapshot)
+        timeouts = self.dialect.connect_timeouts(timeout())
+        return self.relation.split(conditions, self._begin, self.dialect.fetch_size, timeouts)
 
     def _connect(self, *, limit_queries: bool = True) -> JdbcConnection:
-        """Open a connection.
-
-        Parameters
-        ----------
-        limit_queries
-            Whether queries have a timeout; not for queries that read the table itself.
-        """
+        """Open a connection; `limit_queries` is False for queries that read the table itself, which have no timeout."""
         seconds, start = timeout(), time.monotonic()
-        dialect = self._dialect
+        dialect = self.dialect
         timeouts = dialect.query_timeouts(seconds) if limit_queries else dialect.connect_timeouts(seconds)
         try:
-            return self._relation.connect(timeouts)
+            return self.relation.connect(timeouts)
         except Exception as error:
             if time.monotonic() - start < _TIMEOUT_FRACTION * seconds:
                 raise
             cause = next(iter(masked(root_cause(error)).splitlines()), "")
-            database = f"the database of {self._relation.table}"
+            database = f"the database of {self.relation.table}"
             raise SourceTimeoutError.of(database, "connecting to it", seconds, cause) from error
 
     @property
@@ -302,17 +263,12 @@ class JdbcScan(Scan):
 
     def _estimated(self, database: JdbcConnection) -> TableEstimate:
         if self._estimate is None:
-            read = self._request()
-            request = Request(self._relation.table, read.columns, read.conditions, self._relation.quoted)
+            read = self.request()
+            request = Request(self.relation.table, read.columns, read.conditions, self.relation.quoted)
             try:
-                self._estimate = self._dialect.estimate(database, request)
+                self._estimate = self.dialect.estimate(database, request)
             except Exception as error:
                 log.warning("the statistics of %s could not be read", request.table, exc_info=True)
                 cause = next(iter(masked(root_cause(error)).splitlines()), "")
                 self._estimate = TableEstimate(0, 0, single_split, f"a single split, as it has no statistics: {cause}")
         return self._estimate
-
-    def _limit(self, database: JdbcConnection) -> int:
-        """Return the maximum number of splits; unlimited if all concurrent tasks have a connection."""
-        connections = self._max_connections or default_connections(self._dialect.free_connections(database))
-        return connections if connections is not None and connections < self._cores else 1 << 30

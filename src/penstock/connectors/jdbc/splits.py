@@ -1,16 +1,23 @@
 """Splits of a database table: SQL conditions, of which each row meets a single one. Pure arithmetic and text.
 
-The dialects supply the figures: numbers of pages, or values of a column with their numbers of rows.
+The dialects supply the figures: numbers of pages, or values of a column with their numbers of rows. Without statistics,
+the distribution of a key is estimated by bisection: the database is queried for the rows of ranges, the largest first.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
+import string
+from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+_LETTERS = string.digits + string.ascii_lowercase
+_MAX_LENGTH = 24
 
 
 def count_splits(rows: float, row_bytes: float, volume: int, upper_bound: int) -> int:
@@ -19,19 +26,10 @@ def count_splits(rows: float, row_bytes: float, volume: int, upper_bound: int) -
 
 
 def page_bounds(pages: Sequence[int], count: int) -> list[int]:
-    """Return the page numbers that divide several files into ranges with about the same number of pages.
+    """Return the page numbers that divide several files into `count` ranges with about the same number of pages.
 
-    Parameters
-    ----------
-    pages
-        The number of pages of each file (a table and its partitions). A range has the same page numbers in all files.
-    count
-        The number of ranges.
-
-    Returns
-    -------
-    list[int]
-        At most `count` - 1 distinct page numbers in ascending order, without 0.
+    `pages` is the number of pages of each file (a table and its partitions). A range has the same page numbers in all
+    files. The result has at most `count` - 1 distinct page numbers in ascending order, without 0.
     """
     ends = sorted(size for size in pages if size > 0)
     total = sum(ends)
@@ -47,26 +45,11 @@ def page_bounds(pages: Sequence[int], count: int) -> list[int]:
     return [bound for bound in dict.fromkeys(bounds) if 0 < bound < start]
 
 
-def page_conditions(bounds: Sequence[int]) -> list[str | None]:
-    """Return PostgreSQL conditions on ``ctid`` that split a table at pages; the last is open, for pages added later."""
-    if not bounds:
-        return [None]
-    edges = [f"'({page},0)'::tid" for page in bounds]
-    inner = [f"ctid >= {low} AND ctid < {high}" for low, high in pairwise(edges)]
-    return [f"ctid < {edges[0]}", *inner, f"ctid >= {edges[-1]}"]
-
-
 def key_conditions(column: str, bounds: Sequence[str], *, nullable: bool) -> list[str | None]:
-    """Return conditions that split a table at values of a column.
+    """Return conditions that split a table at values of a column, which is quoted.
 
-    Parameters
-    ----------
-    column
-        The column, quoted.
-    bounds
-        Literals in the database's SQL, strictly ascending in the order that its comparisons use.
-    nullable
-        Whether the column may be null; rows with null are in the first split.
+    The bounds are literals in the database's SQL, strictly ascending in the order that its comparisons use. If the
+    column may be null, rows with null are in the first split.
     """
     if not bounds:
         return [None]
@@ -76,19 +59,10 @@ def key_conditions(column: str, bounds: Sequence[str], *, nullable: bool) -> lis
 
 
 def weighted_bounds(values: Sequence[tuple[str, float]], count: int) -> list[str]:
-    """Return the values that divide a table into ranges of about the same weight.
+    """Return the values that divide a table into `count` ranges of about the same weight.
 
-    Parameters
-    ----------
-    values
-        Ascending values, each with the weight of the rows from it to the next value.
-    count
-        The number of ranges.
-
-    Returns
-    -------
-    list[str]
-        At most `count` - 1 of the values in ascending order, never the first.
+    Each of the ascending values has the weight of the rows from it to the next value. The result has at most `count` -
+    1 values in ascending order, never the first.
     """
     total = sum(weight for _, weight in values)
     bounds: list[str] = []
@@ -100,3 +74,61 @@ def weighted_bounds(values: Sequence[tuple[str, float]], count: int) -> list[str
             mark = total / count * (math.floor(filled / total * count + 0.5) + 1)
         filled += weight
     return bounds
+
+
+def middle_number(low: str, high: str) -> str | None:
+    """Return the number half way between two others, with their number of decimals; None if there is none."""
+    first, last = Decimal(low), Decimal(high)
+    decimals = max(-int(first.as_tuple().exponent), -int(last.as_tuple().exponent), 0)
+    middle = ((first + last) / 2).quantize(Decimal(1).scaleb(-decimals), rounding="ROUND_FLOOR")
+    return str(middle) if first < middle < last else None
+
+
+def middle_text(low: str, high: str) -> str | None:
+    """Return a string of letters and digits between two others, None if none is constructed.
+
+    Databases order letters differently, so the caller has to check the result in the database.
+    """
+    prefix = ""
+    while len(prefix) < _MAX_LENGTH:
+        position = len(prefix)
+        first = _rank(low[position : position + 1]) if low[:position].lower() == prefix else 0
+        last = _rank(high[position : position + 1]) if high[:position].lower() == prefix else len(_LETTERS)
+        if last - first > 1:
+            return prefix + _LETTERS[(first + last) // 2]
+        if last > first and high[:position].lower() == prefix and len(high) > position + 1:
+            return high[: position + 1].lower()
+        prefix += _LETTERS[min(first, len(_LETTERS) - 1)]
+    return None
+
+
+def _rank(letter: str) -> int:
+    return max(_LETTERS.find(letter.lower()), 0)
+
+
+def weigh(
+    low: str, high: str, rows_between: Callable[[str, str], float], middle: Callable[[str, str], str | None], count: int
+) -> list[tuple[str, float]]:
+    """Return ascending values from `low` to `high` (excluded), each with the estimated rows from it to the next value.
+
+    `rows_between` estimates the rows from a value, included, to another, excluded. `middle` returns a value between two
+    others, None if there is none. The range with the most rows is halved next, until there are `count`.
+    """
+    ranges = [(-rows_between(low, high), low, high)]
+    indivisible: list[tuple[str, str, float]] = []
+    while ranges and len(ranges) + len(indivisible) < count:
+        weight, start, end = heapq.heappop(ranges)
+        between = middle(start, end)
+        if between is None:
+            indivisible.append((start, end, -weight))
+            continue
+        for half in ((start, between), (between, end)):
+            heapq.heappush(ranges, (-rows_between(*half), *half))
+    next_values = {start: (end, -weight) for weight, start, end in ranges} | {a: (b, w) for a, b, w in indivisible}
+    weighted: list[tuple[str, float]] = []
+    value = low
+    while value in next_values:
+        following, rows = next_values[value]
+        weighted.append((value, rows))
+        value = following
+    return weighted

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from penstock.connectors.extras import absolute
-from penstock.connectors.jdbc.dialect import Database, JdbcDialect, Request, TableEstimate, single_split, split_name
-from penstock.connectors.jdbc.keyspace import middle_number, weigh
-from penstock.connectors.jdbc.splits import key_conditions, weighted_bounds
+from penstock.connectors.core.extras import absolute
+from penstock.connectors.jdbc.dialect import JdbcDialect, Request, TableEstimate, single_split
+from penstock.connectors.jdbc.splits import key_conditions, middle_number, weigh, weighted_bounds
+
+if TYPE_CHECKING:
+    from penstock.spark.io.jdbc import JdbcConnection
 
 log = logging.getLogger("penstock.sources")
 
 _TABLE = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
-_LIKE = "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, length(?)) = ?"
+_LIKE = "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, length(?)) = ? AND ? IS NOT NULL"
 _COLUMNS = "SELECT lower(name) FROM pragma_table_xinfo(?)"
 _ROW_IDS = ("rowid", "_rowid_", "oid")
 """Names of the row id; a user's column of the same name hides it."""
@@ -31,6 +33,7 @@ class SqliteDialect(JdbcDialect):
     name: ClassVar[str] = "SQLite"
     prefixes: ClassVar[tuple[str, ...]] = ("jdbc:sqlite:",)
     has_users: ClassVar[bool] = False
+    prefix_query: ClassVar[str] = _LIKE
     no_snapshot_reason: ClassVar[str] = (
         "its connections cannot share a snapshot, so rows written meanwhile may be seen or not"
     )
@@ -38,12 +41,11 @@ class SqliteDialect(JdbcDialect):
     def with_absolute_path(self, url: str) -> str:
         """Return a URL with the absolute path of the file; URLs of in-memory databases are unchanged."""
         (prefix,) = self.prefixes
-        scheme, path = (
-            ("file:", url[len(prefix) + 5 :]) if url.startswith(f"{prefix}file:") else ("", url[len(prefix) :])
-        )
+        scheme = "file:" if url.startswith(f"{prefix}file:") else ""
+        path = url.removeprefix(prefix + scheme)
         return url if not path or path.startswith((":", "?", "/")) else f"{prefix}{scheme}{absolute(path)}"
 
-    def estimate(self, database: Database, request: Request) -> TableEstimate:
+    def estimate(self, database: JdbcConnection, request: Request) -> TableEstimate:
         """Return an estimate from the width of the first rows, and the density of row ids in samples."""
         table = request.table
         sizes = " + ".join(f"coalesce(length({request.quote(name)}), 1)" for name in request.columns) or "1"
@@ -54,28 +56,22 @@ class SqliteDialect(JdbcDialect):
             return TableEstimate(_SAMPLE_ROWS, row_bytes, single_split, "a single split, as it has no row ids")
         values = _weigh_ranges(database, table, row_id, 64)
 
-        def split_conditions(database: Database, count: int) -> list[str | None]:
+        def split_conditions(database: JdbcConnection, count: int) -> list[str | None]:
             weighed = _weigh_ranges(database, table, row_id, _RANGES_PER_SPLIT * count)
             return key_conditions(row_id, weighted_bounds(weighed, count), nullable=False)
 
         return TableEstimate(sum(rows for _, rows in values), row_bytes, split_conditions, "ranges of row ids")
 
-    def has_table(self, database: Database, table: str) -> bool:
+    def has_table(self, database: JdbcConnection, table: str) -> bool:
         """Return whether the catalogue has the table."""
         return bool(database.rows(_TABLE, plain_name(table) or table.strip('"`').rpartition(".")[2]))
 
-    def tables_with_prefix(self, database: Database, prefix: str) -> list[str]:
-        """Return the tables of the catalogue whose names begin with a prefix."""
-        schema, name = split_name(prefix)
-        tables = database.rows(_LIKE, name, name)
-        return [f"{schema}.{table}" if schema else str(table) for (table,) in tables]
-
-    def free_writers(self, database: Database) -> int | None:  # noqa: ARG002
+    def free_writers(self, database: JdbcConnection) -> int | None:  # noqa: ARG002
         """Return 1: SQLite allows a single writer at a time."""
         return 1
 
 
-def _row_id(database: Database, request: Request) -> str | None:
+def _row_id(database: JdbcConnection, request: Request) -> str | None:
     """Return the name of the row id of an ordinary table; None for views and for tables without row ids.
 
     The name is tested with a query, which fails if it is not a row id.
@@ -106,7 +102,7 @@ def plain_name(table: str) -> str | None:
     return None if "." in text else text
 
 
-def _weigh_ranges(database: Database, table: str, row_id: str, count: int) -> list[tuple[str, float]]:
+def _weigh_ranges(database: JdbcConnection, table: str, row_id: str, count: int) -> list[tuple[str, float]]:
     ((low, high),) = database.rows(f"SELECT min({row_id}), max({row_id}) FROM {table}")
     if low is None or high is None:
         return []

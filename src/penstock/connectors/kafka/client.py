@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.timeouts import timeout
+from penstock.connectors.core.timeouts import timeout
 from penstock.errors import SinkError, SourceError, SourceTimeoutError
 
 if TYPE_CHECKING:
@@ -70,13 +70,7 @@ def _request(servers: str, description: str) -> Iterator[None]:
 
 
 def partitions_of(client: Consumer, topics: Sequence[str], servers: str) -> list[tuple[str, int]]:
-    """Return the partitions of topics.
-
-    Raises
-    ------
-    SourceError
-        If a topic does not exist, or no broker answers.
-    """
+    """Return the partitions of topics; raise `SourceError` if a topic does not exist, or no broker answers."""
     partitions = []
     for topic in topics:
         with _request(servers, f"asking for the partitions of {topic}"):
@@ -107,12 +101,7 @@ def probed_ends(
 ) -> dict[tuple[str, int], tuple[int, int, bool]]:
     """Return the first offset, the end, and whether the record before the end was seen, by partition.
 
-    Brokers may report an end before the last records, so records beyond it are probed for.
-
-    Parameters
-    ----------
-    reported
-        The watermarks that the broker reports, see `reported_ends`.
+    Brokers may report an end before the last records, so records beyond the `reported_ends` are probed for.
     """
     from confluent_kafka import TopicPartition
 
@@ -137,19 +126,9 @@ def probe_beyond(
 ) -> dict[tuple[str, int], int]:
     """Probe for records beyond some offsets, and return the new ends; empty if no records arrive for a while.
 
-    Parameters
-    ----------
-    ends
-        The offsets.
-    doubtful
-        The partitions for which the broker reports a lower end. The probe waits until all of these are confirmed.
-
-    Raises
-    ------
-    SourceError
-        If a partition ends before its offset, because its topic was recreated or truncated.
-    SourceTimeoutError
-        If the broker does not confirm the end of a doubtful partition.
+    The probe waits until all `doubtful` partitions, for which the broker reports a lower end, are confirmed. It raises
+    `SourceTimeoutError` if the broker does not confirm one of them, and `SourceError` if a partition ends before its
+    offset, because its topic was recreated or truncated.
     """
     from confluent_kafka import TopicPartition
 
@@ -190,12 +169,8 @@ def offsets_at(
 def messages(client: Consumer, offset_range: OffsetRange) -> Iterator[list[Message]]:
     """Yield the records of a range in batches.
 
-    The end is detected by offset, as compaction may have removed records of the range.
-
-    Raises
-    ------
-    SourceError
-        If records are gone, the broker fails, or reading ends before a record that was seen.
+    The end is detected by offset, as compaction may have removed records of the range. Raise `SourceError` if records
+    are gone, the broker fails, or reading ends before a record that was seen.
     """
     from confluent_kafka import TopicPartition
 
@@ -233,13 +208,7 @@ def _raise_if_permanent(problem: KafkaError, partition: str, position: int) -> N
 
 
 def produce(servers: str, properties: Mapping[str, str], records: Iterator[Mapping[str, Any]]) -> int:
-    """Write records, and wait until all are acknowledged; return their number.
-
-    Raises
-    ------
-    SinkError
-        If a record was not accepted.
-    """
+    """Write records, and wait until all are acknowledged; return their number. Raise `SinkError` if one is not."""
     from confluent_kafka import Producer
 
     producer = Producer({"enable.idempotence": True, "linger.ms": 20, **properties, "bootstrap.servers": servers})
@@ -255,7 +224,7 @@ def produce(servers: str, properties: Mapping[str, str], records: Iterator[Mappi
 
     sent = 0
     for record in records:
-        _enqueue(producer, record, on_delivery)
+        put(producer, record, on_delivery)
         sent += 1
         if errors:
             break
@@ -271,17 +240,8 @@ def produce(servers: str, properties: Mapping[str, str], records: Iterator[Mappi
     return acknowledged
 
 
-def put(producer: Producer, record: Mapping[str, Any], errors: list[str]) -> None:
-    """Queue a record in a producer; errors of delivery are appended to `errors` asynchronously."""
-
-    def on_delivery(error: Any, _message: Any) -> None:
-        if error is not None:
-            errors.append(str(error))
-
-    _enqueue(producer, record, on_delivery)
-
-
-def _enqueue(producer: Producer, record: Mapping[str, Any], on_delivery: Callable[[Any, Any], None]) -> None:
+def put(producer: Producer, record: Mapping[str, Any], on_delivery: Callable[[Any, Any], None]) -> None:
+    """Queue a record in a producer; `on_delivery` is called asynchronously with the error (or None) and the message."""
     while True:
         try:
             producer.produce(**record, on_delivery=on_delivery)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from penstock.connectors.splits import evenly
+from penstock.connectors.core.splits import evenly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,18 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """A range of records of a partition.
+    """A range of records of a partition, from the first offset to the last offset + 1.
 
-    Parameters
-    ----------
-    topic, partition
-        The partition.
-    start
-        The first offset.
-    end
-        The last offset + 1.
-    seen
-        Whether the record before `end` was seen, so that reading must reach it.
+    `seen` says whether the record before `end` was seen, so that reading must reach it.
     """
 
     topic: str
@@ -46,14 +37,9 @@ class OffsetRange:
 
 
 def split_by_backlog(ranges: Sequence[OffsetRange], count: int) -> list[OffsetRange]:
-    """Split ranges so that none exceeds an equal share of the total backlog.
+    """Split the ranges of partitions so that none exceeds an equal share, for `count` tasks, of the total backlog.
 
-    Parameters
-    ----------
-    ranges
-        The ranges, a single range per partition; empty ranges are left out.
-    count
-        The number of tasks. The result has more ranges if some partitions are smaller than a share.
+    Empty ranges are left out. The result has more ranges than `count` if some partitions are smaller than a share.
     """
     total = sum(partition.backlog for partition in ranges)
     share = max(1, math.ceil(total / max(count, 1)))

@@ -6,24 +6,36 @@ import logging
 import time
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
-from penstock.arguments import check_settings, check_text, check_type
+from penstock.base.arguments import check_settings, check_text, check_type
 from penstock.commit.journal import journals_at, read_own_journal, warehouse_of
 from penstock.commit.owner import Owner
 from penstock.commit.recovery import recover_own
-from penstock.connectors.base import NothingToWrite, Sink, SinkJob, checked_parallelism
-from penstock.connectors.extras import client_key, needs, without_secrets
+from penstock.connectors.core.base import (
+    NothingToWrite,
+    Sink,
+    SinkJob,
+    already_written,
+    check_parallelism,
+    checked_parallelism,
+)
+from penstock.connectors.core.extras import client_key, needs, without_secrets
 from penstock.connectors.kafka import client
-from penstock.connectors.kafka.commit import PreparedKafka, PreparedTopic
-from penstock.connectors.kafka.parts import PreparedKafkaParts, divide_files
-from penstock.connectors.kafka.transactions import has_token
+from penstock.connectors.kafka.commit import (
+    PreparedKafka,
+    PreparedKafkaParts,
+    PreparedTopic,
+    TransactionalTopic,
+    divide_files,
+)
 from penstock.errors import SinkError
-from penstock.spark.filesystem import Folder
-from penstock.spark.jvm import Bridge
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.io.filesystem import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -84,18 +96,14 @@ class KafkaSink(Sink):
         check_text(self.servers, "KafkaSink", "servers, which are a text such as host:9092")
         check_type(self.topic, (str, type(None)), "KafkaSink", "the name of a topic, which is a text")
         check_settings(self.properties, "the properties of KafkaSink")
-        if self.parallelism is not None:
-            checked_parallelism(self.parallelism, f"sink {self.name}")
-        if self.token is not None and self.topic is None:
-            raise SinkError("a token without a topic", hint="give KafkaSink a topic; rows may still name another one")
+        check_parallelism(f"sink {self.name}", self.parallelism)
+        if self.topic is None and (self.token is not None or self.delivery == EXACTLY_ONCE):
+            exact = "delivery exactly once" if self.token is None else "a token"
+            raise SinkError(f"{exact} without a topic", hint="give KafkaSink a topic; rows may still name another one")
         if self.delivery not in {None, *DELIVERIES}:
             raise SinkError(f"delivery {self.delivery!r} is not valid", hint=f"give {' or '.join(DELIVERIES)}")
         if self.delivery == AT_LEAST_ONCE and self.token is not None:
             raise SinkError("a token, and delivery at least once", hint="leave one of them out")
-        if self.delivery == EXACTLY_ONCE and self.topic is None:
-            raise SinkError(
-                "delivery exactly once without a topic", hint="give KafkaSink a topic; rows may still name another one"
-            )
         checked_parallelism(self.transactions, f"transactions of sink {self.name}")
         if self.transactions > 1 and not self.is_exact:
             raise SinkError(
@@ -122,11 +130,9 @@ class KafkaSink(Sink):
         warehouse = Folder(access.bridge, warehouse_of(access.bridge))
         for path in journals_at(access, warehouse):
             journal = read_own_journal(access, path)
-            if journal is not None and any(self._is_of(part) for part in journal.parts):
+            topics = [] if journal is None else [part for part in journal.parts if isinstance(part, PreparedTopic)]
+            if any((part.servers, part.topic) == (self.servers, self.topic) for part in topics):
                 recover_own(access, path)
-
-    def _is_of(self, part: Prepared) -> bool:
-        return isinstance(part, PreparedTopic) and (part.servers, part.topic) == (self.servers, self.topic)
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Check that a broker responds and has the topic, and whether the topic has the job's token already."""
@@ -137,22 +143,10 @@ class KafkaSink(Sink):
             return _KafkaSinkJob(self)
         if self.token is None:
             return _TransactionalSinkJob(Bridge(spark), self, self.topic, f"run-{uuid.uuid4().hex}")
-        if has_token(self.servers, self.properties, self.topic, self.token):
+        if TransactionalTopic(self.servers, self.topic, self.properties).has_token(self.token):
             log.warning("topic %s holds %s already, nothing is written", self.topic, self.token)
-            return NothingToWrite(self.token)
+            return NothingToWrite(already_written(self.token))
         return _TransactionalSinkJob(Bridge(spark), self, self.topic, self.token)
-
-
-def _check(sink: KafkaSink, columns: Sequence[str]) -> None:
-    """Reject rows without the columns of records."""
-    unknown = [name for name in columns if name not in COLUMNS]
-    if "value" not in columns or unknown:
-        raise SinkError(
-            f"columns {', '.join(columns)} cannot be written to a topic",
-            hint=f"select value, and any of {', '.join(name for name in COLUMNS if name != 'value')}",
-        )
-    if sink.topic is None and "topic" not in columns:
-        raise SinkError("rows without a topic", hint="give KafkaSink a topic, or the rows a column topic")
 
 
 class _KafkaSinkJob(SinkJob):
@@ -163,31 +157,35 @@ class _KafkaSinkJob(SinkJob):
 
     def check(self, schema: StructType) -> None:
         """Reject rows without the columns of records."""
-        _check(self._sink, schema.fieldNames())
+        columns = schema.fieldNames()
+        unknown = [name for name in columns if name not in COLUMNS]
+        if "value" not in columns or unknown:
+            raise SinkError(
+                f"columns {', '.join(columns)} cannot be written to a topic",
+                hint=f"select value, and any of {', '.join(name for name in COLUMNS if name != 'value')}",
+            )
+        if self._sink.topic is None and "topic" not in columns:
+            raise SinkError("rows without a topic", hint="give KafkaSink a topic, or the rows a column topic")
 
     def write(self, df: DataFrame) -> None:
-        write = _writer(self._sink.servers, dict(self._sink.properties), self._sink.topic)
+        write = partial(_write, self._sink.servers, dict(self._sink.properties), self._sink.topic)
         df.mapInArrow(write, "records bigint").collect()
 
     def abort(self) -> None:
         """Do nothing: written records cannot be removed from a topic."""
 
 
-class _TransactionalSinkJob(SinkJob):
+class _TransactionalSinkJob(_KafkaSinkJob):
     """Stage records, which the commit writes exactly once."""
 
     calls_python = False
 
     def __init__(self, bridge: Bridge, sink: KafkaSink, topic: str, token: str) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._topic = topic
         self._token = token
         name = f".penstock-topic-{uuid.uuid4().hex[:12]}-{Owner.me().tag}"
         self._staging = Folder(bridge, warehouse_of(bridge)).child(name)
-
-    def check(self, schema: StructType) -> None:
-        """Reject rows without the columns of records."""
-        _check(self._sink, schema.fieldNames())
 
     def write(self, df: DataFrame) -> None:
         df.write.mode("error").parquet(str(self._staging))
@@ -198,17 +196,13 @@ class _TransactionalSinkJob(SinkJob):
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
-        """The properties of the producer."""
         return self._sink.secrets
 
     def prepare(self) -> Prepared:
-        """Return the record of the staged records."""
         self._staging.sync()
         common = self._sink.servers, self._topic, self._token, str(self._staging)
-        properties = without_secrets(self._sink.properties)
-        parts = (
-            divide_files(self._staging.files_below(), self._sink.transactions) if self._sink.transactions > 1 else ()
-        )
+        properties, number = without_secrets(self._sink.properties), self._sink.transactions
+        parts = divide_files(self._staging.files_below(), number) if number > 1 else ()
         if len(parts) > 1:
             return PreparedKafkaParts(
                 *common, self._staging.name, parts, properties=properties, prepared_at=time.time()
@@ -219,18 +213,10 @@ class _TransactionalSinkJob(SinkJob):
         self._staging.delete()
 
 
-def _writer(
-    servers: str, properties: dict[str, str], topic: str | None
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def records(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-        for batch in batches:
-            for row in batch.to_pylist():
-                yield {"topic": topic, **client.record_of(row)}
+def _write(
+    servers: str, properties: dict[str, str], topic: str | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
 
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        acknowledged = client.produce(servers, properties, records(batches))
-        yield pa.RecordBatch.from_pydict({"records": [acknowledged]})
-
-    return write
+    records = ({"topic": topic, **client.record_of(row)} for batch in batches for row in batch.to_pylist())
+    yield pa.RecordBatch.from_pydict({"records": [client.produce(servers, properties, records)]})

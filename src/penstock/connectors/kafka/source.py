@@ -10,14 +10,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.arguments import check_members, check_settings, check_text
-from penstock.connectors.base import ParallelismInferenceContext, ScanContext, checked_parallelism
-from penstock.connectors.extras import needs
+from pyspark.sql import types as T
+
+from penstock.base.arguments import check_members, check_settings, check_text
+from penstock.base.units import show_bytes
+from penstock.connectors.core.base import ParallelismInferenceContext, ScanContext, check_parallelism
+from penstock.connectors.core.extras import needs
+from penstock.connectors.core.split_source import SplitSource, arrow_schema
 from penstock.connectors.kafka import client
 from penstock.connectors.kafka.offsets import OffsetRange, split_by_backlog, tasks_for
-from penstock.connectors.split_source import SplitSource, arrow_schema
 from penstock.errors import SourceError
-from penstock.units import show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,9 +77,7 @@ class KafkaSource(SplitSource):
                 raise SourceError(
                     f"{position!r} is not a position in a topic", hint="give earliest, latest, a time, or offsets"
                 )
-        for value in (self.parallelism, self.record_bytes):
-            if value is not None:
-                checked_parallelism(value, f"topic {self.name}")
+        check_parallelism(f"topic {self.name}", self.parallelism, self.record_bytes)
 
     @property
     def name(self) -> str:
@@ -90,13 +90,7 @@ class KafkaSource(SplitSource):
         return _schema()
 
     def ranges(self) -> list[OffsetRange]:
-        """Return the range of offsets to read of each partition, by the current state of the topics.
-
-        Raises
-        ------
-        SourceError
-            If a topic does not exist, no broker responds, or an offset is out of range.
-        """
+        """Return the range of offsets to read of each partition, by the current state of the topics."""
         with self._connect() as (consumer, reported):
             ends = client.probed_ends(consumer, reported)
             first = self._offsets(consumer, self.start, ends)
@@ -112,17 +106,8 @@ class KafkaSource(SplitSource):
 
         If the broker reports records beyond the reached offsets, its reported ends are returned; any records beyond
         them follow with the next call. Probing for records beyond the ends takes time, so it is done only if the broker
-        reports no new records, and for partitions with a reported end below the reached offset.
-
-        Parameters
-        ----------
-        reached
-            The offsets up to which each partition was read.
-
-        Raises
-        ------
-        SourceError
-            If a partition ends before the reached offset.
+        reports no new records, and for partitions with a reported end below the reached offset. Raise `SourceError` if
+        a partition ends before the reached offset.
         """
         with self._connect() as (consumer, reported):
             ends = {partition: max(high, reached.get(partition, 0)) for partition, (_, high) in reported.items()}
@@ -191,8 +176,6 @@ class KafkaSource(SplitSource):
 
 def _schema() -> StructType:
     """Return the columns of Spark's own Kafka source; not from DDL, as tasks have no session that could parse it."""
-    from pyspark.sql import types as T
-
     header = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
     return T.StructType(
         [
@@ -217,11 +200,6 @@ def record_batch(batch: Sequence[Message], columns: Sequence[str]) -> pa.RecordB
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _headers(message: Any) -> list[dict[str, Any]] | None:
-    headers = message.headers()
-    return None if not headers else [{"key": key, "value": value} for key, value in headers]
-
-
 _VALUES: dict[str, Any] = {
     "key": lambda message: message.key(),
     "value": lambda message: message.value(),
@@ -230,5 +208,5 @@ _VALUES: dict[str, Any] = {
     "offset": lambda message: message.offset(),
     "timestamp": lambda message: message.timestamp()[1] * 1000,
     "timestampType": lambda message: max(message.timestamp()[0] - 1, -1),
-    "headers": _headers,
+    "headers": lambda message: [{"key": key, "value": value} for key, value in message.headers() or ()] or None,
 }

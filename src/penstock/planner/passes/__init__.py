@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from penstock.graph import CalcOperator
 from penstock.planner.draft import Draft
-from penstock.planner.passes.dropped_columns import mark_dropped_columns
 from penstock.planner.passes.filter_paths import add_filter_paths
 from penstock.planner.passes.grouping_sets import add_grouping_sets
 from penstock.planner.passes.shared_results import materialise_shared_results
 from penstock.planner.passes.source_sizes import add_source_sizes
 
-Pass = Callable[[Draft], Draft]
+
+def mark_dropped_columns(draft: Draft) -> None:
+    """Mark projections that only drop columns, so that the joins before and after them can be reordered."""
+    for node_id, plan in draft.nodes.items():
+        node, top = draft.stream_nodes[node_id], plan.top
+        is_projection = top is not None and node.name == top.name == "Project" and top.children[0].has(top.ids)
+        if is_projection and isinstance(node.operator, CalcOperator):
+            draft.update_node(node_id, operator=replace(node.operator, drops_columns=True))
+
+
+Pass = Callable[[Draft], None]
 
 PASSES: tuple[Pass, ...] = (
     add_filter_paths,

@@ -11,37 +11,31 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.graph import FilterPath, JoinInput, JoinOperator, JoinType, Side
-from penstock.planner.plan import FilterTarget, SparkFilterPath
-from penstock.spark import catalyst
-from penstock.spark.joins import join_type_of
+from penstock.planner.plan import FilterTarget, Ids, SparkFilterPath
+from penstock.spark.plans import catalyst
+from penstock.spark.plans.joins import JoinKey, join_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.graph import Operator
     from penstock.planner.draft import Draft
-    from penstock.planner.plan import Ids
-    from penstock.spark.expressions import Expression
-    from penstock.spark.joins import JoinKey
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.plans.expressions import Expression
+    from penstock.spark.plans.nodes import LogicalNode
 
 _TRANSPARENT = frozenset({"Filter", "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
 _BY_GROUP = frozenset({"Aggregate", "Window", "WindowGroupLimit"})
 _TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "boolean", "string"})
 
 
-def add_filter_paths(draft: Draft) -> Draft:
+def add_filter_paths(draft: Draft) -> None:
     """Add the filter paths of joins; a path ends above a node with several consumers, which all read the same rows."""
     finder = FilterFinder(draft)
-    plans = dict(draft.node_plans)
-    operators: dict[int, Operator] = {}
     for node_id, (join, _) in draft.joins.items():
         pairs = [pair for path in finder.paths(join) if (pair := _above_shared(draft, *path)) is not None]
-        plans[node_id] = replace(plans[node_id], filter_paths=tuple(planned for _, planned in pairs))
-        operator = draft.nodes[node_id].operator
+        draft.nodes[node_id] = replace(draft.nodes[node_id], filter_paths=tuple(planned for _, planned in pairs))
+        operator = draft.stream_nodes[node_id].operator
         assert isinstance(operator, JoinOperator)
-        operators[node_id] = replace(operator, filters=tuple(path for path, _ in pairs))
-    return replace(draft, node_plans=plans).with_operators(operators)
+        draft.update_node(node_id, operator=replace(operator, filters=tuple(path for path, _ in pairs)))
 
 
 def _above_shared(
@@ -86,18 +80,14 @@ class FilterFinder:
                 if targets:
                     lowest = targets[0]
                     columns = lowest.operator.expressions(lowest.ids)
-                    exact = self._uses_predicates(lowest.node_id) and any(column.is_attribute for column in columns)
+                    source_plan = self._draft.sources.get(lowest.node_id)
+                    uses_predicates = source_plan is not None and source_plan.scan.uses_predicates
+                    exact = uses_predicates and any(column.is_attribute for column in columns)
                     prunes = self._is_plain(join, side) and (
                         exact or catalyst.is_partitioned_by(lowest.operator, columns)
                     )
-                    path = FilterPath(
-                        side,
-                        tuple(target.node_id for target in targets),
-                        source[0],
-                        keys_from,
-                        prunes=prunes,
-                        exact=exact,
-                    )
+                    nodes = tuple(target.node_id for target in targets)
+                    path = FilterPath(side, nodes, source[0], keys_from, prunes=prunes, exact=exact)
                     paths.append((path, SparkFilterPath(targets, source[1], facts.expressions(side), ids[side])))
         return paths
 
@@ -142,15 +132,9 @@ class FilterFinder:
         return self._source_below(child, ids) if self._is_chained(join_input) else (join_input, child.expressions(ids))
 
     def _is_chained(self, join_input: JoinInput) -> bool:
-        """Whether an input of a join is not exchanged before it."""
         number = join_input.side.input_number
-        edges = (edge for edge in self._draft.edges if edge.target_id == join_input.join_id)
+        edges = (edge for edge in self._draft.stream_edges if edge.target_id == join_input.join_id)
         return any(edge.is_forward and edge.type_number == number for edge in edges)
-
-    def _uses_predicates(self, node_id: int) -> bool:
-        """Whether a node is a source that filters by exact keys of its columns."""
-        source = self._draft.sources.get(node_id)
-        return source is not None and source.scan.uses_predicates
 
     def _down(
         self, node: LogicalNode, ids: Ids, above: tuple[FilterTarget, ...], *, can_move: bool = True

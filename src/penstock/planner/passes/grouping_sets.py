@@ -6,26 +6,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.graph import AggregateOperator, GroupingSets, JoinInput, Side
-from penstock.spark.grouping_sets import can_pre_aggregate, grouping_set_columns
+from penstock.spark.plans.grouping_sets import can_pre_aggregate, grouping_set_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.graph import Operator
     from penstock.planner.draft import Draft
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.plans.nodes import LogicalNode
 
 
-def add_grouping_sets(draft: Draft) -> Draft:
+def add_grouping_sets(draft: Draft) -> None:
     """Add the grouping sets to aggregates that can run before their rows are copied."""
-    changed: dict[int, Operator] = {}
-    for node_id, plan in draft.node_plans.items():
-        operator = draft.nodes[node_id].operator
+    for node_id, plan in draft.nodes.items():
+        operator = draft.stream_nodes[node_id].operator
         if isinstance(operator, AggregateOperator) and plan.top is not None:
             sets = grouping_sets(plan.top, draft.node_of)
             if sets is not None:
-                changed[node_id] = replace(operator, grouping_sets=sets)
-    return draft.with_operators(changed)
+                draft.update_node(node_id, operator=replace(operator, grouping_sets=sets))
 
 
 def grouping_sets(aggregate: LogicalNode, node_of: Mapping[LogicalNode, int]) -> GroupingSets | None:

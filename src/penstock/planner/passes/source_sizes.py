@@ -1,30 +1,32 @@
-"""Adds names and sizes to sources, and the sources of each side to joins."""
+"""Adds unique names and sizes to sources, and the sources of each side to joins."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from heapq import nlargest
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from penstock.graph import AggregateOperator, CalcOperator, JoinOperator, ScanOperator, Side, StreamGraph
-from penstock.graph.labels import NAMED_TABLES
-from penstock.planner.passes.source_names import source_names
+from penstock.graph.labels import NAMED_TABLES, listed, table_name
 
 if TYPE_CHECKING:
-    from penstock.graph import Operator
+    from collections.abc import Iterable, Iterator, Sequence
+
     from penstock.planner.draft import Draft
+    from penstock.spark.plans.nodes import LogicalNode
 
 
-def add_source_sizes(draft: Draft) -> Draft:
+def add_source_sizes(draft: Draft) -> None:
     """Add the bytes of all sources, and row counts only if a strategy needs them, because counting opens files."""
     sizes = {node_id: source.scan.size_in_bytes for node_id, source in draft.sources.items()}
     names = source_names(draft)
     owners = {column: node_id for node_id, source in draft.sources.items() for column in source.leaf.ids}
     counted = _counted(draft)
-    graph = StreamGraph(draft.nodes.values(), draft.edges)
+    graph = StreamGraph(draft.stream_nodes.values(), draft.stream_edges)
     below: dict[int, frozenset[int]] = {}
     grouped: set[int] = set()
-    changed: dict[int, Operator] = {}
     for node in graph:
         edges = graph.in_edges(node.id)
         own = frozenset({node.id} if node.id in sizes else ())
@@ -34,14 +36,16 @@ def add_source_sizes(draft: Draft) -> Draft:
         below[node.id] = own.union(*(below[edge.source_id] for edge in edges))
         if own:
             rows = draft.sources[node.id].scan.rows if node.id in counted else None
-            changed[node.id] = ScanOperator(bytes=sizes[node.id], rows=rows, table=names[node.id])
+            scan = ScanOperator(bytes=sizes[node.id], rows=rows, table=names[node.id])
+            draft.update_node(node.id, operator=scan)
         elif isinstance(node.operator, JoinOperator):
             join = node.operator
             for edge in edges:
                 side, sources = Side.of_input(edge.type_number), below[edge.source_id]
                 estimates = [size for source in sources if (size := sizes[source]) is not None]
                 largest = nlargest(NAMED_TABLES, sources, key=lambda source: (sizes[source] or 0, -source))
-                keys = [owners[column] for column in _key_columns(draft, node.id, side) if column in owners]
+                join_keys = draft.joins[node.id][1].keys(side) if node.id in draft.joins else ()
+                keys = [owners[column] for key in join_keys for column in key.columns if column in owners]
                 join_side = replace(
                     join.side(side),
                     sources=sources,
@@ -51,24 +55,91 @@ def add_source_sizes(draft: Draft) -> Draft:
                     key_tables=tuple(dict.fromkeys(names[source] for source in keys if source in sources)),
                 )
                 join = join.with_side(side, join_side)
-            changed[node.id] = join
-    return draft.with_operators(changed)
-
-
-def _key_columns(draft: Draft, node_id: int, side: Side) -> list[str]:
-    if node_id not in draft.joins:
-        return []
-    _, facts = draft.joins[node_id]
-    return [column for key in facts.keys(side) for column in key.columns]
+            draft.update_node(node.id, operator=join)
 
 
 def _counted(draft: Draft) -> set[int]:
     """Return the nodes whose row counts strategies need if they are sources."""
     counted: set[int] = set()
-    for node in draft.nodes.values():
+    for node in draft.stream_nodes.values():
         match node.operator:
             case JoinOperator(filters=paths):
                 counted |= {path.targets[0] for path in paths}
             case AggregateOperator(grouping_sets=sets) if sets is not None:
                 counted |= draft.chained(sets.node_id)
     return counted
+
+
+_PYSPARK_PREFIX = "_pyspark_"
+"""The prefix of the views that ``spark.sql("... {df}", df=df)`` creates, whose names mean nothing to users."""
+
+
+def source_names(draft: Draft) -> dict[int, str]:
+    """Return the unique names of sources, by node id.
+
+    A table that is read once has its own name, ``orders``. Otherwise the alias in the query is appended, ``lineitem
+    l1``, and a number if that is not unique: ``lineitem (2)``. Several aliases are all appended: ``date_dim (d2 and
+    d3)``.
+    """
+    plain = {node_id: table_name(source.coordinator.name) for node_id, source in draft.sources.items()}
+    times, aliases = Counter(plain.values()), _aliases(draft)
+    repeated = {
+        node_id: _append_aliases(name, aliases.get(node_id, ())) for node_id, name in plain.items() if times[name] > 1
+    }
+    names = plain | repeated
+    total, seen = Counter(names.values()), Counter[str]()
+    for node_id, name in names.items():
+        seen[name] += 1
+        if total[name] > 1:
+            names[node_id] = f"{name} ({seen[name]})"
+    return names
+
+
+def _append_aliases(name: str, aliases: Sequence[str]) -> str:
+    """Return a name with its aliases appended, unless the only alias repeats the name of the table."""
+    if len(aliases) > 1:
+        return f"{name} ({listed(sorted(aliases), 'aliases')})"
+    is_other = any(name.casefold().rpartition(".")[2] != alias.casefold() for alias in aliases)
+    return f"{name} {aliases[0]}" if is_other else name
+
+
+def _aliases(draft: Draft) -> dict[int, list[str]]:
+    """Return the aliases of sources in the query; of nested aliases, the one nearest to the source."""
+    filters = chain.from_iterable(reversed(list(source.filtered.walk())) for source in draft.sources.values())
+    origins = _column_origins(draft)
+    nearest: dict[LogicalNode, str] = {}
+    for node in (*filters, *_inputs_first(draft.node_of)):
+        for column, alias in node.aliases.items():
+            if column in origins and not alias.startswith(_PYSPARK_PREFIX):
+                nearest.setdefault(origins[column][1], alias)
+    aliases: dict[int, list[str]] = {}
+    for node_id, leaf in origins.values():
+        names = aliases.setdefault(node_id, [])
+        if leaf in nearest and nearest[leaf] not in names:
+            names.append(nearest[leaf])
+    return aliases
+
+
+def _column_origins(draft: Draft) -> dict[str, tuple[int, LogicalNode]]:
+    """Return the source and the leaf of the plan of each column; several leaves may share a source."""
+    origins = {
+        column: (node_id, source.leaf) for node_id, source in draft.sources.items() for column in source.leaf.ids
+    }
+    own = {leaf.ids: node_id for node_id, leaf in origins.values()}
+    # Equal leaves are separate sources if their rows are written in several layouts; each then has its own columns.
+    several = {first for leaf, first in draft.same_leaf.items() if leaf.ids in own and leaf.ids != first.ids}
+    for leaf, first in draft.same_leaf.items():
+        if first.ids in own and first not in several:
+            origins |= {column: (own[first.ids], leaf) for column in leaf.ids if column not in origins}
+    return origins
+
+
+def _inputs_first(nodes: Iterable[LogicalNode]) -> Iterator[LogicalNode]:
+    """Return nodes and all nodes below them, inputs before their readers."""
+    roots: list[LogicalNode] = []
+    seen: set[LogicalNode] = set()
+    for node in reversed(list(nodes)):
+        if node not in seen:
+            roots.append(node)
+            seen.update(node.walk())
+    return (node for root in reversed(roots) for node in reversed(list(root.walk())))

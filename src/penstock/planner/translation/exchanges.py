@@ -5,45 +5,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED, ADAPTIVE_PARTITIONER_MAX_TRAVERSE
-from penstock.decisions import Explanation
+from penstock.decisions.log import Explanation
 from penstock.graph import Operator, OperatorKind
 from penstock.graph.partitioner import (
     AdaptiveRebalancePartitioner,
     AdaptiveRescalePartitioner,
     PulledRebalancePartitioner,
 )
-from penstock.plan_hints import Stage
+from penstock.hints.plan_hints import Exchange, PlanHint, Stage
 from penstock.planner.draft import Note, TranslatedNode
 from penstock.planner.plan import NodePlan, WriteKind
-from penstock.planner.translation.families import NARROW
 from penstock.planner.translation.repartitions import redistribute
+from penstock.planner.translation.translator import NARROW, Translator
 from penstock.rebalance.adaptive_exchanges import CONSUMERS, distribution_at, exchange_before, stage_at
 from penstock.rebalance.consumer import PulledConsumer
-from penstock.rebalance.reports import drop_with, new_reports
-from penstock.spark.barrier import is_boundary, task_slots
-from penstock.spark.jobs import max_cores
-from penstock.spark.pulled import columns_of
+from penstock.rebalance.operator import drop_with, new_reports
+from penstock.spark.bridge.jvm import class_names
+from penstock.spark.run.barrier import is_boundary, task_slots
+from penstock.spark.run.jobs import max_cores
+from penstock.spark.run.pulled import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.plan_hints import Exchange, PlanHint
-    from penstock.planner.translation.translator import Translator
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.plans.nodes import LogicalNode
 
-
-_SLOW = frozenset(
-    {
-        *CONSUMERS,
-        "ArrowEvalPython",
-        "BatchEvalPython",
-        "ArrowEvalPythonUDTF",
-        "BatchEvalPythonUDTF",
-        "MapElements",
-        "MapPartitions",
-        "TypedFilter",
-        "ScriptTransformation",
-    }
+_SLOW = CONSUMERS | class_names(
+    "ArrowEvalPython BatchEvalPython ArrowEvalPythonUDTF BatchEvalPythonUDTF MapElements MapPartitions TypedFilter "
+    "ScriptTransformation"
 )
 """Operators that call user-defined functions."""
 
@@ -56,17 +45,17 @@ def add_adaptive_edge(
     assert hint.exchange is not None
     _, traverse = hint.exchange.resolved(translator.config, hint.parallelism)
     kind = AdaptiveRescalePartitioner if hint.exchange.pointwise else AdaptiveRebalancePartitioner
-    builder = translator.builder
-    builder.exchanges[node_id] = stage
-    builder.update_node(node_id, max_parallelism=task_slots(translator.bridge), location=hint.location)
-    if hint.parallelism is not None and builder.accepts_parallelism(inner.node_id, hint.parallelism):
-        builder.update_node(inner.node_id, parallelism=hint.parallelism)
-    builder.edge(inner.node_id, node_id, kind(traverse), translator.edge_plan(below))
+    draft = translator.draft
+    draft.exchanges[node_id] = stage
+    draft.update_node(node_id, max_parallelism=task_slots(translator.bridge), location=hint.location)
+    if hint.parallelism is not None and draft.accepts_parallelism(inner.node_id, hint.parallelism):
+        draft.update_node(inner.node_id, parallelism=hint.parallelism)
+    draft.edge(inner.node_id, node_id, kind(traverse), translator.edge_plan(below))
     consumers = traverse if hint.parallelism is None else min(traverse, hint.parallelism)
     reason = f"each batch goes to the least loaded of {consumers} consumers"
-    name = builder.nodes[node_id].name
+    name = draft.stream_nodes[node_id].name
     explanation = Explanation(f"{name}: {reason}", ADAPTIVE_PARTITIONER_MAX_TRAVERSE.key)
-    builder.notes.append(Note(name, "adaptive", reason, explanation=lambda *_: explanation))
+    draft.notes.append(Note(name, "adaptive", reason, explanation=lambda *_: explanation))
 
 
 def pulled_at(translator: Translator, node: LogicalNode) -> tuple[LogicalNode, PlanHint, Exchange] | None:
@@ -92,22 +81,22 @@ def add_pulled(
 ) -> TranslatedNode:
     """Add an exchange that writes rows in chunks, which the tasks of a function pull."""
     (rows,) = carrier.children
-    builder, bridge = translator.builder, translator.bridge
+    draft, bridge = translator.draft, translator.bridge
     inner = translator.translate(rows)
     name = "Rescale" if exchange.pointwise else hint.name
-    node_id = builder.node(
+    node_id = draft.node(
         Operator(OperatorKind.REPARTITION), name, NodePlan(None), parallelism=hint.parallelism, location=hint.location
     )
     reports = new_reports(bridge.spark)
     consumer = PulledConsumer(node, exchange, columns_of(rows.output), reports)
     plan = translator.edge_plan(rows, WriteKind.ROWS, consumer=consumer)
-    builder.edge(inner.node_id, node_id, PulledRebalancePartitioner(max_cores(bridge)), plan)
-    builder.exchanges[node_id] = stage = Stage(hint, lambda: list(reports.value))
+    draft.edge(inner.node_id, node_id, PulledRebalancePartitioner(max_cores(bridge)), plan)
+    draft.exchanges[node_id] = stage = Stage(hint, lambda: list(reports.value))
     drop_with(stage, reports)
     consumers = "each consumer" if hint.parallelism is None else f"each of {hint.parallelism} consumers"
     reason = f"{consumers} takes the next chunk when it is idle, at most an even share until all have started"
     explanation = Explanation(f"{name}: {reason}", ADAPTIVE_PARTITIONER_ENABLED.key)
-    builder.notes.append(Note(name, "adaptive", reason, explanation=lambda *_: explanation))
+    draft.notes.append(Note(name, "adaptive", reason, explanation=lambda *_: explanation))
     return TranslatedNode(node_id)
 
 
@@ -125,12 +114,12 @@ def pulled(translator: Translator, node: LogicalNode) -> TranslatedNode:
     if not node.repartition.shuffles or number is None or number < 2 or distribution_at(node) is not None:
         return translator.translate(node)
     inner = translator.translate(child)
-    node_id = translator.builder.node(
+    node_id = translator.draft.node(
         Operator(OperatorKind.REPARTITION), "Repartition", NodePlan(None), parallelism=number
     )
     plan = translator.edge_plan(child, WriteKind.ROWS)
     partitioner = PulledRebalancePartitioner(max_cores(translator.bridge))
-    translator.builder.edge(inner.node_id, node_id, partitioner, plan)
+    translator.draft.edge(inner.node_id, node_id, partitioner, plan)
     return TranslatedNode(node_id)
 
 
@@ -138,7 +127,7 @@ def without_slot_repartition(translator: Translator, node: LogicalNode) -> Trans
     """Omit the repartition to the number of slots if the operators below can run with that number of tasks."""
     inner = translator.translate(node.children[0])
     number = None if node.repartition is None else node.repartition.partitions
-    if number is not None and translator.builder.accepts_parallelism(inner.node_id, number):
+    if number is not None and translator.draft.accepts_parallelism(inner.node_id, number):
         return inner
     return redistribute(translator, node, inner, number)
 

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind, Explanation
-from penstock.estimates import Estimate, Unit
-from penstock.graph import JoinOperator, JoinSide, JoinType, OperatorKind, Side
+from penstock.base.units import show_bytes
+from penstock.decisions.estimates import Estimate, Unit
+from penstock.decisions.log import DecisionKind, Explanation
+from penstock.graph import JoinOperator, JoinSide, JoinType, OperatorKind, Side, StreamGraph
 from penstock.graph.labels import join_name, side_name, tables_of
 from penstock.graph.partitioner import BROADCAST, ForwardForConsecutiveHashPartitioner, HashPartitioner
 from penstock.planner.distribution import UNKNOWN_DISTRIBUTION, Distribution, static_build_side
 from penstock.planner.draft import Note, TranslatedNode
 from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.sharing import is_expensive
-from penstock.planner.translation.rules import translates
-from penstock.spark import catalyst
-from penstock.spark.joins import join_facts
-from penstock.spark.logical_plan import LARGE
-from penstock.units import show_bytes
+from penstock.planner.translation.translator import Translator, translates
+from penstock.spark.plans import catalyst
+from penstock.spark.plans.joins import JoinFacts, join_facts
+from penstock.spark.plans.logical_plan import LARGE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.graph import StreamGraph
-    from penstock.planner.translation.translator import Translator
-    from penstock.spark.joins import JoinFacts
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.plans.nodes import LogicalNode
 
 
 @translates("Join")
@@ -34,28 +31,23 @@ def translate_join(translator: Translator, node: LogicalNode) -> TranslatedNode:
     facts = join_facts(node)
     if facts is None or not facts.is_hashable:
         return translator.opaque_node(node, OperatorKind.JOIN)
-    left, right = node.children
-    operator = JoinOperator(
-        facts.type,
-        left=_side(facts, Side.LEFT, facts.left_hint, left),
-        right=_side(facts, Side.RIGHT, facts.right_hint, right),
-        condition_columns=frozenset(node.references),
-        cannot_fail=facts.cannot_fail,
-    )
-    size = {side: child.size_in_bytes for side, child in zip(Side, node.children, strict=True)}
+    children = dict(zip(Side, node.children, strict=True))
     hint = {Side.LEFT: facts.left_hint, Side.RIGHT: facts.right_hint}
+    left, right = (
+        JoinSide(hint[side], frozenset(child.ids), may_shrink=catalyst.reduces_rows(child), keys=facts.names(side))
+        for side, child in children.items()
+    )
+    columns = frozenset(node.references)
+    operator = JoinOperator(facts.type, left, right, condition_columns=columns, cannot_fail=facts.cannot_fail)
+    size = {side: child.size_in_bytes for side, child in children.items()}
     build = static_build_side(facts.type, size, hint, translator.broadcast_threshold)
     plan = NodePlan(node, {side: facts.expressions(side) for side in Side})
-    node_id = translator.builder.node(operator, "Join", plan, description=node.description)
-    translator.builder.joins[node_id] = node, facts
+    node_id = translator.draft.node(operator, "Join", plan, description=node.description)
+    translator.draft.joins[node_id] = node, facts
     if build is not None:
         _record_broadcast(translator, node_id, build, size[build], is_hinted=hint[build] == "broadcast")
         return _broadcast(translator, node, node_id, facts, build)
     return _shuffled(translator, node, node_id, facts)
-
-
-def _side(facts: JoinFacts, side: Side, hint: str | None, child: LogicalNode) -> JoinSide:
-    return JoinSide(hint, frozenset(child.ids), may_shrink=catalyst.reduces_rows(child), keys=facts.names(side))
 
 
 def _record_broadcast(translator: Translator, node_id: int, build: Side, size: int, *, is_hinted: bool) -> None:
@@ -79,7 +71,7 @@ def _record_broadcast(translator: Translator, node_id: int, build: Side, size: i
     else:
         figures = {"bytes": size, "limit": limit}
         reason = f"Spark's statistics say {show_bytes(size)} for this side; the limit is {show_bytes(limit)} ({option})"
-    translator.builder.notes.append(Note(node_id, build, reason, DecisionKind.BROADCAST, figures, explanation))
+    translator.draft.notes.append(Note(node_id, build, reason, DecisionKind.BROADCAST, figures, explanation))
 
 
 def _broadcast(
@@ -91,7 +83,7 @@ def _broadcast(
     signature = f"broadcast by {positions}" if positions else ""
     plan = translator.edge_plan(child, WriteKind.BROADCAST, operator=node, signature=signature)
     producer = _producer(translator, child, signature)
-    translator.builder.edge(producer, node_id, BROADCAST, plan, number=build.input_number)
+    translator.draft.edge(producer, node_id, BROADCAST, plan, number=build.input_number)
     inner = translator.translate(probe)
     translator.forward(inner, node_id, probe, build.other.input_number)
     if facts.type is not JoinType.INNER or not inner.distribution.hashed_by:
@@ -103,7 +95,7 @@ def _broadcast(
 
 def _shuffled(translator: Translator, node: LogicalNode, node_id: int, facts: JoinFacts) -> TranslatedNode:
     """Exchange both sides by the keys in the same order; chain a side that is already hash partitioned by them."""
-    builder = translator.builder
+    draft = translator.draft
     children = dict(zip(Side, node.children, strict=True))
     keys = {side: facts.expressions(side) for side in Side}
     texts = {side: [key.key for key in facts.keys(side)] for side in Side}
@@ -111,7 +103,8 @@ def _shuffled(translator: Translator, node: LogicalNode, node_id: int, facts: Jo
     order: list[int] | None = None
     group: int | None = None
     for side in Side:
-        if not _may_be_hash_partitioned(children[side]) or _is_already_written(translator, children[side], texts[side]):
+        layout = translator.parts.class_of(children[side]), key_positions(children[side], texts[side])
+        if not _may_be_hash_partitioned(children[side]) or layout in translator.written:
             continue
         inner = translated[side] = translator.translate(children[side])
         hash_order = inner.distribution.hash_order(texts[side])
@@ -120,17 +113,17 @@ def _shuffled(translator: Translator, node: LogicalNode, node_id: int, facts: Jo
         own = inner.distribution.group
         assert own is not None  # hash partitioned rows belong to a group
         if group is not None and own != group:
-            builder.merge_groups(group, own)
+            draft.merge_groups(group, own)
         order, group = hash_order, own if group is None else group
         plan = translator.edge_plan(children.pop(side), WriteKind.SIDE, keys=tuple(keys[side][i] for i in order))
         chained = ForwardForConsecutiveHashPartitioner(HashPartitioner(tuple(texts[side][i] for i in order)))
-        builder.edge(inner.node_id, node_id, chained, plan, number=side.input_number, group=group)
+        draft.edge(inner.node_id, node_id, chained, plan, number=side.input_number, group=group)
     order = order or list(range(len(facts.left)))
-    group = builder.new_group() if group is None else group
+    group = draft.new_group() if group is None else group
     texts = {side: [texts[side][i] for i in order] for side in Side}
     for side, child in children.items():
         signature = key_positions(child, texts[side])
-        builder.edge(
+        draft.edge(
             _producer(translator, child, signature, translated.get(side)),
             node_id,
             HashPartitioner(tuple(texts[side])),
@@ -159,12 +152,6 @@ def _producer(
         translator.written[key] = (translated or translator.translate(child)).node_id
     translator.record_leaves(number, child)
     return translator.written[key]
-
-
-def _is_already_written(translator: Translator, child: LogicalNode, keys: list[str]) -> bool:
-    """Whether an equal join input is already written by the same keys."""
-    number = translator.parts.class_of(child)
-    return number is not None and (number, key_positions(child, keys)) in translator.written
 
 
 def key_positions(child: LogicalNode, keys: list[str]) -> str:

@@ -9,17 +9,14 @@ from penstock.planner.distribution import UNKNOWN_DISTRIBUTION, Distribution
 from penstock.planner.draft import TranslatedNode
 from penstock.planner.plan import NodePlan
 from penstock.planner.translation import exchanges
-from penstock.planner.translation.families import CHEAP, NARROW
-from penstock.planner.translation.leaves import translate_leaf
 from penstock.planner.translation.repartitions import rows_before
-from penstock.planner.translation.rules import translates
+from penstock.planner.translation.translator import CHEAP, NARROW, Translator, translates
 from penstock.rebalance.adaptive_exchanges import stage_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.planner.translation.translator import Translator
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.plans.nodes import LogicalNode
 
 _LOSES_PARTITIONING = frozenset(
     {"Expand", "ArrowEvalPython", "BatchEvalPython", "ArrowEvalPythonUDTF", "BatchEvalPythonUDTF"}
@@ -42,24 +39,25 @@ def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
         run.append(run[-1].children[0])
     pulled = exchanges.pulled_at(translator, run[-1])
     if pulled is not None:
-        return _after_pulled(translator, run, exchanges.add_pulled(translator, run[-1], *pulled))
+        *above, function = run
+        inner = exchanges.add_pulled(translator, function, *pulled)
+        if not above:
+            return inner
+        node_id = _add_calc(translator, above)
+        translator.forward(inner, node_id, function)
+        return TranslatedNode(node_id)
     stage = stage_at(run[-1])
     below = run[-1].children[0]
     if not below.children:
         is_filtered_scan = all(part.name in CHEAP for part in run)
-        inner = translate_leaf(translator, below, filtered=run[0] if is_filtered_scan else None)
+        inner = translator.translate_leaf(below, filtered=run[0] if is_filtered_scan else None)
     elif below.name == "Repartition" and exchanges.is_worth_pulling(translator, run):
         inner = exchanges.pulled(translator, below)
     elif stage is not None and below.name == "Repartition" and not translator.is_shared(below):
         inner = exchanges.without_slot_repartition(translator, below)
     else:
         inner = translator.translate(below)
-    node_id = translator.builder.node(
-        CalcOperator(is_cheap=all(part.name in CHEAP for part in run)),
-        node.name if len(run) == 1 else "Calc",
-        NodePlan(node),
-        description="; ".join(part.description for part in run),
-    )
+    node_id = _add_calc(translator, run)
     if stage is not None:
         exchanges.add_adaptive_edge(translator, inner, node_id, below, stage)
         return TranslatedNode(node_id)
@@ -67,26 +65,20 @@ def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
     return TranslatedNode(node_id, _after(inner.distribution, run))
 
 
+def _add_calc(translator: Translator, run: Sequence[LogicalNode]) -> int:
+    return translator.draft.node(
+        CalcOperator(is_cheap=all(part.name in CHEAP for part in run)),
+        run[0].name if len(run) == 1 else "Calc",
+        NodePlan(run[0]),
+        description="; ".join(part.description for part in run),
+    )
+
+
 def _only_removes_boundary_column(translator: Translator, node: LogicalNode) -> bool:
     """Whether an operator has no effect because the boundary below it is omitted."""
     (below,) = node.children
     is_omitted = node.name == "Project" and below in translator.omitted_boundaries
     return is_omitted and node.ids == rows_before(translator, below).ids
-
-
-def _after_pulled(translator: Translator, run: Sequence[LogicalNode], inner: TranslatedNode) -> TranslatedNode:
-    """Add the operators above a function with pulled input as a node."""
-    *above, function = run
-    if not above:
-        return inner
-    node_id = translator.builder.node(
-        CalcOperator(is_cheap=all(part.name in CHEAP for part in above)),
-        above[0].name if len(above) == 1 else "Calc",
-        NodePlan(above[0]),
-        description="; ".join(part.description for part in above),
-    )
-    translator.forward(inner, node_id, function)
-    return TranslatedNode(node_id)
 
 
 def _after(distribution: Distribution, run: Sequence[LogicalNode]) -> Distribution:

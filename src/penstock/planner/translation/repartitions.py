@@ -13,24 +13,22 @@ from penstock.graph.partitioner import (
     PulledRebalancePartitioner,
     RangePartitioner,
 )
-from penstock.plan_hints import PlanHint, least, lookup
+from penstock.hints.plan_hints import PlanHint, least, lookup
 from penstock.planner.distribution import UNKNOWN_DISTRIBUTION, Distribution
 from penstock.planner.draft import Note, TranslatedNode
 from penstock.planner.plan import NodePlan, WriteKind
-from penstock.planner.translation.families import NARROW
-from penstock.planner.translation.rules import translates
+from penstock.planner.translation.translator import NARROW, Translator, translates
 from penstock.rebalance.adaptive_exchanges import distribution_at
-from penstock.spark.catalyst import partition_keys
-from penstock.spark.dataframes import hint_number
-from penstock.spark.jobs import cluster_cores, max_cores
+from penstock.spark.plans.catalyst import partition_keys
+from penstock.spark.plans.dataframes import hint_number
+from penstock.spark.run.jobs import cluster_cores, max_cores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.connectors.base import Source
-    from penstock.planner.translation.translator import Translator
-    from penstock.spark.expressions import Expression
-    from penstock.spark.plans import LogicalNode
+    from penstock.connectors.core.base import Source
+    from penstock.spark.plans.expressions import Expression
+    from penstock.spark.plans.nodes import LogicalNode
 
 _REPARTITION = Operator(OperatorKind.REPARTITION)
 
@@ -57,7 +55,7 @@ def translate_repartition_by(translator: Translator, node: LogicalNode) -> Trans
     keys, parallelism = partition_keys(node), node.repartition.partitions
     if not any(key.kind == "SortOrder" for key in keys):
         return redistribute(translator, node, inner, parallelism, keys)
-    node_id = translator.builder.node(_REPARTITION, "Repartition by range", NodePlan(node), parallelism=parallelism)
+    node_id = translator.draft.node(_REPARTITION, "Repartition by range", NodePlan(node), parallelism=parallelism)
     texts = tuple(key.text for key in keys)
     translator.operator_edge(inner, node_id, node, RangePartitioner(texts))
     return TranslatedNode(node_id)
@@ -82,24 +80,23 @@ def redistribute(
 ) -> TranslatedNode:
     """Exchange rows by keys, or round-robin without keys, to a number of tasks; None lets Penstock decide it."""
     (child,) = node.children
-    builder = translator.builder
-    node_id = builder.node(
+    draft = translator.draft
+    node_id = draft.node(
         _REPARTITION, "Repartition", NodePlan(None), description=node.description, parallelism=parallelism
     )
     if not keys:
-        builder.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(child, WriteKind.ROWS))
+        draft.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(child, WriteKind.ROWS))
         return TranslatedNode(node_id)
     texts = tuple(key.key for key in keys)
     plan = translator.edge_plan(child, WriteKind.SIDE, keys=tuple(keys))
-    edge = builder.edge(inner.node_id, node_id, HashPartitioner(texts), plan)
-    distribution = Distribution((texts,), builder.groups[edge]) if parallelism is None else UNKNOWN_DISTRIBUTION
+    edge = draft.edge(inner.node_id, node_id, HashPartitioner(texts), plan)
+    distribution = Distribution((texts,), draft.groups[edge]) if parallelism is None else UNKNOWN_DISTRIBUTION
     return TranslatedNode(node_id, distribution)
 
 
 def _apply_hint(translator: Translator, node: LogicalNode, hint: PlanHint) -> TranslatedNode:
-    """Remove a hint, and apply its settings to the operator below."""
     child = leaf = node.children[0]
-    builder = translator.builder
+    draft = translator.draft
     changes: dict[str, Any] = {"location": hint.location}
     if hint.name:
         changes["name"] = hint.name
@@ -109,30 +106,29 @@ def _apply_hint(translator: Translator, node: LogicalNode, hint: PlanHint) -> Tr
         if not leaf.children:
             translator.source_hints.setdefault(leaf, hint)  # the topmost hint applies
             inner = translator.translate(child)
-            builder.update_node(inner.node_id, max_parallelism=hint.max_parallelism, **changes)
+            draft.update_node(inner.node_id, max_parallelism=hint.max_parallelism, **changes)
             return inner
         reason = "its DataFrame is more than a scan, so it has no tasks of its own"
-        builder.notes.append(Note(hint.source.name, "not inferred", reason))
+        draft.notes.append(Note(hint.source.name, "not inferred", reason))
     inner = translator.translate(child)
     if hint.exchange is not None:
         return _exchange_evenly(translator, inner, child, hint)
     number, maximum = hint.parallelism, hint.max_parallelism
-    accepts_number = number is None or builder.accepts_parallelism(inner.node_id, number)
-    if accepts_number and (maximum is None or builder.accepts_max_parallelism(inner.node_id, maximum)):
-        existing = builder.nodes[inner.node_id]
+    accepts_number = number is None or draft.accepts_parallelism(inner.node_id, number)
+    if accepts_number and (maximum is None or draft.accepts_max_parallelism(inner.node_id, maximum)):
+        existing = draft.stream_nodes[inner.node_id]
         changes["parallelism"] = number or existing.parallelism
         changes["max_parallelism"] = least(maximum, existing.max_parallelism)
-        builder.update_node(inner.node_id, **changes)
+        draft.update_node(inner.node_id, **changes)
         return inner
     requested = str(number) if number is not None else f"at most {maximum}"
     name = hint.name or f"with_parallelism({requested})"
-    node_id = builder.node(_REPARTITION, name, NodePlan(None), parallelism=number, location=hint.location)
-    builder.update_node(node_id, max_parallelism=maximum)
-    builder.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(child, WriteKind.ROWS))
-    reason = (
-        f"the tasks of {builder.nodes[inner.node_id].name} cannot be set, so its rows go through an additional exchange"
-    )
-    builder.notes.append(Note(name, requested, reason))
+    node_id = draft.node(_REPARTITION, name, NodePlan(None), parallelism=number, location=hint.location)
+    draft.update_node(node_id, max_parallelism=maximum)
+    draft.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(child, WriteKind.ROWS))
+    below = draft.stream_nodes[inner.node_id].name
+    reason = f"the tasks of {below} cannot be set, so its rows go through an additional exchange"
+    draft.notes.append(Note(name, requested, reason))
     return TranslatedNode(node_id)
 
 
@@ -154,11 +150,9 @@ def _exchange_evenly(
     name, partitioner = ("Rescale", RESCALE) if hint.exchange.pointwise else ("Rebalance", REBALANCE)
     if hint.exchange.resolved(translator.config, parallelism)[0]:  # a barrier stage could not replace it
         partitioner, parallelism = PulledRebalancePartitioner(max_cores(translator.bridge)), hint.parallelism
-    node_id = translator.builder.node(
-        _REPARTITION, name, NodePlan(None), parallelism=parallelism, location=hint.location
-    )
+    node_id = translator.draft.node(_REPARTITION, name, NodePlan(None), parallelism=parallelism, location=hint.location)
     plan = translator.edge_plan(child, WriteKind.ROWS)
-    translator.builder.edge(inner.node_id, node_id, partitioner, plan)
+    translator.draft.edge(inner.node_id, node_id, partitioner, plan)
     return TranslatedNode(node_id)
 
 

@@ -1,42 +1,200 @@
-"""Decides how many tasks read exchanged inputs, and which part each task reads."""
+"""Decides how many subpartitions a vertex writes, how many tasks read them, and which part each task reads.
+
+A vertex may also spread the rows of each key over several slots.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind, DecisionLog
-from penstock.execution.reads import CoalescedRead, EdgeRead, PulledRead, SlicedRead
-from penstock.graph import AggregateOperator
-from penstock.graph.partitioner import RESCALE, GlobalPartitioner, PulledRebalancePartitioner
-from penstock.optimizer import merging
-from penstock.optimizer.skew import LARGEST, skew_threshold, split_along_mappers, split_target
-from penstock.planner.plan import WriteKind
-from penstock.scheduler.deciders.input_estimates import total
-from penstock.scheduler.deciders.outputs import file_size, measures_tasks
-from penstock.sizing.file_sizes import cut_for_files
-from penstock.sizing.parallelism import decide_vertex, vertex_bounds
-from penstock.sizing.rescaling import rescaled
-from penstock.sizing.skew_cut import Slice, cut_skewed
-from penstock.spark.catalyst import grouping_keys
-from penstock.spark.exchange import StagedResult
-from penstock.units import show_bytes, show_count
+from penstock.base.units import show_bytes, show_count
+from penstock.connectors.files.file_scan import FileScan
+from penstock.decisions.estimates import Estimate, Unit
+from penstock.decisions.log import Choice, DecisionKind, DecisionLog, Explanation, VertexRef
+from penstock.execution.context import CoalescedRead, EdgeRead, GraphOwner, PulledRead, SlicedRead
+from penstock.graph import AggregateOperator, JobVertex, SinkOperator, StreamEdge, StreamGraph, StreamNode
+from penstock.graph.context import forward_group
+from penstock.graph.labels import column_names, listed, node_name
+from penstock.graph.partitioner import RESCALE, BroadcastPartitioner, GlobalPartitioner, PulledRebalancePartitioner
+from penstock.optimizer import skewed_aggregation
+from penstock.optimizer.skew import settle_split, skew_threshold, split_along_mappers, split_target
+from penstock.planner.plan import JobPlan, WriteKind
+from penstock.scheduler.deciders.input_estimates import InputEstimate, InputEstimates, PythonSteps, total
+from penstock.sizing.file_sizes import cut_for_files, slot_count
+from penstock.sizing.parallelism import chunk_count, decide_vertex, subpartition_count, vertex_bounds
+from penstock.sizing.skew_cut import Slice, cut_skewed, rescaled
+from penstock.spark.plans.catalyst import grouping_keys
+from penstock.spark.run.exchange import StagedResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
 
-    from penstock.execution.context import GraphOwner
     from penstock.execution.results import Results
     from penstock.execution.sink_writer import SinkTrials
-    from penstock.graph import JobVertex, StreamEdge
-    from penstock.planner.plan import JobPlan
-    from penstock.scheduler.deciders.input_estimates import InputEstimates
-    from penstock.scheduler.deciders.outputs import OutputDecider
-    from penstock.scheduler.deciders.python_steps import PythonSteps
-    from penstock.scheduler.deciders.settings import ParallelismSettings
+    from penstock.scheduler.resources import ParallelismSettings
     from penstock.sizing.packing import Range
+
+_SUBPARTITIONS_PER_TASK = 4
+"""Subpartitions for each task, so that tasks can be packed evenly."""
+_LEAST_FOR_FILES = 256
+"""Minimum number of subpartitions before a sink with a target file size: few partitions should share a subpartition."""
+_LEAST_FOR_TRIAL = 128
+"""Minimum number of subpartitions before a sink whose tasks are decided by a trial write; it limits the tasks."""
+_MOST_WITH_SLOTS = 2000
+"""Maximum number of subpartitions times slots: beyond, Spark keeps only averages (``HighlyCompressedMapStatus``)."""
+_ROW_GROUP = 128 << 20
+"""Bytes; a columnar file can be split at least once per this many bytes."""
+
+
+def file_size(graph: StreamGraph, edge: StreamEdge) -> int | None:
+    """Return the target file size in bytes of the sink that an edge leads to; None if there is none."""
+    operator = graph.node(edge.target_id).operator
+    return operator.file_size if isinstance(operator, SinkOperator) else None
+
+
+def measures_tasks(graph: StreamGraph, edge: StreamEdge) -> bool:
+    """Whether an edge leads to a sink whose number of tasks is decided by a trial write of its first rows."""
+    operator = graph.node(edge.target_id).operator
+    return isinstance(operator, SinkOperator) and operator.measures_tasks
+
+
+@dataclass(eq=False)
+class OutputDecider:
+    """Decides what vertices write."""
+
+    _plan: JobPlan
+    _settings: ParallelismSettings
+    _owner: GraphOwner
+    _estimates: InputEstimates
+    _python: PythonSteps
+    _log: DecisionLog
+    _widths: dict[int, int] = field(default_factory=dict, init=False)
+    _estimated: dict[int, tuple[int, tuple[str, ...]]] = field(default_factory=dict, init=False)
+    _columns: Mapping[str, str] = field(default_factory=dict, init=False)
+    _slots: dict[int, int] = field(default_factory=dict, init=False)
+
+    def slots_of(self, edge: StreamEdge) -> int:
+        """Return the number of slots over which the rows of a key were spread before an edge is read."""
+        return self._slots.get(self._plan.groups[edge.id], 1)
+
+    def slots(self, vertex: JobVertex, parallelism: int | None) -> int:
+        """Return the number of slots for the rows of a key, before a sink whose files are cut to a target size."""
+        graph = self._owner.graph
+        outgoing = graph.out_edges(vertex.tail_id)
+        if len(outgoing) != 1 or not self._plan.edges[outgoing[0].id].spread_by:
+            return 1
+        group = self._plan.groups[outgoing[0].id]
+        if group not in self._slots:
+            target = file_size(graph, outgoing[0])
+            assert target is not None  # slots exist only for target file sizes
+            scans = [self._plan.sources[n].scan for n in vertex.node_ids if n in self._plan.sources]
+            file_sizes = [size for scan in scans if isinstance(scan, FileScan) for size in scan.listing().sizes]
+            row_groups = [-(-size // _ROW_GROUP) for size in file_sizes]
+            writers = min([parallelism or 1, *([sum(row_groups)] if row_groups else [])])
+            self._slots[group] = slot_count(self._estimates.before(vertex.tail_id).bytes, target, writers)
+        return self._slots[group]
+
+    def subpartitions(self, vertex: JobVertex, slots: int) -> int:
+        """Return how many subpartitions a vertex writes: the same number for all edges of its exchange family."""
+        graph, bounds = self._owner.graph, self._settings.bounds
+        outgoing = graph.out_edges(vertex.tail_id)
+        upper = max(bounds.maximum, self._settings.fixed or 1)
+        if not outgoing or isinstance(outgoing[0].partitioner, (GlobalPartitioner, BroadcastPartitioner)):
+            # The output has no subpartitions; exchanges that Spark plans inside the vertex get this number.
+            return subpartition_count(self._estimates.before(vertex.tail_id).bytes, bounds.volume_per_task, upper)
+        group = self._plan.groups[outgoing[0].id]
+        fixed = self._plan.widths.get(group)
+        if fixed is not None:
+            return fixed
+        family = self._plan.family(group)
+        if family not in self._widths:
+            edges = self._edges(family)
+            sources = {edge.source_id for edge in edges}
+            estimate = sum(map(self._estimates.before, sources), InputEstimate())
+            number = subpartition_count(estimate.bytes, bounds.volume_per_task, upper)
+            reason = f"four subpartitions for each {show_bytes(bounds.volume_per_task)} (Penstock's default)"
+            consumers = max(map(self._consumers, edges), default=0)
+            if consumers:
+                number, reason = chunk_count(consumers), f"chunks that {consumers} consumers take when they are free"
+            python = min(max(self._for_python(edge, estimate) for edge in edges), upper)
+            if python > number:
+                number, reason = python, f"{_SUBPARTITIONS_PER_TASK} for each task that its Python functions need"
+            if any(file_size(graph, edge) is not None for edge in edges):
+                number = min(max(number, _LEAST_FOR_FILES), _MOST_WITH_SLOTS // slots)
+            if any(measures_tasks(graph, edge) for edge in edges):
+                number = min(max(number, _LEAST_FOR_TRIAL), upper)
+                reason = "the sink's number of tasks will be measured"
+            self._widths[family] = number
+            limit = f", at most {upper} ({bounds.maximum_from})" if number == upper else ""
+            figures = {"known bytes": estimate.bytes} if estimate.is_complete or estimate.bytes else {}
+            names = " and ".join(sorted({graph.node(edge.target_id).name for edge in edges}))
+            decision = self._log.record(
+                Choice(
+                    DecisionKind.SUBPARTITIONS,
+                    VertexRef(vertex.id, vertex.name, vertex.node_ids),
+                    number,
+                    f"{estimate} to {names}, {reason}{limit}",
+                    figures | {"maximum": upper},
+                    self._explanation(edges, number, estimate),
+                )
+            )
+            self._estimated[family] = decision.id, tuple(edge.id for edge in edges)
+        return self._widths[family]
+
+    def compare(self, vertex: JobVertex) -> None:
+        """Compare the estimate for the exchange behind a vertex with the bytes written, once all writers are done."""
+        graph = self._owner.graph
+        groups = (self._plan.groups.get(edge.id) for edge in graph.out_edges(vertex.tail_id))
+        for family in {self._plan.family(group) for group in groups if group is not None}:
+            decision_id, edge_ids = self._estimated.get(family, (None, ()))
+            writers = {edge.source_id for edge in map(graph.edge, edge_ids) if not edge.is_forward}
+            written = total(map(self._estimates.written, writers))
+            if decision_id is not None and written is not None and self._estimated.pop(family, None) is not None:
+                self._log.compare(decision_id, written)
+
+    def _consumers(self, edge: StreamEdge) -> int:
+        """Return how many tasks pull the rows of an edge in chunks; 0 if they are read otherwise."""
+        if not isinstance(edge.partitioner, PulledRebalancePartitioner):
+            return 0
+        nodes = [self._owner.graph.node(node_id) for node_id in forward_group(self._owner.graph, edge.target_id)]
+        requested = max((node.parallelism for node in nodes if node.parallelism is not None), default=None)
+        most = min((node.max_parallelism for node in nodes if node.max_parallelism is not None), default=None)
+        return edge.partitioner.consumers(requested or self._settings.fixed, most)
+
+    def _edges(self, family: int) -> list[StreamEdge]:
+        """Return the edges of an exchange family, which all have the same number of subpartitions."""
+        groups = self._plan.groups
+        return [
+            edge
+            for edge in self._owner.graph.edges
+            if edge.id in groups and self._plan.family(groups[edge.id]) == family
+        ]
+
+    def _explanation(self, edges: Sequence[StreamEdge], number: int, estimate: InputEstimate) -> Explanation:
+        """Explain the number of shuffle partitions; conditional, because the rows may be broadcast instead."""
+        graph = self._owner.graph
+        steps = listed(list(dict.fromkeys(self._step_name(graph.node(edge.target_id)) for edge in edges)), "steps")
+        shuffled = None
+        if estimate.bytes:
+            # Partial aggregates write at most as much as they read, so the estimate is an upper bound.
+            is_most = all(isinstance(graph.node(edge.target_id).operator, AggregateOperator) for edge in edges)
+            shuffled = Estimate(f"bytes shuffled for {steps}", Unit.BYTES, estimate.bytes, is_most=is_most)
+        sentence = f"{show_count(number, 'partition')} if rows are shuffled for {steps}, to divide {estimate}"
+        return Explanation(sentence, None, shuffled, is_shown=False)
+
+    def _step_name(self, node: StreamNode) -> str:
+        if not self._columns:
+            self._columns = column_names(self._plan.graph)
+        return node_name(self._owner.graph, node, self._columns) or "the next step"
+
+    def _for_python(self, edge: StreamEdge, estimate: InputEstimate) -> int:
+        """Return how many subpartitions give the Python functions behind an edge enough tasks; 0 without such."""
+        need = self._python.need(forward_group(self._owner.graph, edge.target_id), estimate.bytes)
+        return 0 if need is None else _SUBPARTITIONS_PER_TASK * need.tasks
+
 
 SPARK_SETS_TASKS = ", so Spark's plan sets the number of tasks"
 """The end of a reason where Spark, not Penstock, sets the number of tasks."""
@@ -46,14 +204,8 @@ SPARK_SETS_TASKS = ", so Spark's plan sets the number of tasks"
 class DecidedExchange:
     """The decision for inputs that are divided by the same ranges of subpartitions.
 
-    Parameters
-    ----------
-    parallelism
-        The number of tasks, None if Spark's plan sets it.
-    bytes_in
-        The size of the inputs in bytes, None if it was not measured.
-    reads
-        How each edge is read, by its id; other edges are read whole.
+    `parallelism` is None if Spark's plan sets it, and `bytes_in` if it was not measured. `reads` says how each edge is
+    read, by its id; other edges are read whole.
     """
 
     parallelism: int | None
@@ -62,30 +214,19 @@ class DecidedExchange:
     reads: dict[str, EdgeRead] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
 class ExchangeDecider:
     """Decides how the exchanged inputs of vertices are read."""
 
-    def __init__(
-        self,
-        plan: JobPlan,
-        settings: ParallelismSettings,
-        owner: GraphOwner,
-        results: Results,
-        estimates: InputEstimates,
-        sinks: SinkTrials,
-        outputs: OutputDecider,
-        python: PythonSteps,
-        log: DecisionLog,
-    ) -> None:
-        self._plan = plan
-        self._settings = settings
-        self._owner = owner
-        self._results = results
-        self._estimates = estimates
-        self._sinks = sinks
-        self._outputs = outputs
-        self._python = python
-        self._log = log
+    _plan: JobPlan
+    _settings: ParallelismSettings
+    _owner: GraphOwner
+    _results: Results
+    _estimates: InputEstimates
+    _sinks: SinkTrials
+    _outputs: OutputDecider
+    _python: PythonSteps
+    _log: DecisionLog
 
     def decide(self, edges: list[StreamEdge], vertex: JobVertex, requested: int | None) -> DecidedExchange:
         """Decide how tasks read inputs that are divided by the same ranges of subpartitions."""
@@ -159,13 +300,10 @@ class ExchangeDecider:
                 return DecidedExchange(1, "all its rows go to one task", volume, whole)
             case PulledRebalancePartitioner() as pulled:
                 tasks = pulled.consumers(requested, vertex.max_parallelism)
-                reason = (
-                    f"parallelism is set to {tasks}"
-                    if requested
-                    else f"{show_count(pulled.slots, 'task')} can run at a time"
-                )
-                if not requested and tasks < pulled.slots:
-                    reason += f", and this step's maximum is {tasks}"
+                reason = f"parallelism is set to {tasks}"
+                if not requested:
+                    reason = f"{show_count(pulled.slots, 'task')} can run at a time"
+                    reason += f", and this step's maximum is {tasks}" if tasks < pulled.slots else ""
                 reason += "; each task takes the next chunk of rows when it is free"
                 return DecidedExchange(tasks, reason, volume, {edges[0].id: PulledRead(tasks)})
             case _:
@@ -208,15 +346,9 @@ class ExchangeDecider:
             skewed = [i for i, size in enumerate(bytes_of) if size > limit and self._is_splittable(edge)]
             assert result.mapper_bytes is not None
             target = split_target(bytes_of, limit, max(settings.bounds.volume_per_task * sum(bytes_of) // volume, 1))
-            by_mapper = result.mapper_bytes(skewed) if skewed else None
-            ranges.append(
-                {}
-                if by_mapper is None
-                else {
-                    index: split_along_mappers(by_mapper[:, column].tolist(), target)
-                    for column, index in enumerate(skewed)
-                }
-            )
+            by_mapper = result.mapper_bytes(skewed).T.tolist() if skewed else []
+            written = zip(skewed, by_mapper, strict=True)
+            ranges.append({index: split_along_mappers(by_task, target) for index, by_task in written})
         bounds = vertex_bounds(settings.bounds, maximum=vertex.max_parallelism)
         tasks = cut_skewed(sizes, ranges, bounds, requested)
         return {edge.id: [(task[position],) for task in tasks] for position, edge in enumerate(edges)}
@@ -230,42 +362,35 @@ class ExchangeDecider:
         sizes = result.sizes[0].tolist()
         limit = skew_threshold(sizes, self._settings.skew_factor, self._settings.skew_threshold)
         skewed = [i for i, size in enumerate(sizes) if size > limit]
-        by_mapper = result.mapper_bytes(skewed)
         ranges = {}
-        for column, index in enumerate(skewed):
-            written = by_mapper[:, column].tolist()
-            count = merging.chunk_count(sum(size > 0 for size in written), min(self._settings.cores, most))
+        for index, written in zip(skewed, result.mapper_bytes(skewed).T.tolist(), strict=True):
+            count = skewed_aggregation.chunk_count(sum(size > 0 for size in written), min(self._settings.cores, most))
             if count > 1:
-                ranges[index] = merging.split_evenly(written, count)
+                ranges[index] = skewed_aggregation.split_evenly(written, count)
         if not ranges:
             self._settle_unmerged([edge], "each task may process so many bytes that no tasks are left to pre-merge")
         return ranges
 
     def _settle_unmerged(self, edges: list[StreamEdge], reason: str) -> None:
         """Record that partial results of hot groups are not pre-merged in several tasks."""
-        merged = [edge for edge in edges if not edge.intra_input_correlated and self._is_aggregated(edge)]
-        self._settle(merged, {"instead": "its partial results are merged in one task", "because": reason})
+        for edge in edges:
+            if not edge.intra_input_correlated and self._is_aggregated(edge):
+                instead = "its partial results are merged in one task"
+                settle_split(self._log, edge.target_id, instead=instead, because=reason)
 
     def _settle_unsplit(self, edges: list[StreamEdge], reason: str) -> None:
         """Record that skewed partitions are not split."""
-        split = [edge for edge in edges if self._is_splittable(edge)]
-        self._settle(split, {"split": 0, "instead": "its partitions are not split", "because": reason})
+        for edge in filter(self._is_splittable, edges):
+            settle_split(self._log, edge.target_id, split=0, instead="its partitions are not split", because=reason)
 
     def _settle_split(self, edges: list[StreamEdge], slices: Mapping[str, list[tuple[Slice, ...]]]) -> None:
         """Record how many skewed partitions are split: there may be too few tasks for all of them."""
         read = [piece for tasks in slices.values() for task in tasks for piece in task]
         split = len({piece.subpartitions for piece in read if piece.mappers is not None})
         if split:
-            self._settle(edges[:1], {"split": split})
+            settle_split(self._log, edges[0].target_id, split=split)
         else:
             self._settle_unsplit(edges, f"there are only {show_count(len(slices[edges[0].id]), 'task')}")
-
-    def _settle(self, edges: list[StreamEdge], outcome: Mapping[str, int | str]) -> None:
-        """Record the outcome of decisions about hot subpartitions of inputs."""
-        for edge in edges:
-            for decision in self._log.of((edge.target_id,), DecisionKind.SKEW):
-                if LARGEST in decision.figures:
-                    self._log.settle(decision.id, **outcome)
 
     def _cut_for_files(self, edge: StreamEdge, target: int) -> tuple[list[tuple[Slice, ...]], str]:
         """Return the slices that each task of a sink reads to write files of the target size, and the reason."""

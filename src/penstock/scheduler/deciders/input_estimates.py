@@ -1,16 +1,19 @@
-"""Estimates the input size of a node before its vertex runs."""
+"""Estimates the input size of a node before its vertex runs, and how many tasks its Python functions need."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.graph.partitioner import BroadcastPartitioner
-from penstock.spark.exchange import StagedResult
-from penstock.units import show_bytes
+from penstock.base.units import show_bytes
+from penstock.events import ExecutionState, VertexSnapshot
+from penstock.graph import OperatorKind
+from penstock.graph.partitioner import FORWARD, BroadcastPartitioner
+from penstock.sizing.parallelism import CpuNeed, PythonRun, seconds_per_mib, tasks_for_python
+from penstock.spark.run.exchange import StagedResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from penstock.execution.context import GraphOwner
     from penstock.execution.results import Results
@@ -25,15 +28,7 @@ def total(sizes: Iterable[int | None]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class InputEstimate:
-    """The estimated size of what flows into a node.
-
-    Parameters
-    ----------
-    bytes
-        The sum of the sizes that are available, 0 if none is.
-    is_complete
-        Whether every source reports its size.
-    """
+    """The estimated size of what flows into a node; it is complete if every source reports its size."""
 
     bytes: int = 0
     is_complete: bool = True
@@ -47,13 +42,13 @@ class InputEstimate:
         return f"at least {show_bytes(self.bytes)} of input" if self.bytes else "input of unknown size"
 
 
+@dataclass(eq=False)
 class InputEstimates:
     """Estimates input sizes from the results of finished vertices, and from the sizes of sources."""
 
-    def __init__(self, plan: JobPlan, owner: GraphOwner, results: Results) -> None:
-        self._plan = plan
-        self._owner = owner
-        self._results = results
+    _plan: JobPlan
+    _owner: GraphOwner
+    _results: Results
 
     def written(self, node_id: int) -> int | None:
         """Return the bytes that a finished node has written, None if nothing was written or measured."""
@@ -78,3 +73,53 @@ class InputEstimates:
                     seen.add(edge.source_id)
                     todo.append(edge.source_id)
         return estimate
+
+
+_COLLAPSIBLE = frozenset({OperatorKind.AGGREGATE, OperatorKind.WINDOW, OperatorKind.SORT})
+
+
+@dataclass(eq=False)
+class PythonSteps:
+    """The Python functions of a job; `vertices` returns the current snapshots of the vertices created so far."""
+
+    _plan: JobPlan
+    _owner: GraphOwner
+    _cores: int
+    _vertices: Callable[[], Iterable[VertexSnapshot]]
+    _functions: dict[int, frozenset[str]] = field(default_factory=dict, init=False)
+
+    def need(self, node_ids: Iterable[int], bytes_in: int | None) -> CpuNeed | None:
+        """Return how many tasks the Python functions in nodes need to read some bytes; None if there are none."""
+        nodes = frozenset(node_ids)
+        functions = self._functions_in(nodes)
+        if not functions or bytes_in is None or self._requires_single_task(nodes):
+            return None
+        runs = [
+            PythonRun(snapshot.bytes_in, snapshot.seconds, snapshot.tasks)
+            for snapshot in self._vertices()
+            if snapshot.state is ExecutionState.FINISHED
+            and snapshot.bytes_in is not None
+            and snapshot.tasks is not None
+            and self._functions_in(snapshot.vertex.node_ids) == functions
+        ]
+        return tasks_for_python(bytes_in, seconds_per_mib(runs, self._cores), self._cores)
+
+    def _requires_single_task(self, nodes: frozenset[int]) -> bool:
+        """Whether a strategy removed an exchange within a vertex because a single task reads all rows."""
+        graph = self._owner.graph
+        return any(
+            edge.id in self._plan.groups and edge.partitioner == FORWARD and edge.source_id in nodes
+            for node_id in nodes
+            if graph.node(node_id).kind in _COLLAPSIBLE
+            for edge in graph.in_edges(node_id)
+        )
+
+    def _functions_in(self, node_ids: Iterable[int]) -> frozenset[str]:
+        """Return the names of the Python functions in nodes, except consumers of an adaptive exchange."""
+        functions: frozenset[str] = frozenset()
+        for node_id in node_ids:
+            if node_id not in self._functions:
+                parts = () if node_id in self._plan.exchanges else self._plan.operators(node_id)
+                self._functions[node_id] = frozenset().union(*(part.python_functions for part in parts))
+            functions |= self._functions[node_id]
+        return functions

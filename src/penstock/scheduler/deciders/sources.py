@@ -2,71 +2,51 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from penstock.base.threads import track_work
 from penstock.config.options import MAX_PARALLELISM
-from penstock.connectors.base import ParallelismInferenceContext
-from penstock.connectors.coordinator import NO_ANSWER
-from penstock.connectors.scan import Splitting
-from penstock.connectors.scan_parallelism import SourceBounds, choose_scan_parallelism, infers_parallelism
-from penstock.threads import track_work
+from penstock.connectors.core.base import KeyFilter, ParallelismInferenceContext
+from penstock.connectors.core.coordinator import NO_ANSWER
+from penstock.connectors.core.scan import Splitting
+from penstock.connectors.core.scan_parallelism import SourceBounds, choose_scan_parallelism, infers_parallelism
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
+    from collections.abc import Mapping
 
-    from penstock.connectors.base import KeyFilter
     from penstock.graph import JobVertex
     from penstock.planner.plan import JobPlan, SourcePlan
-    from penstock.scheduler.deciders.python_steps import PythonSteps
-    from penstock.scheduler.deciders.settings import ParallelismSettings
+    from penstock.scheduler.deciders.input_estimates import PythonSteps
+    from penstock.scheduler.resources import ParallelismSettings
 
 
 @dataclass(frozen=True, slots=True)
 class DecidedSource:
-    """The decision for a source.
-
-    Parameters
-    ----------
-    bytes_in
-        Its size in bytes, None if it does not report it.
-    """
+    """The decision for a source; `parallelism` is None if Spark sets it, `bytes_in` if it does not report its size."""
 
     name: str
-    split: Splitting
+    parallelism: int | None
+    reason: str
     bytes_in: int | None
-
-    @property
-    def parallelism(self) -> int | None:
-        """The number of tasks, None if Spark sets it."""
-        return self.split.parallelism
-
-    @property
-    def reason(self) -> str:
-        """The reason for this number."""
-        return self.split.reason
+    settings: Mapping[str, str]
 
 
+@dataclass(eq=False)
 class SourceDecider:
     """Decides the sources of a job."""
 
-    def __init__(self, plan: JobPlan, settings: ParallelismSettings, python: PythonSteps) -> None:
-        self._plan = plan
-        self._settings = settings
-        self._python = python
+    _plan: JobPlan
+    _settings: ParallelismSettings
+    _python: PythonSteps
 
     def infer_parallelism(
         self, vertex: JobVertex, node_id: int, requested: int | None, executor: Executor, keys: KeyFilter | None
     ) -> Future[int]:
         """Let a source of a vertex infer its parallelism, unless options or a request determine it.
 
-        Parameters
-        ----------
-        requested
-            The number of tasks that was requested for all inputs of the vertex, or None.
-        keys
-            The keys by which the source is filtered, or None.
+        `requested` is the number of tasks for all inputs of the vertex. The source is filtered by `keys`, if not None.
         """
         source = self._with_requested(node_id, requested)
         if not infers_parallelism(source.options, source.static):
@@ -89,7 +69,8 @@ class SourceDecider:
                 split = source.scan.split(number, reason)
         if split.parallelism is not None:
             source.coordinator.initialize(split.parallelism)
-        return DecidedSource(source.coordinator.name, split, source.scan.size_in_bytes)
+        size = source.scan.size_in_bytes
+        return DecidedSource(source.coordinator.name, split.parallelism, split.reason, size, split.settings)
 
     def _with_requested(self, node_id: int, requested: int | None) -> SourcePlan:
         """Return a source with the requested number of tasks in its options."""

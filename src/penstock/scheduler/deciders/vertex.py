@@ -5,47 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.decisions import Choice, DecisionKind, DecisionLog, Explanation, VertexRef
-from penstock.estimates import Estimate, Unit
-from penstock.execution.reads import VertexSetup
-from penstock.graph import ScanOperator
-from penstock.graph.column_names import column_names
-from penstock.graph.labels import listed, table_name, vertex_name
+from penstock.base.units import show_count
+from penstock.decisions.estimates import Estimate, Unit
+from penstock.decisions.log import Choice, DecisionKind, DecisionLog, Explanation, VertexRef
+from penstock.execution.context import GraphOwner, VertexSetup
+from penstock.graph import JobVertex, ScanOperator, StreamEdge
+from penstock.graph.labels import column_names, listed, table_name, vertex_name
 from penstock.graph.operators import ADDS_TASKS
 from penstock.graph.partitioner import BroadcastPartitioner
-from penstock.scheduler.deciders.exchange_tasks import SPARK_SETS_TASKS, DecidedExchange, ExchangeDecider
-from penstock.scheduler.deciders.input_estimates import InputEstimates, total
-from penstock.scheduler.deciders.outputs import OutputDecider
-from penstock.scheduler.deciders.python_steps import PythonSteps
-from penstock.scheduler.deciders.settings import ParallelismSettings
+from penstock.scheduler.deciders.exchange_tasks import SPARK_SETS_TASKS, DecidedExchange, ExchangeDecider, OutputDecider
+from penstock.scheduler.deciders.input_estimates import InputEstimates, PythonSteps, total
 from penstock.scheduler.deciders.sources import DecidedSource, SourceDecider
-from penstock.units import show_count
+from penstock.scheduler.resources import ParallelismSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Executor, Future
 
     from penstock.config import Configuration
-    from penstock.connectors.base import KeyFilter
+    from penstock.connectors.core.base import KeyFilter
     from penstock.events import VertexSnapshot
-    from penstock.execution.context import GraphOwner
     from penstock.execution.results import Results
     from penstock.execution.sink_writer import SinkTrials
-    from penstock.graph import JobVertex, StreamEdge
     from penstock.planner.plan import JobPlan
 
 
 @dataclass(frozen=True, slots=True)
 class DecidedVertex:
-    """The decision for a vertex.
-
-    Parameters
-    ----------
-    parallelism
-        The number of tasks, None if Spark's plan sets it.
-    bytes_in
-        The size of its inputs in bytes, None if unknown.
-    """
+    """The decision for a vertex; `parallelism` is None if Spark's plan sets it, and `bytes_in` if it is unknown."""
 
     setup: VertexSetup
     parallelism: int | None
@@ -54,15 +41,7 @@ class DecidedVertex:
 
 
 class VertexDecider:
-    """Decides the vertices of a job.
-
-    Parameters
-    ----------
-    cores
-        How many tasks the cluster runs at a time.
-    vertices
-        Returns the current snapshots of the vertices created so far.
-    """
+    """Decides the vertices of a job; `vertices` returns the current snapshots of the vertices created so far."""
 
     def __init__(
         self,
@@ -91,24 +70,12 @@ class VertexDecider:
     def infer_parallelism(
         self, vertex: JobVertex, node_id: int, executor: Executor, keys: KeyFilter | None = None
     ) -> Future[int]:
-        """Let a source of a vertex infer its parallelism, unless options or a request determine it.
-
-        Parameters
-        ----------
-        keys
-            The keys by which the source is filtered, or None.
-        """
+        """Let a source, filtered by `keys`, infer its parallelism unless options or a request determine it."""
         requested = self._requested(vertex, node_id)
         return self._sources.infer_parallelism(vertex, node_id, requested, executor, keys)
 
     def decide(self, vertex: JobVertex, inferred: Mapping[int, int]) -> DecidedVertex:
-        """Decide a vertex whose inputs have finished.
-
-        Parameters
-        ----------
-        inferred
-            The parallelism that its sources inferred, by node.
-        """
+        """Decide a vertex whose inputs have finished; `inferred` is the parallelism of its sources, by node."""
         sources = {
             node_id: self._sources.decide(vertex, node_id, self._requested(vertex, node_id), inferred[node_id])
             for node_id in vertex.node_ids
@@ -125,11 +92,17 @@ class VertexDecider:
         reason = "; ".join(dict.fromkeys(reasons)) or "nothing to read"
         bytes_in = total(part.bytes_in for part in parts)
         kind = DecisionKind.SOURCE_PARALLELISM if sources and not inputs else DecisionKind.VERTEX_PARALLELISM
-        self._record(vertex, kind, parallelism, reason, bytes_in, sources)
+        bounds = self._settings.bounds
+        figures = {"volume per task": bounds.volume_per_task, "minimum": bounds.minimum, "maximum": bounds.maximum}
+        figures = figures if bytes_in is None else {"bytes in": bytes_in} | figures
+        chosen = "left to Spark" if parallelism is None else parallelism
+        explanation = self._explanation(vertex, parallelism, reason, sources)
+        subject = VertexRef(vertex.id, vertex.name, vertex.node_ids)
+        self._log.record(Choice(kind, subject, chosen, reason, figures, explanation))
         slots = self._outputs.slots(vertex, parallelism)
         setup = VertexSetup(
             edges={edge_id: read for decided in inputs for edge_id, read in decided.reads.items()},
-            scans={node_id: source.split.settings for node_id, source in sources.items() if source.split.settings},
+            scans={node_id: source.settings for node_id, source in sources.items() if source.settings},
             subpartitions=self._outputs.subpartitions(vertex, slots),
             slots=slots,
         )
@@ -146,26 +119,6 @@ class VertexDecider:
             return decided
         return replace(decided, reason=f"{decided.reason}, the most tasks of this step")
 
-    def _record(
-        self,
-        vertex: JobVertex,
-        kind: DecisionKind,
-        parallelism: int | None,
-        reason: str,
-        bytes_in: int | None,
-        sources: Mapping[int, DecidedSource],
-    ) -> None:
-        bounds = self._settings.bounds
-        figures = ({} if bytes_in is None else {"bytes in": bytes_in}) | {
-            "volume per task": bounds.volume_per_task,
-            "minimum": bounds.minimum,
-            "maximum": bounds.maximum,
-        }
-        chosen = parallelism if parallelism is not None else "left to Spark"
-        subject = VertexRef(vertex.id, vertex.name, vertex.node_ids)
-        explanation = self._explanation(vertex, parallelism, reason, sources)
-        self._log.record(Choice(kind, subject, chosen, reason, figures, explanation))
-
     def _explanation(
         self, vertex: JobVertex, parallelism: int | None, reason: str, sources: Mapping[int, DecidedSource]
     ) -> Explanation:
@@ -173,7 +126,9 @@ class VertexDecider:
         tasks = "Spark sets the number of tasks" if parallelism is None else show_count(parallelism, "task")
         name = vertex_name(self._owner.graph, vertex, self._columns)
         tables = tuple(dict.fromkeys(table_name(source.name) for source in sources.values()))
-        rows = total(self._rows(node_id) for node_id in sources)
+        operators = (self._owner.graph.node(node_id).operator for node_id in sources)
+        # A source that was not queried for its rows has none.
+        rows = total(operator.rows if isinstance(operator, ScanOperator) else None for operator in operators)
         estimate = None
         if sources and rows is not None:
             estimate = Estimate(f"rows read from {listed(tables, 'tables')}", Unit.ROWS, rows)
@@ -182,11 +137,6 @@ class VertexDecider:
         return Explanation(
             f"{name}: {tasks}, as {shown}", None, estimate, tables=tables, is_shown=bool(tables), location=name
         )
-
-    def _rows(self, node_id: int) -> int | None:
-        """Return the estimated rows of a source, None if it was not queried for them."""
-        operator = self._owner.graph.node(node_id).operator
-        return operator.rows if isinstance(operator, ScanOperator) else None
 
     def compare(self, vertex: JobVertex) -> None:
         """Compare the estimate for the exchange behind a finished vertex with the bytes that were written."""

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 43200)
 _DAY = 86400
 _MAX_TICKS = 6
-_BAR_HEIGHT = 13
-"""The height of a bar, in pixels."""
-_MIN_WIDTH = 0.35
-"""The least width of a bar, in percent."""
+_BAR_HEIGHT = 13  # pixels
+_MIN_WIDTH = 0.35  # percent, of a bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +29,9 @@ class Column:
 
 
 def time_line(total: float, parts: Iterable[tuple[str, Interval]], height: int = 30) -> str:
-    """Return a timeline with bars.
+    """Return a timeline of `total` seconds with bars, from back to front: CSS class, and start and end in seconds.
 
-    Parameters
-    ----------
-    total
-        The seconds that the whole width represents.
-    parts
-        The bars from back to front: CSS class, and start and end in seconds. Bars of class ``idle`` have full height.
-    height
-        In pixels.
+    Bars of class ``idle`` have the full height, in pixels.
     """
     elements = [f'<svg class="time" width="100%" height="{height}" aria-hidden="true">']
     for css, (start, end) in parts:

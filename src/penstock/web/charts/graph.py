@@ -6,17 +6,19 @@ import textwrap
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from penstock.units import show_count
+from penstock.base.units import show_count
+from penstock.decisions.log import DecisionKind
+from penstock.graph import Side
+from penstock.optimizer.dynamic_filtering import JOIN, SIDE
 from penstock.web import formatting
 from penstock.web.charts.layout import Layout, Point, Size, layout
-from penstock.web.edges import distribution, key_edges
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from penstock.history.record import JobRecord
+    from penstock.history.record import JobRecord, NodeRecord, VertexRecord
     from penstock.web.steps import Step
 
 WIDTH = 236.0
@@ -33,20 +35,8 @@ _EDGE_GAP = 22.0
 class Box:
     """A step, or a pending operator.
 
-    Parameters
-    ----------
-    id
-        The id of the step, or "n" and the id of the operator.
-    title, aside
-        The left and the right text of the first line.
-    lines
-        The other lines.
-    css
-        Its CSS classes.
-    href
-        The target of its link; empty without one.
-    tip
-        Its tooltip.
+    Its id is that of the step, or "n" and that of the operator. `title` and `aside` are the left and the right text of
+    the first line, and `tip` is its tooltip; `href` is empty without a link.
     """
 
     id: str
@@ -77,23 +67,14 @@ class Line:
 def draw_graph(record: JobRecord, steps: Sequence[Step], critical: Collection[str] = (), *, pending: bool) -> str:
     """Return the graph of a job as an SVG document.
 
-    Parameters
-    ----------
-    record
-        The job.
-    steps
-        Its steps.
-    critical
-        The ids of the steps on the critical path.
-    pending
-        Whether to draw the operators that are not part of a step yet.
+    `critical` are the ids of the steps on the critical path; `pending` draws operators that are not part of a step yet.
     """
     by_id = {step.id: step for step in steps}
     boxes = [_step_box(record.id, step, is_critical=step.id in critical) for step in steps]
     lines = [
-        _line_of(record, by_id[edge["vertex"]], vertex, edge["edge"], critical)
+        _line_of(record, by_id[edge.vertex], vertex, edge.edge, critical)
         for vertex in record.vertices.values()
-        for edge in vertex["inputs"]
+        for edge in vertex.inputs
     ]
     joined = {(line.source, line.target) for line in lines}
     lines += [
@@ -103,17 +84,17 @@ def draw_graph(record: JobRecord, steps: Sequence[Step], critical: Collection[st
     ]
     if pending:
         vertex_of = record.vertex_of()
-        boxes += [_pending_box(node) for node in record.nodes.values() if node["id"] not in vertex_of]
+        boxes += [_pending_box(node) for node in record.nodes.values() if node.id not in vertex_of]
         lines += [
             Line(
-                vertex_of.get(edge["source"], f"n{edge['source']}"),
-                f"n{edge['target']}",
-                distribution(edge),
+                vertex_of.get(edge.source, f"n{edge.source}"),
+                f"n{edge.target}",
+                edge.distribution,
                 None,
                 "edge pending",
             )
             for edge in record.edges.values()
-            if edge["target"] not in vertex_of
+            if edge.target not in vertex_of
         ]
     return _svg(boxes, lines)
 
@@ -133,27 +114,37 @@ def _step_box(job_id: str, step: Step, *, is_critical: bool) -> Box:
     return Box(step.id, f"Step {step.number}", duration, lines, css, f"/ui/jobs/{job_id}/vertices/{step.id}", tip)
 
 
-def _pending_box(node: dict[str, Any]) -> Box:
-    label = node.get("label") or node["name"]
-    tip = f"{node['name']}\n{node['description']}\nnot yet part of a step"
-    numbers = [f"tasks {_number(node['parallelism'])}"]
-    if node["max_parallelism"] >= 0:
-        numbers.append(f"at most {node['max_parallelism']}")
-    lines = (*wrapped(label, 3), " · ".join(numbers))
-    return Box(f"n{node['id']}", "Pending", f"operator {node['id']}", lines, "vertex pending", "", tip)
+def _pending_box(node: NodeRecord) -> Box:
+    tip = f"{node.name}\n{node.description}\nnot yet part of a step"
+    numbers = ["tasks undecided" if node.parallelism is None else f"tasks {node.parallelism}"]
+    if node.max_parallelism is not None:
+        numbers.append(f"at most {node.max_parallelism}")
+    lines = (*wrapped(node.display_name, 3), " · ".join(numbers))
+    return Box(f"n{node.id}", "Pending", f"operator {node.id}", lines, "vertex pending", "", tip)
 
 
-def _number(value: int) -> str:
-    return "undecided" if value < 0 else str(value)
-
-
-def _line_of(record: JobRecord, source: Step, target: dict[str, Any], edge: str, critical: Collection[str]) -> Line:
-    exchange = distribution(record.edges[edge])
+def _line_of(record: JobRecord, source: Step, target: VertexRecord, edge: str, critical: Collection[str]) -> Line:
+    exchange = record.edges[edge].distribution
     label = exchange if source.bytes_out is None else f"{source.wrote} {exchange}"
-    css = f"edge {target['state'].lower()}"
-    if source.id in critical and target["id"] in critical:
+    css = f"edge {target.state.lower()}"
+    if source.id in critical and target.id in critical:
         css += " critical"
-    return Line(source.id, target["id"], label, source.bytes_out, css)
+    return Line(source.id, target.id, label, source.bytes_out, css)
+
+
+def key_edges(record: JobRecord) -> list[tuple[str, str]]:
+    """Return the steps whose keys filter other steps: distinct pairs of vertices, the provider of the keys first."""
+    vertex_of = record.vertex_of()
+    sources = {(edge.target, edge.input): edge.source for edge in record.edges.values()}
+    pairs: dict[tuple[str, str], None] = {}
+    for decision in record.decisions:
+        figures = decision.values["figures"]
+        if decision.kind == DecisionKind.DYNAMIC_FILTER and {JOIN, SIDE} <= figures.keys():
+            side = (str(figures[JOIN]), Side(figures[SIDE]).input_number)
+            source, target = vertex_of.get(sources.get(side, "")), vertex_of.get(decision.nodes[0])
+            if source and target and source != target:
+                pairs[source, target] = None
+    return list(pairs)
 
 
 def wrapped(text: str, lines: int, characters: int = _CHARACTERS) -> tuple[str, ...]:

@@ -36,18 +36,9 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A drawing.
+    """A drawing: the centre of the upper side of each box, the lower end of its row, and the bends of the edges.
 
-    Parameters
-    ----------
-    positions
-        The centre of the upper side of each box.
-    floors
-        The lower end of the row of each box.
-    bends
-        For each edge over several rows, the points at which it enters and leaves each row in between.
-    width, height
-        The size of the drawing.
+    `bends` are, for each edge over several rows, the points at which it enters and leaves each row in between.
     """
 
     positions: dict[str, Point]
@@ -176,12 +167,7 @@ def _moved(
 def spread(targets: Sequence[float], widths: Sequence[float]) -> list[float]:
     """Return the positions closest to the targets that keep the order and do not overlap (pool adjacent violators).
 
-    Parameters
-    ----------
-    targets
-        The preferred centre of each box.
-    widths
-        The width of each box; the gap between two boxes is `GAP_X`.
+    The targets are the preferred centres of boxes with these widths; the gap between two boxes is `GAP_X`.
     """
     offsets, at = [], 0.0
     for number, width in enumerate(widths):

@@ -1,0 +1,1 @@
+"""Basics without knowledge of Spark or of jobs: units, masking, threads, tables."""

@@ -1,0 +1,48 @@
+"""Lines of the user's code, for errors and names of jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = str(Path(__file__).parents[1])
+"""The folder of Penstock's modules."""
+_INTERMEDIATE = {"<string>", contextlib.__file__, threading.__file__}
+"""Files of Python's own frames between Penstock and the user: dataclass constructors, ``with``, thread starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of the user's code, such as ``job.py:12``."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @property
+    def short(self) -> str:
+        """The line without its folder."""
+        return f"{Path(self.file).name}:{self.line}"
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a line of Penstock itself."""
+        return self.file.startswith(PACKAGE)
+
+
+def callers_line() -> SourceLine | None:
+    """Return the innermost line of the stack outside Penstock, None if there is none."""
+    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to get a caller without building a stack
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(PACKAGE) and file not in _INTERMEDIATE:
+            return SourceLine(file, frame.f_lineno)
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return None

@@ -1,0 +1,218 @@
+"""Masking of secrets in options, URLs, messages and log records."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import fields
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+MASK = "******"
+_SENSITIVE_NAMES = (
+    r"password|passwd|passphrase|passcode|pwd|secret|token|credential|authorization|cookie|cipher|signature"
+    r"|connection[._-]?string|key[._-]pem|sessionid"
+    r"|(?:access|account|api|shared|sas|private|encryption|signing|service[._-]account)[._-]?key"
+)
+_SENSITIVE_ENDINGS = r"(?:(?<![a-z0-9])(?:sas|sig|pw|jwt)|(?<!by)(?<!com)pass)(?![\w.-])"
+"""Short names of secrets, which are matched at the end of a name only: not in ``pass_id``."""
+_SECRET_KEY = re.compile(rf"{_SENSITIVE_NAMES}|{_SENSITIVE_ENDINGS}|private|(?:^|[._-])sas(?:[._-]|$)", re.IGNORECASE)
+_PLAIN_KEY = re.compile(
+    "(?:"
+    "access[._-]delegation|acks|addressing|algorithm|anonymous|arn|attempts|audience|behavior|bucket|bytes|ca"
+    "|catalog|charset|codec|collation|commit|compression|count|database|dir|driver|enabled|encoding|endpoint|exists"
+    "|factor|file|format|host|hosts|http|id|idempotence|impl|inserts|interval|isolation|keytab|level|limit|locale"
+    "|location|max|mechanism|mechanisms|method|min|mode|ms|name|names|namespace|options|partitioner|partitions|path"
+    "|port|prefix|principal|profile|project|protocol|provider|put|region|rename|request|resource|retries|retrieval"
+    "|role|root|schema|scope|seconds|server|servers|size|ssl|statements|style|table|tenant|threshold|timeout|type|types"
+    "|uri|url|user|version|warehouse|zone"
+    ")$",
+    re.IGNORECASE,
+)
+"""Endings of names of properties without secrets, from the clients of supported systems."""
+_FLAGS = {"", "true", "false"}
+_LOGIN = re.compile(
+    r"(?<=://)(?P<user>[^\s/@:]*):(?:[^\s/?#]+|(?!\d+[/?#])[^\s@?#\"'<>]{1,256})(?=@)"
+    r"|(?<=\boracle:)(?P<oracle>\w+:[^\s/@:]*)/[^\s]{1,256}(?=@)",
+    re.IGNORECASE,
+)
+"""The user and the password of a URL. A password may have a slash, as secret keys of S3 do; a port has only digits."""
+_LONG_USER = re.compile(r"(?<=://)[\w.~%+-]{20,}(?=@[\w.-]+(?:[:/]|$))")
+"""A token in the position of the user, as for repositories of source code."""
+_SECRET_NAME = rf"(?=[\w.-]*?(?:{_SENSITIVE_NAMES}|{_SENSITIVE_ENDINGS}))[\w.-]+"
+_ASSIGNED = re.compile(
+    rf"(?<![\w.-])(?P<key>{_SECRET_NAME})(?P<between>\\*[\"']?\s*(?:->|[=:]|%3[ad])\s*|[\"']\s*,\s*(?=[\"']))"
+    r"(?:(?P<quote>\\*[\"'])(?:(?!(?P=quote))(?:\\.|[^\\\n]))+(?P=quote)"
+    r"|\{(?:[^{}\n]|\}\}){1,1000}\}"
+    r"|(?P<open>\\*[\"']?)(?:(?:bearer|basic)\s+)?[^\s&;,\"'<>)}]+"
+    r"(?:[&;]+(?![\w.-]+(?: [\w.-]+)*\s*=)[^\s&;,\"'<>)}]+)*)",
+    re.IGNORECASE,
+)
+"""A name and its value, which ends with its quote or brace if it starts with such, else before the next word."""
+_FLAG = re.compile(rf"(?<![\w.-])(?P<flag>--?{_SECRET_NAME}\s+)(?!-)[^\s\"']+", re.IGNORECASE)
+"""An option of a command line with its value."""
+_HEADER = re.compile(
+    r"(?<![\w-])(?P<header>(?:set-cookie2?|cookie|(?:proxy-)?authorization)\s*:\s*)[^\s\"'][^\r\n]*", re.IGNORECASE
+)
+"""A header of a request, whose value may have spaces and several parts."""
+_BARE = re.compile(
+    r"(?<![\w.-])eyJ[\w-]{8,}\.[\w-]+\.[\w-]*|(?<=\bbearer )[\w.~+/=-]{16,}"
+    r"|(?<=PRIVATE KEY-----)(?:(?!-----)[\s\S]){1,20000}",
+    re.IGNORECASE,
+)
+"""Secrets that are recognised by their form: web tokens, and keys in PEM."""
+_LITERAL = re.compile(r"'(?:\\.|''|[^'\\])*(?:'|$)|\"(?:\\.|\"\"|[^\"\\])*(?:\"|$)", re.DOTALL)
+"""A string literal in SQL, which may be truncated."""
+_NAMED = re.compile(
+    rf"(?P<name>(?:(?<=[\"'`]){_SECRET_NAME}[\"'`]|(?<![\"'`\w.-]){_SECRET_NAME})"
+    rf"\s*+(?:[=:,<>!]{{1,3}}|like\b|in\s*+\()?+\s*+)(?:{_LITERAL.pattern})",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A name and its value in SQL, possibly separated by a space or a comma only."""
+_TAKES_KEY = re.compile(r"\b(?:try_)?aes_?(?:en|de)crypt\b", re.IGNORECASE)
+_BYTES = re.compile(r"\b0x[0-9a-f]+", re.IGNORECASE)
+_TO_BYTES = re.compile(r"\b(?:cast|unhex|unbase64|encode|to_binary)\(", re.IGNORECASE)
+"""Calls in plans whose argument may be a key as text."""
+_MAX_ARGUMENT = 2000
+"""Characters of an argument that are examined, to bound the time for deep plans."""
+_ONLY_COLUMNS = re.compile(r"(?:\w+#\d+L?| as \w+|\w+\(|\)|,|utf-\d+\w*|us-ascii|iso-8859-1|\s)*", re.IGNORECASE)
+"""An expression of columns without literals."""
+_KEY_PREFIXES = ("-----BEGIN", "{")
+"""Prefixes of values that are keys or account files."""
+
+
+def mask_value(key: str, value: object) -> str:
+    """Return the value of an option, masked if its key is that of a secret."""
+    return MASK if is_secret(key) else mask(str(value))
+
+
+def repr_without_secrets(instance: DataclassInstance) -> str:
+    """Return the repr of a dataclass instance without secrets, for use as its ``__repr__``."""
+    values = (f"{field.name}={mask(repr(getattr(instance, field.name)))}" for field in fields(instance) if field.repr)
+    return f"{type(instance).__qualname__}({', '.join(values)})"
+
+
+def is_secret(key: str) -> bool:
+    """Whether the key of an option is that of a secret."""
+    return _SECRET_KEY.search(key) is not None
+
+
+def can_be_stored(key: str, value: str) -> bool:
+    """Whether a property of a client can be stored in a file; properties with unknown names may be secrets."""
+    if is_secret(key) or value.lstrip().startswith(_KEY_PREFIXES) or mask(value) != value:
+        return False
+    return _PLAIN_KEY.search(key) is not None or value.lower() in _FLAGS
+
+
+def mask(text: str) -> str:
+    """Return a text with masked passwords in URLs, assignments, headers, command lines and calls in plans."""
+    if _TAKES_KEY.search(text):
+        text = _without_keys(text)
+    text = _HEADER.sub(rf"\g<header>{MASK}", mask_logins(text))
+    text = _BARE.sub(MASK, _ASSIGNED.sub(_masked, text))
+    return _FLAG.sub(rf"\g<flag>{MASK}", text)
+
+
+def _without_keys(text: str) -> str:
+    """Return the text of a plan with functions that take a key, with binary literals and their sources masked.
+
+    An argument that is too long or truncated is masked with everything after it.
+    """
+    parts, end = [], 0
+    text = _BYTES.sub(MASK, text)
+    for call in _TO_BYTES.finditer(text):
+        begin = call.end()
+        if begin < end:  # inside a masked argument
+            continue
+        depth, close = 1, begin
+        while depth and close < min(len(text), begin + _MAX_ARGUMENT):
+            depth += {"(": 1, ")": -1}.get(text[close], 0)
+            close += 1
+        inner = text[begin:] if depth else text[begin : close - 1]
+        is_other_cast = call[0].lower() == "cast(" and " as binary" not in inner
+        if depth or not (is_other_cast or _ONLY_COLUMNS.fullmatch(inner)):
+            parts += [text[end:begin], MASK, " as binary" if inner.endswith(" as binary") else ""]
+            end = begin + len(inner)
+    return "".join([*parts, text[end:]])
+
+
+def mask_logins(text: str, hidden: str = MASK) -> str:
+    """Return a text whose URLs have `hidden` in place of passwords, and of tokens that stand for users."""
+    return _LONG_USER.sub(hidden, _LOGIN.sub(partial(_without_password, hidden), text))
+
+
+def _without_password(hidden: str, login: re.Match[str]) -> str:
+    oracle = login["oracle"]
+    return f"{login['user']}:{hidden}" if oracle is None else f"{oracle}/{hidden}"
+
+
+def mask_sql(text: str) -> str:
+    """Return an SQL text with masked passwords.
+
+    If it calls a function that takes a key, all string literals are masked.
+    """
+    if _TAKES_KEY.search(text):
+        return mask(_LITERAL.sub(f"'{MASK}'", text))
+    return mask(_NAMED.sub(rf"\g<name>'{MASK}'", text))
+
+
+def _masked(assigned: re.Match[str]) -> str:
+    quote = assigned["quote"] or ""
+    return f"{assigned['key']}{assigned['between']}{quote or assigned['open'] or ''}{MASK}{quote}"
+
+
+LOGGERS = (
+    "penstock",
+    "penstock.commit",
+    "penstock.config",
+    "penstock.connectors",
+    "penstock.extension",
+    "penstock.graph",
+    "penstock.history",
+    "penstock.metrics",
+    "penstock.native",
+    "penstock.optimizer",
+    "penstock.rebalance",
+    "penstock.scheduler",
+    "penstock.sinks",
+    "penstock.sources",
+    "penstock.spark",
+    "penstock.state",
+)
+"""The names of all loggers of Penstock."""
+_FORMATTER = logging.Formatter()
+
+
+def mask_logs() -> None:
+    """Mask the secrets in every record that is logged from now on, whichever handlers and formatters receive it.
+
+    Each logger needs the filter: the filters of a parent do not see the records of its children, and handlers belong
+    to the user.
+    """
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(mask_record)
+
+
+def mask_record(record: logging.LogRecord) -> bool:
+    """Mask the secrets in a log record, also those in its traceback; a record without secrets stays unchanged.
+
+    The result is always True, so that no record is dropped.
+    """
+    try:
+        message = masked = record.getMessage()
+    except Exception:  # noqa: BLE001 - logging must not raise, and the default error report of logging contains the arguments
+        message, masked = "", f"{record.msg} (the arguments cannot be formatted)"
+    masked = mask(masked)
+    if record.exc_info:
+        traceback = _FORMATTER.formatException(record.exc_info)
+        if (masked_traceback := mask(traceback)) != traceback:
+            # Formatters may format the exception themselves, and not all of them read `exc_text`. So the traceback
+            # becomes part of the message, as `logging.handlers.QueueHandler` does it.
+            masked = f"{masked}\n{masked_traceback}"
+            record.exc_info = record.exc_text = None
+    if masked != message:
+        record.msg, record.args = masked, None
+    return True

@@ -1,0 +1,102 @@
+"""Tables of jobs, for the terminal and for notebooks."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from penstock.base.units import show_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_STYLE = "font-family:Menlo,Consolas,monospace;font-size:12px;line-height:1.35;overflow-x:auto;white-space:pre"
+WIDTH = 150
+"""Characters per line if the width is not set."""
+
+
+@dataclass(frozen=True, slots=True)
+class VertexRow:
+    """A vertex in a table; bytes, rows and tasks are None if unknown."""
+
+    vertex: str
+    step: str
+    bytes_in: int | None
+    tasks: int | None
+    reason: str
+    seconds: float
+    rows: int | None = None
+    bytes_out: int | None = None
+
+
+class TextTable(Table):
+    """A table whose `str` is its text. Markup of rich in its texts is not interpreted."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__(title=Text(title), title_justify="left", expand=False)
+
+    def add_texts(self, *cells: str) -> None:
+        """Add a row of texts without interpreting markup."""
+        self.add_row(*map(Text, cells))
+
+    def __str__(self) -> str:
+        console = Console(width=WIDTH, file=io.StringIO())
+        with console.capture() as capture:
+            console.print(self)
+        return capture.get().rstrip()
+
+
+def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[str]) -> TextTable:
+    """Return a table with a row per vertex: its step, its number of tasks, and the reason for it.
+
+    `notes` are the texts of decisions, shown if there are no vertices.
+    """
+    table = TextTable(title)
+    vertices = list(rows)
+    if not vertices:
+        table.add_column("what happened")
+        for note in notes:
+            table.add_texts(note)
+        return table
+    ratios = {"step": 3, "why": 2}  # of the columns with texts
+    for name in ("", "step", "bytes in", "tasks", "why", "rows out", "bytes out", "seconds"):
+        is_text = name in ratios
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=not is_text, ratio=ratios.get(name))
+    for row in vertices:
+        table.add_texts(
+            row.vertex.removeprefix("v"),
+            row.step,
+            _bytes(row.bytes_in),
+            _count(row.tasks),
+            row.reason,
+            _count(row.rows),
+            _bytes(row.bytes_out),
+            f"{row.seconds:.2f}",
+        )
+    return table
+
+
+def _bytes(size: int | None) -> str:
+    return "" if size is None else show_bytes(size)
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
+
+
+def html_of_table(table: Table) -> str:
+    """Return a table as HTML."""
+    console = Console(record=True, width=WIDTH, file=io.StringIO())
+    console.print(table)
+    return console.export_html(inline_styles=True, code_format=f'<div style="{_STYLE}">{{code}}</div>')
+
+
+def html_of_text(text: str) -> str:
+    """Return text as HTML with preserved line breaks."""
+    return f'<div style="{_STYLE}">{escape(text)}</div>'

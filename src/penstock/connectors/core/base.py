@@ -1,0 +1,413 @@
+"""The interfaces of sources and sinks (FLIP-146, FLIP-379)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+
+from penstock.base.location import callers_line
+from penstock.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from penstock.commit import Access, Prepared
+    from penstock.connectors.core.predicates import Predicate
+
+
+class DynamicFilteringInfo(Protocol):
+    """Facts about the rows that a job needs of a source; a source ignores kinds of facts that it does not support."""
+
+
+@dataclass(frozen=True)
+class KeyFilter(DynamicFilteringInfo):
+    """The restriction of a source to rows whose keys, in `columns`, occur on the finished side of a join.
+
+    `build_predicate` is called on first use: the text is long if there are many keys, and few sources use it.
+    """
+
+    columns: tuple[str, ...]
+    build_predicate: Callable[[], str] = field(repr=False)
+
+    @cached_property
+    def predicate(self) -> str:
+        """Spark SQL over the columns that is true for every row the job needs; it may be true for other rows."""
+        return self.build_predicate()
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelismInferenceContext:
+    """Input of a source's parallelism inference.
+
+    Parameters
+    ----------
+    parallelism_inference_upper_bound
+        The maximum number of tasks.
+    data_volume_per_task
+        The target bytes per task.
+    dynamic_filtering_info
+        Facts about the rows that the job needs; None if there are none.
+    columns
+        The columns that the job reads; None for all.
+    predicates
+        Conditions that hold for every row the job needs, dynamic filters included.
+    """
+
+    parallelism_inference_upper_bound: int
+    data_volume_per_task: int
+    dynamic_filtering_info: DynamicFilteringInfo | None = None
+    columns: tuple[str, ...] | None = None
+    predicates: tuple[Predicate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScanContext:
+    """Input of a source that builds its scan.
+
+    Parameters
+    ----------
+    parallelism
+        The decided number of tasks.
+    data_volume_per_task
+        The target bytes per task.
+    columns
+        The columns that the job reads; None for all.
+    predicates
+        Conditions that hold for every row the job needs. The source may skip other rows, but need not.
+    """
+
+    parallelism: int
+    data_volume_per_task: int
+    columns: tuple[str, ...] | None = None
+    predicates: tuple[Predicate, ...] = ()
+
+
+@runtime_checkable
+class DynamicParallelismInference(Protocol):
+    """A source that infers its parallelism while the job runs."""
+
+    def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
+        """Return the number of tasks; 0 or less means that the source cannot infer it.
+
+        Penstock calls this once, on the driver, in a separate thread, after all upstream vertices have finished. If it
+        raises, Penstock records the exception and uses the upper bound. If it does not return within
+        ``sources.timeout``, the job fails.
+        """
+
+
+@runtime_checkable
+class ParallelismProvider(Protocol):
+    """A connector that may fix its parallelism when the query is planned (static inference)."""
+
+    @property
+    def parallelism(self) -> int | None:
+        """The number of tasks, or None to leave it to Penstock."""
+
+
+class Source(ABC):
+    """A source that `Environment.read` turns into a DataFrame.
+
+    A source with `DynamicParallelismInference.infer_parallelism` infers its parallelism while the job runs. A source
+    whose `parallelism` is not None has that fixed parallelism.
+    """
+
+    @property
+    def name(self) -> str:
+        """The display name."""
+        return type(self).__name__
+
+    @abstractmethod
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return the source's rows as an ordinary, lazy DataFrame."""
+
+
+@dataclass(frozen=True)
+class SourceProvider:
+    """A source whose number of tasks is fixed when the query is planned; None leaves it to Penstock."""
+
+    source: Source
+    parallelism: int | None = None
+
+
+class DataFrameScanProvider(Source):
+    """A source that builds its scan while the job runs, after its parallelism and dynamic filters are decided."""
+
+    uses_predicates: ClassVar[bool] = True
+    """Whether the source skips data that ``context.predicates`` exclude."""
+
+    @abstractmethod
+    def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
+        """Return the rows that the job needs, as a scan of files or as at most ``context.parallelism`` tasks.
+
+        The DataFrame has at least the columns of ``context.columns``, with the names and types of `read`.
+        """
+
+
+@runtime_checkable
+class CountableSplits(Protocol):
+    """A `Scan` that can verify that its splits contain every row exactly once, for ``execution.verify``."""
+
+    def rows_not_read_once(self) -> int:
+        """Return the number of rows that are missing from all splits, or are in several."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The sink options of a job; arguments of the sink itself override them.
+
+    These are ``sink.target-file-size``, in bytes, ``sink.auto-compaction``, and ``sink.partition-commit.policy.kind``,
+    the names of the policies.
+    """
+
+    target_file_size: int
+    auto_compaction: bool = False
+    partition_commit: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOptions:
+    """The options of a target; its keys that begin with ``sink.`` override the options of the job.
+
+    `options` are those of the writer, or the OPTIONS of the table; `properties` are the TBLPROPERTIES of the table.
+    """
+
+    options: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """The outcome of a sink's stage in a few words, and the reason, a clause without capital letter and full stop.
+
+    `tasks` is the number of Spark tasks, or None if the driver did it.
+    """
+
+    chosen: str
+    reason: str
+    tasks: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkParallelism:
+    """The number of tasks that a sink recommends for its rows, at least 1, and the reason, a clause."""
+
+    tasks: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class SinkStage:
+    """A step of a sink after its rows are written; a node of the job's graph after the sink.
+
+    `run` is called once per job, in a separate thread. A step `after_commit` runs after all sinks have committed. If it
+    then fails, the job fails, and is rolled back if all its sinks support that.
+    """
+
+    name: str
+    run: Callable[[SinkJob], StageReport]
+    after_commit: bool = False
+
+
+class SinkJob(ABC):
+    """The write of a job into a sink: either all rows become visible, or none."""
+
+    calls_python: bool = True
+    """Whether the tasks of `write` may pass rows to Python functions of the sink. If not, only the functions that
+    compute the rows run in Python workers, and narrow rows are sent to them in smaller batches."""
+
+    def check(self, schema: StructType) -> None:  # noqa: B027
+        """Raise `SinkError` for rows that the target cannot hold, before any vertex runs. The default accepts all."""
+
+    @property
+    def nothing_to_write(self) -> str | None:
+        """The reason why the target needs no rows, a clause; `write` is not called then. None if it needs them."""
+        return None
+
+    @property
+    def target_folder(self) -> str | None:
+        """The resolved path of the folder that the job writes to; None if the target is not a folder."""
+        return None
+
+    @property
+    def creates_target(self) -> bool:
+        """Whether the job creates the whole target, so that no other sink of the job can append to it."""
+        return False
+
+    @abstractmethod
+    def write(self, df: DataFrame) -> None:
+        """Write the rows so that no reader sees them yet. Called once, in a separate thread."""
+
+    def sample_size(self, df: DataFrame) -> int:  # noqa: ARG002
+        """Write sample rows as `write` would, remove them, and return their size in bytes; 0 if it cannot be measured.
+
+        Called before `write`, and only for sinks with a `Sink.file_size`.
+        """
+        return 0
+
+    def write_first(self, df: DataFrame, rows: int | None) -> SinkParallelism | None:  # noqa: ARG002
+        """Write some of the rows of a part `df`; return the recommended number of tasks for all rows, None for none.
+
+        Called before `write`, and only for sinks with `Sink.measures_tasks`. `write` gets these rows again. `rows` is
+        the total number of rows, None if unknown.
+        """
+        return None
+
+    def restart(self) -> bool:
+        """Remove what a failed `write` left behind, and return whether `write` can be called again.
+
+        Spark itself retries every failed stage except a barrier stage at the end of a query.
+        """
+        return False
+
+    def prepare(self) -> Prepared | None:
+        """Make the written rows durable, and return a record with which any process can commit or roll them back.
+
+        Called after all vertices of the job have finished and before any sink commits. If the record replaces or
+        extends a target that other jobs may write to, it is called again while no other commit is running. The default
+        returns None, for sinks that only this process can commit: Penstock then calls `commit`, and cannot recover if
+        the process crashes during it.
+        """
+        return None
+
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """The secrets that the commit needs and journals do not store, by `Prepared.address`; see `Access.secrets`."""
+        return {}
+
+    def commit(self) -> None:  # noqa: B027
+        """Make all rows visible. Called only if `prepare` returned None."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Remove the written rows. Called if `prepare` was not called or returned None, even after `commit`."""
+
+    def refresh(self) -> None:  # noqa: B027
+        """Invalidate caches of the target in this session. Called after a commit and after a rollback."""
+
+
+def already_written(token: str) -> str:
+    """Return the reason why a job writes nothing whose token is in the target already."""
+    return f"the target already has the rows of token {token!r}"
+
+
+class NothingToWrite(SinkJob):
+    """A job that writes nothing, so that its rows are not computed; `reason` is a clause."""
+
+    nothing_to_write: str = ""
+
+    def __init__(self, reason: str) -> None:
+        self.nothing_to_write = reason
+
+    def write(self, df: DataFrame) -> None:
+        """Write nothing."""
+
+    def restart(self) -> bool:
+        """Return True: nothing was written."""
+        return True
+
+    def abort(self) -> None:
+        """Do nothing: this job has written nothing."""
+
+
+class Sink(ABC):
+    """A target of `Environment.write`."""
+
+    parallelism: int | None = None
+    materialised: ClassVar[bool] = False
+    """Whether the sink needs its rows behind a separate exchange, so that they can be read again."""
+    measures_tasks: ClassVar[bool] = False
+    """Whether the first rows decide the number of tasks, see `SinkJob.write_first`; the sink is `materialised` then."""
+    restartable: ClassVar[bool] = False
+    """Whether its jobs support `SinkJob.restart`."""
+
+    @property
+    def name(self) -> str:
+        """The display name."""
+        return type(self).__name__
+
+    @property
+    def partition_columns(self) -> Sequence[str]:
+        """The partition columns: rows with different values go to different files."""
+        return ()
+
+    @property
+    def location(self) -> str | None:
+        """The target folder (normalized by `commit.location_of`) or table; None if unknown.
+
+        A job with two sinks for the same location is rejected, unless both only `adds` to it.
+        """
+        return None
+
+    @property
+    def adds(self) -> bool:
+        """Whether the sink appends: rows at the location stay, and other sinks may append to it as well."""
+        return False
+
+    def target_options(self, spark: SparkSession) -> TargetOptions:  # noqa: ARG002
+        """Return the options that are set for this target alone."""
+        return TargetOptions()
+
+    def stages(self, options: SinkOptions) -> Sequence[SinkStage]:  # noqa: ARG002
+        """Return the steps after the rows are written, in order."""
+        return ()
+
+    def file_size(self, options: SinkOptions) -> int | None:  # noqa: ARG002
+        """Return the target size of a file in bytes; None if the upstream tasks write the files themselves.
+
+        If there is a size and no parallelism, Penstock adds an exchange by `partition_columns` before the sink, and
+        chooses its number of partitions so that files have about this size.
+        """
+        return None
+
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """The secrets that a commit needs and journals do not store, by `Prepared.address`; see `Access.secrets`."""
+        return {}
+
+    def recover(self, access: Access) -> None:  # noqa: B027
+        """Complete or roll back the interrupted commit of a dead process at the target. Called before `open`."""
+
+    @abstractmethod
+    def open(self, spark: SparkSession) -> SinkJob:
+        """Check the target and prepare the write, before any vertex runs. Raise `SinkError` if it cannot be written."""
+
+
+class DataFrameSinkProvider(ABC):
+    """A target that adds its own operators in front of its sinks.
+
+    These operators become vertices of the job like the user's own (FLIP-146).
+    """
+
+    @property
+    def name(self) -> str:
+        """The display name."""
+        return type(self).__name__
+
+    @abstractmethod
+    def consume_data_frame(self, df: DataFrame) -> Sequence[tuple[DataFrame, Sink]]:
+        """Return the DataFrames derived from `df` (at least 1), each with its sink.
+
+        Their common subplan runs once, and all sinks commit together.
+        """
+
+
+def checked_parallelism(value: object, where: str) -> int:
+    """Return a parallelism that the user set; raise `SourceError` unless it is a whole number of at least 1."""
+    number = value if isinstance(value, int) and not isinstance(value, bool) else None
+    if number is None or number < 1:
+        error = SourceError.bad_parallelism(value, where)
+        error.set_line(callers_line())
+        raise error
+    return number
+
+
+def check_parallelism(where: str, *values: object) -> None:
+    """Validate numbers of a connector that have to be at least 1; None is not set."""
+    for value in values:
+        if value is not None:
+            checked_parallelism(value, where)

@@ -1,0 +1,134 @@
+"""Scans, which read a leaf of a plan while its job runs; and the scan of a leaf whose partitions Spark chooses."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from penstock.spark.plans.logical_plan import LARGE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.spark.bridge.handles import Session
+    from penstock.spark.plans.logical_plan import LogicalPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Splitting:
+    """The decided number of tasks of a source, and the reason, a sentence.
+
+    `parallelism` is None if Spark chooses it. `settings` are the session settings with which the source has to be read.
+    """
+
+    parallelism: int | None
+    reason: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+class Scan(ABC):
+    """The scan of a source in a running job.
+
+    The parallelism is inferred first (see `parallelism_source`), then the scan is divided once, then read.
+    """
+
+    uses_predicates: bool = False
+    """Whether the scan skips data that predicates on its columns exclude."""
+    allows_any_parallelism: bool = False
+    """Whether the scan can be divided for every number of tasks that a user may set."""
+
+    @property
+    def reason(self) -> str:
+        """The basis of the inferred parallelism, a clause; empty before the inference."""
+        return ""
+
+    @property
+    def fallback_reason(self) -> str:
+        """Why the scan was not executed as decided; empty if it was."""
+        return ""
+
+    @property
+    def is_cut_by_spark(self) -> bool:
+        """Whether Spark chooses the partitions, and a parallelism set by the user has no effect."""
+        return False
+
+    @property
+    @abstractmethod
+    def size_in_bytes(self) -> int | None:
+        """The estimated size in bytes, None if unknown."""
+
+    @property
+    def rows(self) -> int | None:
+        """The estimated row count, None if it is unknown without reading the data."""
+        return None
+
+    def parallelism_source(self, user_source: object | None) -> object | None:  # noqa: ARG002
+        """Return the object that infers the parallelism: the scan itself, or the source that the user passed."""
+        return self
+
+    @abstractmethod
+    def divide(self, parallelism: int) -> int:
+        """Divide the scan into at most `parallelism` splits; return the number of splits."""
+
+    def split(self, parallelism: int, reason: str) -> Splitting:
+        """Divide the scan for a requested number of tasks, and return the partitioning; `reason` is a clause."""
+        possible = self.divide(parallelism)
+        reason = f"{reason}: {self.reason}" if self.reason else reason
+        return Splitting(possible, reason if possible == parallelism else f"{reason}; it can be split into {possible}")
+
+    @abstractmethod
+    def leaf(self, session: Session | None = None) -> LogicalPlan:
+        """Return the leaf of Spark's plan that reads the scan; `session` has any settings of the `Splitting`."""
+
+    @abstractmethod
+    def with_filters(self, plan: LogicalPlan) -> Scan:
+        """Return the scan with additional filters; `plan` is the relation with all filters above it."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the scan holds an open resource, such as a transaction, that reading its rows needs."""
+        return False
+
+    def close(self) -> None:  # noqa: B027 - most scans hold no resources
+        """Release resources that were held open for reading. Called at the end of the job."""
+
+
+class PlainScan(Scan):
+    """The scan of an unchanged leaf, coalesced if it has too many partitions.
+
+    `reason` says why Spark's partitions must not be coalesced; it is empty if they may be.
+    """
+
+    reason: str = ""
+    is_cut_by_spark: bool = False
+
+    def __init__(self, leaf: LogicalPlan, reason: str = "") -> None:
+        self._leaf = leaf
+        self.reason = reason
+        self.is_cut_by_spark = bool(reason)
+        self._parallelism: int | None = None
+
+    @cached_property
+    def size_in_bytes(self) -> int | None:
+        """The size by Spark's statistics; None if they have no estimate, as for an RDD."""
+        size = self._leaf.size_in_bytes
+        return size if size < LARGE else None
+
+    def parallelism_source(self, user_source: object | None) -> object | None:
+        """Return the user's source: the number of Spark's partitions is unknown before planning."""
+        return user_source
+
+    def divide(self, parallelism: int) -> int:
+        """Coalesce to at most `parallelism` partitions; return `parallelism`."""
+        self._parallelism = parallelism
+        return parallelism
+
+    def leaf(self, session: Session | None = None) -> LogicalPlan:  # noqa: ARG002
+        """Return the leaf, coalesced if `divide` was called."""
+        return self._leaf if self._parallelism is None else self._leaf.coalesced(self._parallelism)
+
+    def with_filters(self, plan: LogicalPlan) -> PlainScan:  # noqa: ARG002
+        """Return the scan itself: filters do not change Spark's partitions."""
+        return self

@@ -1,0 +1,443 @@
+"""Commit records of a Delta table: staged files that a log entry adds to the table, and that replace others."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from urllib.parse import quote, unquote
+
+from penstock.commit.moves import move_files
+from penstock.commit.names import STAGED_ROWS, check_files, check_within
+from penstock.connectors.core.extras import absolute, needs, secrets_for, with_secrets
+from penstock.connectors.delta.files import DeltaColumns, DeltaFile, files_of, spark_reads_partition
+from penstock.connectors.tables.commit import PreparedTableFiles, PreparedUpsert, Upsert
+from penstock.connectors.tables.table_files import StagedFiles
+from penstock.connectors.tables.table_schema import LENGTH
+from penstock.errors import CommitError, CommitUnknownError, SinkError
+from penstock.spark.io.filesystem import Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from deltalake import CommitProperties, DeltaTable, Schema
+    from deltalake.transaction import AddAction, RemoveAction
+
+    from penstock.commit import Access
+    from penstock.connectors.core.predicates import Predicate
+
+    Files = tuple[tuple[str, int, int, tuple[tuple[str, str | None], ...]], ...]
+
+_RECEIPT = "penstock.receipt"
+_UNESCAPED = "/!$&'()+,-.:;=@_~"
+"""Characters of a path that deltalake (1.6) does not escape in remove actions."""
+_REFUSALS = ("LocalFileSystem", "table already exists")
+"""Messages of deltalake's (1.6) untyped errors that certainly mean no commit: errors of the local file system, whose
+calls do not continue after a failure, and a table that another process created."""
+_CONSTRAINTS = ("delta.invariants", "delta.generationExpression", "delta.identity")
+"""Prefixes of metadata keys that constrain the values of a column."""
+_WRITTEN = {
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "columnMapping",
+    "deletionVectors",
+    "generatedColumns",
+    "invariants",
+    "timestampNtz",
+    "v2Checkpoint",
+    "variantType",
+    "variantType-preview",
+}
+"""The writer features of Delta's protocol that deltalake (1.6) supports; it rejects others only at the commit."""
+_NAMED_FEATURES_VERSION = 7
+"""The writer protocol version from which a table lists its features; the version before implies all of them."""
+
+
+@dataclass(frozen=True)
+class PreparedDelta(PreparedTableFiles["DeltaTable"]):
+    """Commit record of files that are not in a Delta table's log yet.
+
+    `path` and `root` are the table's folder, as deltalake and as Spark address it, and `schema` is JSON of the log.
+    `files` are path, bytes, rows and partition values of each file; in the folder `staging`, files have the same
+    relative paths. `version` is the version of the table that the job has read; None if the table did not exist.
+    `receipt` identifies the job's entry in the log. `options` are the storage options of ``deltalake`` without secrets.
+    """
+
+    kind: ClassVar[str] = "delta"
+    pauses: ClassVar[tuple[float, ...]] = tuple(0.05 * number for number in range(1, 10))
+
+    path: str
+    root: str
+    mode: str
+    schema: str
+    partition_by: tuple[str, ...]
+    files: Files
+    staging: str
+    version: int | None
+    receipt: str
+    token: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def target(self) -> str:
+        """The path."""
+        return self.path
+
+    def check_names(self) -> None:
+        """Reject a staging folder or files outside the table's folder."""
+        check_within(self.staging, self.root, STAGED_ROWS)
+        if not all(isinstance(file, tuple) and file and isinstance(file[0], str) for file in self.files):
+            raise ValueError("a file has no path")
+        check_files(file[0] for file in self.files)
+
+    def ready(self, access: Access) -> None:
+        """Move the files into the table's folder, and check that the table is unchanged."""
+        self.move_staged_files(access)
+        self.check_table(self.load_table(access))
+
+    def move_staged_files(self, access: Access) -> None:
+        """Move the files from the staging folder into the table's folder."""
+        paths = tuple(path for path, *_ in self.files)
+        for folder in sorted({path.rpartition("/")[0] for path in paths}):
+            Folder(access.bridge, f"{self.root}/{folder}").make()
+        move_files(access, self.staging, self.root, paths)
+
+    def commit(self, access: Access) -> None:
+        """Write the entry of the log; an overwrite replaces all rows of the version before."""
+        # An append does not conflict with other appends, so deltalake may retry.
+        self._commit(access, retries=None if self.mode == "append" else 0)
+
+    def complete(self, access: Access) -> None:
+        """Write the entry of the log without retries by deltalake: a later version may have the entry already."""
+        self._commit(access, retries=0)
+
+    def _commit(self, access: Access, retries: int | None) -> None:
+        def commit(table: DeltaTable | None) -> None:
+            self.check_table(table)
+            self.commit_onto(access, table, retries)
+
+        self.commit_onto_latest(access, commit)
+
+    def commit_onto(self, access: Access, table: DeltaTable | None, retries: int | None = 0) -> None:
+        """Move the files into the table's folder, and write the log entry after `table`.
+
+        `retries` is how often deltalake retries onto later versions, without checking them for the entry; None for its
+        default.
+        """
+        from deltalake import Schema
+        from deltalake.transaction import RemoveAction
+
+        self.move_staged_files(access)
+        schema, partition_by = Schema.from_json(self.schema), list(self.partition_by)
+        if table is None:
+            create_table(self, access, schema, self._added())
+            return
+        mode: Literal["append", "overwrite"] = "overwrite" if self.mode == "overwrite" else "append"
+        properties = commit_properties(self.receipt, self.token, retries)
+        with definite_outcome(self.target):
+            removed = [RemoveAction(path, True, int(time.time() * 1000)) for path in self.removed]
+            actions: list[AddAction | RemoveAction] = [*self._added(), *removed]
+            table.create_write_transaction(actions, mode, schema, partition_by, commit_properties=properties)
+
+    def is_conflict(self, access: Access, error: Exception, table: DeltaTable | None) -> bool:
+        """Return whether another entry came first; deltalake raises the same errors for other reasons."""
+        from deltalake.exceptions import DeltaError
+
+        if not isinstance(error, DeltaError):
+            return False
+        latest = self.load_table(access)
+        return (None if latest is None else latest.version()) != (None if table is None else table.version())
+
+    def _added(self) -> list[AddAction]:
+        from deltalake.transaction import AddAction
+
+        now = int(time.time() * 1000)
+        return [
+            AddAction(path, size, dict(values), now, True, json.dumps({"numRecords": rows}))
+            for path, size, rows, values in self.files
+        ]
+
+    def check_table(self, table: DeltaTable | None) -> None:
+        """Raise `SinkError` if the columns or partitions of the table have changed since the job began."""
+        from deltalake import Schema
+
+        if table is None:
+            return
+        partition_by = tuple(table.metadata().partition_columns)
+        if partition_by != self.partition_by:
+            raise SinkError(
+                f"the partitions of table {self.path} have changed while the job ran",
+                cause=f"it is partitioned by {partition_by}, and the job has written files by {self.partition_by}",
+                hint="run the job again",
+            )
+        if self.mode != "append":
+            check_names(table, self.path)
+        if self.mode != "overwrite" and table.schema().to_json() != Schema.from_json(self.schema).to_json():
+            raise SinkError(
+                f"the columns of table {self.path} have changed while the job ran", hint="run the job again"
+            )
+
+    def is_in(self, table: DeltaTable | None) -> bool:
+        """Return whether the log has the job's entry up to this version; see `is_committed`."""
+        import pyarrow as pa
+
+        if table is None:
+            return False
+        if self.token is not None and table.transaction_version(app_id(self.token)) is not None:
+            return True
+        newer = table.version() - (-1 if self.version is None else self.version)
+        if newer <= 0:
+            return False
+        entries = table.history(newer)
+        if any(entry.get(_RECEIPT) == self.receipt for entry in entries):
+            return True
+        if len(entries) == newer:
+            return False
+        own = {path for path, *_ in self.files}
+        referenced = pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist()
+        if any(path in own or unquote(path) in own for path in referenced):
+            return True
+        raise CommitError.forgotten(self.target, "the old entries of its log", self.staging)
+
+    def undo(self, access: Access) -> None:
+        """Remove the files, which the log does not reference."""
+        self.remove_files(access)
+        self.finish(access)
+
+    def remove_files(self, access: Access) -> None:
+        """Remove the files from the table's folder."""
+        for path, *_ in self.files:
+            Folder(access.bridge, f"{self.root}/{path}").delete()
+
+    def finish(self, access: Access) -> None:
+        """Remove the staging folder."""
+        Folder(access.bridge, self.staging).delete()
+
+    def load_table(self, access: Access) -> DeltaTable | None:
+        """Return the latest version of the table, None if it does not exist."""
+        needs("deltalake", "delta", SinkError)
+        return table_at(self.log_path(access), self.storage_options(access))
+
+    def log_path(self, access: Access) -> str:
+        """Return the path for ``deltalake``; a relative path of an older journal is resolved by `root`."""
+        if absolute(self.path) == self.path:
+            return self.path
+        return Folder(access.bridge, self.root).local_path or self.path
+
+    def storage_options(self, access: Access) -> dict[str, str]:
+        """Return the storage options of ``deltalake`` with secrets."""
+        return with_secrets(self.options, secrets_for(access, self.address))
+
+
+def record_files(staged: StagedFiles) -> Files:
+    """Return the staged files in the form of `PreparedDelta.files`."""
+    return tuple(
+        (file.path.partition("/")[2], file.size, file.rows, tuple(file.partition.items())) for file in staged.files()
+    )
+
+
+def create_table(record: PreparedDelta, access: Access, schema: Schema, actions: list[AddAction]) -> None:
+    """Create a table whose first version has the files."""
+    from deltalake.transaction import create_table_with_add_actions
+
+    with definite_outcome(record.target):
+        create_table_with_add_actions(
+            record.log_path(access),
+            schema,
+            actions,
+            mode="error",
+            partition_by=list(record.partition_by),
+            storage_options=record.storage_options(access) or None,
+            commit_properties=commit_properties(record.receipt, record.token, None),
+        )
+
+
+@contextmanager
+def definite_outcome(target: str) -> Iterator[None]:
+    """Raise `CommitUnknownError` for errors in the block that do not prove that nothing was committed.
+
+    A rejection by deltalake, or an error of the local file system, proves it.
+    """
+    from deltalake.exceptions import CommitFailedError, DeltaProtocolError, SchemaMismatchError, TableNotFoundError
+
+    try:
+        yield
+    except (CommitFailedError, DeltaProtocolError, SchemaMismatchError, TableNotFoundError):
+        raise
+    except Exception as error:
+        if any(text in str(error) for text in _REFUSALS):
+            raise
+        raise CommitUnknownError.of(target, error) from error
+
+
+def table_at(path: str, options: Mapping[str, str]) -> DeltaTable | None:
+    """Return the table at a path, None if it does not exist."""
+    from deltalake import DeltaTable
+
+    storage = dict(options) or None
+    return DeltaTable(path, storage_options=storage) if DeltaTable.is_deltatable(path, storage) else None
+
+
+def check_names(table: DeltaTable, path: str) -> None:
+    """Reject a table with file names that deltalake would escape in another way than the log does.
+
+    The removal of such a file would have no effect, so readers would still see its rows.
+    """
+    import pyarrow as pa
+
+    for name in pa.table(table.get_add_actions()).column("path").to_pylist():
+        if quote(unquote(name), safe=_UNESCAPED) != name:
+            raise SinkError(
+                f"rows of table {path} cannot be replaced",
+                cause=f"its log has a file {name}, whose name deltalake would write in another way, so that it stayed",
+                hint="replace them with the program that has written them",
+            )
+
+
+def app_id(token: str) -> str:
+    """Return the application id (``appId`` in Delta's protocol) whose only transaction is that of a token."""
+    return f"penstock-{token}"
+
+
+def commit_properties(receipt: str, token: str | None, retries: int | None) -> CommitProperties:
+    """Return the commit properties that identify the job in the log, and limit retries by deltalake."""
+    from deltalake import CommitProperties, Transaction
+
+    transactions = None if token is None else [Transaction(app_id(token), 0)]
+    return CommitProperties({_RECEIPT: receipt}, max_commit_retries=retries, app_transactions=transactions)
+
+
+@dataclass(frozen=True)
+class DeltaUpsert(Upsert["DeltaTable", DeltaFile]):
+    """The computation of an upsert into a Delta table; `root` is the table's folder, as Spark addresses it."""
+
+    def files(self, table: DeltaTable, predicates: Sequence[Predicate]) -> list[DeltaFile]:
+        """Return the files of a version that may have rows that match the predicates."""
+        return files_of(table, predicates, DeltaColumns.of(table))
+
+
+def check_upsert(table: DeltaTable, path: str) -> None:
+    """Reject a table whose files cannot be rewritten.
+
+    These are tables with deletion vectors, a change data feed or ``delta.appendOnly``, or with a file whose partition
+    values Spark cannot read from its path.
+    """
+    check_names(table, path)
+    columns, configuration = DeltaColumns.of(table), table.metadata().configuration
+    files, cause = files_of(table, (), columns), ""
+    if any(file.selection is not None for file in files):
+        cause = "rows of it are deleted by deletion vectors"
+    elif not all(spark_reads_partition(file, columns) for file in files):
+        cause = "Spark cannot read the partitions off the names of its folders"
+    elif str(configuration.get("delta.enableChangeDataFeed")).lower() == "true":
+        cause = "it records the changes of its rows (delta.enableChangeDataFeed)"
+    elif str(configuration.get("delta.appendOnly")).lower() == "true":
+        cause = "its rows may not be replaced (delta.appendOnly)"
+    if cause:
+        raise SinkError(f"rows of table {path} cannot be replaced", cause=cause, hint="use Delta Lake's MERGE")
+
+
+@dataclass(frozen=True)
+class PreparedDeltaUpsert(PreparedUpsert["DeltaTable"], PreparedDelta):
+    """Commit record of an upsert: files that replace others."""
+
+    kind: ClassVar[str] = "delta-upsert"
+
+    def commit(self, access: Access) -> None:
+        """Write the entry of the log; recompute and retry if another commit came first."""
+        attempts = self.commit_optimistically(access)
+        for obsolete in attempts[:-1]:
+            obsolete.remove_files(access)
+        for recomputed in attempts[1:]:
+            Folder(access.bridge, recomputed.staging).delete()
+
+    def complete(self, access: Access) -> None:
+        """Commit; `commit` checks every version for the entry."""
+        self.commit(access)
+
+    def fitting(self, access: Access, table: DeltaTable | None) -> PreparedDeltaUpsert:
+        """Return a record for this version; reject a version with other columns or partitions."""
+        self.check_table(table)
+        return super().fitting(access, table)
+
+    def is_based_on(self, table: DeltaTable | None) -> bool:
+        """Return whether the record was computed from this version."""
+        return self.version == (None if table is None else table.version())
+
+    def still_fits(self, access: Access, table: DeltaTable) -> bool:
+        """Return whether the files fit a later version unchanged; reject a table whose rows cannot be replaced."""
+        from deltalake import DeltaTable
+
+        check_upsert(table, self.path)
+        if self.version is None:
+            return False
+        columns = DeltaColumns.of(table)
+        base = DeltaTable(self.log_path(access), self.version, self.storage_options(access) or None)
+        before, now = files_of(base, (), columns), files_of(table, (), columns)
+        return self._upsert(access).still_fits(self.removed, before, now)
+
+    def recomputed(self, access: Access, table: DeltaTable | None) -> PreparedDeltaUpsert:
+        """Write the files of the upsert for another version, and return their record."""
+        version = None if table is None else table.version()
+        staged = StagedFiles(access.bridge.spark, self.root, self.partition_by)
+        removed = self._upsert(access).write(table, staged)
+        return replace(self, files=record_files(staged), staging=staged.folder, version=version, removed=removed)
+
+    def _upsert(self, access: Access) -> DeltaUpsert:
+        return DeltaUpsert(access.bridge.spark, self.table_key, self.rows, self.row_type, self.root)
+
+    def remove_attempt(self, access: Access) -> None:
+        """Remove the files from the table and the staging folder."""
+        self.remove_files(access)
+        super().remove_attempt(access)
+
+
+def check_writable(table: DeltaTable, path: str, mode: str) -> None:
+    """Reject a table with constraints that Penstock does not enforce, or that deltalake would reject at the commit."""
+    protocol = table.protocol()
+    unsupported = sorted(set(protocol.writer_features or ()) - _WRITTEN)
+    if protocol.min_writer_version == _NAMED_FEATURES_VERSION - 1:
+        unsupported = ["identityColumns"]
+    cause = _unenforced_constraint(table, mode)
+    if unsupported:
+        cause = f"its writers must support {', '.join(unsupported)}, which deltalake does not"
+    elif mode == "overwrite" and str(table.metadata().configuration.get("delta.appendOnly")).lower() == "true":
+        raise SinkError(
+            f"rows of table {path} cannot be replaced",
+            cause="its rows may not be replaced (delta.appendOnly)",
+            hint='write it with mode="append", or unset the property',
+        )
+    if cause:
+        raise SinkError(f"table {path} cannot be written", cause=cause, hint="write it with Delta Lake itself")
+
+
+def _unenforced_constraint(table: DeltaTable, mode: str) -> str | None:
+    mapping = DeltaColumns.of(table).mode
+    if mapping != "none":
+        return f"its columns have other names in its files (column mapping by {mapping})"
+    constraints = [key for key in table.metadata().configuration if key.startswith("delta.constraints.")]
+    columns = json.loads(table.schema().to_json())["fields"]
+    nested = [field for column in columns for field in _nested_fields(column["type"])]
+    for column in [*columns, *nested]:
+        constraints += [f"{key} of {column['name']}" for key in column["metadata"] if key.startswith(_CONSTRAINTS)]
+    if mode != "overwrite":  # an overwrite replaces the schema; `in_shape_of` enforces lengths of top-level columns
+        constraints += [
+            f"the length {field['metadata'][LENGTH]} of {field['name']}"
+            for field in nested
+            if LENGTH in field["metadata"]
+        ]
+    return f"Penstock does not maintain {constraints[0]}" if constraints else None
+
+
+def _nested_fields(data_type: Any) -> Iterator[dict[str, Any]]:
+    """Yield the nested fields of a type in Delta's JSON schema."""
+    if not isinstance(data_type, dict):
+        return
+    fields = data_type.get("fields", [])
+    yield from fields
+    parts = map(data_type.get, ("elementType", "keyType", "valueType"))
+    for inner in (*(field["type"] for field in fields), *parts):
+        yield from _nested_fields(inner)

@@ -1,0 +1,213 @@
+"""Writes into partitioned Iceberg tables: a single partition per file, with its values in the file's manifest entry."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.pandas import functions
+
+from penstock.connectors.tables.table_schema import quoted
+from penstock.errors import SinkError
+from penstock.spark.plans.dataframes import with_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.typedef import Record
+    from pyspark.sql import Column, DataFrame
+
+_PREFIX = "penstock_"
+_MARK = "v"
+"""Prefix of each value in a folder name, which distinguishes an empty string from null."""
+_COPIED = (
+    "content",
+    "file_path",
+    "file_format",
+    "record_count",
+    "file_size_in_bytes",
+    "column_sizes",
+    "value_counts",
+    "null_value_counts",
+    "nan_value_counts",
+    "lower_bounds",
+    "upper_bounds",
+    "key_metadata",
+    "split_offsets",
+    "equality_ids",
+    "sort_order_id",
+)
+_UTC = {"spark.sql.session.timeZone": "UTC"}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionField:
+    """A partition field of a source column with a type of Iceberg, and the folder column for it while Spark writes."""
+
+    folder: str
+    column: str
+    transform: Any
+    source: Any
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether pyiceberg computes the values, which is so unless the transform is identity."""
+        return str(self.transform) != "identity"
+
+    def folder_column(self, df: DataFrame) -> Column:
+        """Return the partition values as strings for folder names."""
+        column = self._transformed(df) if self.is_computed else df[quoted(self.column)]
+        kind = df.select(column).schema[0].dataType.typeName()
+        match kind:
+            case "binary":
+                column = F.hex(column)
+            case "date":
+                column = F.unix_date(column)
+            case "timestamp" | "timestamp_ntz":
+                column = F.unix_micros(column.cast("timestamp"))
+        return F.concat(F.lit(_MARK), column.cast("string"))
+
+    def _transformed(self, df: DataFrame) -> Column:
+        """Return the values that pyiceberg computes in a UDF."""
+        arrow_udf: Any = getattr(functions, "arrow_udf", None)
+        if arrow_udf is None:
+            raise SinkError(
+                f"partitions by {self.transform} of column {self.column} cannot be written",
+                cause="this release of Spark has no functions on Arrow's columns",
+                hint="use Spark 4.1 or newer",
+            )
+        transform, source = self.transform, self.source
+        result_type = df.schema[self.column].dataType if str(transform).startswith("truncate") else "int"
+
+        def values(array: pa.Array) -> pa.Array:
+            return transform.pyarrow_transform(source)(_plain(array))
+
+        values.__annotations__ = {}  # Spark would evaluate annotations that exist only for type checkers
+        transformed: Column = arrow_udf(values, result_type)(df[quoted(self.column)])
+        return transformed
+
+    def value(self, text: str | None) -> Any:
+        """Parse a value of a folder name into the form of pyiceberg's partition records."""
+        return None if text is None else _parse(text[len(_MARK) :], self.transform.result_type(self.source))
+
+
+class IcebergPartitions:
+    """The partitioning of a table for new rows.
+
+    The constructor raises `SinkError` if pyiceberg does not support a transform, or a field is nested.
+    """
+
+    def __init__(self, spec: PartitionSpec, schema: Schema, table: str) -> None:
+        columns = {column.field_id: column for column in schema.fields}
+        self.spec_id = spec.spec_id
+        self._fields: list[PartitionField | None] = []
+        for index, field in enumerate(spec.fields):
+            column = columns.get(field.source_id)
+            if str(field.transform) == "void":
+                self._fields.append(None)
+            elif column is None or not field.transform.can_transform(column.field_type):
+                partitioning = f"{field.transform} of field {field.source_id}"
+                raise SinkError(
+                    f"table {table} is partitioned by {partitioning}, which is not supported",
+                    cause="it is a field within a column" if column is None else "pyiceberg cannot compute it",
+                    hint="write it with another engine",
+                )
+            else:
+                name = f"{_PREFIX}{index}"
+                self._fields.append(PartitionField(name, column.name, field.transform, column.field_type))
+
+    @classmethod
+    def of(cls, table: Table) -> IcebergPartitions:
+        """Return the partitioning of a table for new rows."""
+        return cls(table.spec(), table.schema(), ".".join(table.name()))
+
+    @property
+    def folders(self) -> list[str]:
+        """The names of the folder columns; the source columns stay in the files."""
+        return [field.folder for field in self._fields if field is not None]
+
+    @property
+    def calls_python(self) -> bool:
+        """Whether UDFs compute some of the partition values."""
+        return any(field is not None and field.is_computed for field in self._fields)
+
+    def with_folders(self, df: DataFrame) -> DataFrame:
+        """Return rows with the folder columns added."""
+        with with_settings(df, _UTC):
+            return df.withColumns({field.folder: field.folder_column(df) for field in self._fields if field})
+
+    def record(self, texts: Sequence[str | None]) -> Record:
+        """Return the partition record of a file from the values of its `folders`."""
+        from pyiceberg.typedef import Record
+
+        remaining = iter(texts)
+        return Record(*(None if field is None else field.value(next(remaining)) for field in self._fields))
+
+
+def plain_columns(table: Table) -> list[str]:
+    """Return the partition columns of a table; empty if a transform is not identity."""
+    fields = [field for field in table.spec().fields if str(field.transform) != "void"]
+    names = [table.schema().find_column_name(field.source_id) or "" for field in fields]
+    return names if all(str(field.transform) == "identity" for field in fields) else []
+
+
+def data_file_of(table: Table, path: str, partition: Record) -> DataFile:
+    """Return the manifest entry of a file with the statistics of its footer and a partition."""
+    from pyiceberg.io.pyarrow import parquet_file_to_data_file
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+
+    # With the table's spec, pyiceberg would infer the partition from statistics, which is impossible for buckets.
+    spec = UNPARTITIONED_PARTITION_SPEC
+    metadata = table.metadata.model_copy(update={"partition_specs": [spec], "default_spec_id": spec.spec_id})
+    unpartitioned = parquet_file_to_data_file(table.io, metadata, path)
+    data_file = DataFile.from_args(**{name: getattr(unpartitioned, name) for name in _COPIED}, partition=partition)
+    data_file.spec_id = table.spec().spec_id
+    return data_file
+
+
+def _plain(array: Any) -> Any:
+    """Cast a column of Spark to a type that pyiceberg's transforms support."""
+    import pyarrow as pa
+
+    kind = array.type
+    if pa.types.is_large_string(kind):
+        return array.cast(pa.string())
+    if pa.types.is_large_binary(kind):
+        return array.cast(pa.binary())
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return array.cast(pa.timestamp("us", "UTC"))
+    if pa.types.is_decimal(kind):  # the transforms need 16-byte alignment, which a copy ensures
+        return pa.concat_arrays([array, array.slice(0, 0)])
+    return array
+
+
+def _parse(text: str, kind: Any) -> Any:
+    from pyiceberg import types as ice
+
+    value: Any
+    match kind:
+        case ice.BooleanType():
+            value = text == "true"
+        case ice.FloatType() | ice.DoubleType():
+            value = float(text)
+        case ice.StringType():
+            value = text
+        case ice.UUIDType():
+            value = uuid.UUID(hex=text)
+        case ice.BinaryType() | ice.FixedType():
+            value = bytes.fromhex(text)
+        case ice.DecimalType():
+            with localcontext(prec=kind.precision):
+                value = Decimal(text).quantize(Decimal(1).scaleb(-kind.scale))
+        case _:
+            value = int(text)
+    return value

@@ -1,0 +1,1 @@
+"""Streams of topics: the end, the records and the tasks of each micro-batch."""

@@ -1,0 +1,93 @@
+"""The number of records and tasks of a stream's next batch. Pure arithmetic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.base.units import show_count
+from penstock.connectors.core.scan_parallelism import ROWS_PER_TASK
+from penstock.connectors.core.splits import COARSE, choose_split_count
+from penstock.connectors.kafka.streams.pace import Limit, limit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.connectors.kafka.streams.pace import MeasuredBatch
+
+
+@dataclass(frozen=True, slots=True)
+class BatchBounds:
+    """The bounds on the batches of a stream; those of the user are None if they are not set.
+
+    `interval` is the seconds that a batch may take; if it is None, the pace has no effect. `cores` is the number of
+    cores, as far as the driver can see them.
+    """
+
+    interval: float | None = None
+    most_records: int | None = None
+    parallelism: int | None = None
+    most_tasks: int | None = None
+    cores: int = 1
+    records_per_task: int = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDecision:
+    """The decision about the records and tasks of the next batch, with the reasons for both numbers.
+
+    `lag` is the backlog in records when it was decided, as reported by the broker.
+    """
+
+    lag: int
+    records: int
+    tasks: int
+    reason: str
+
+
+def most_records(batches: Sequence[MeasuredBatch], bounds: BatchBounds) -> Limit | None:
+    """Return the maximum of records of the next batch, None if it is unlimited.
+
+    The user's maximum caps the limit by pace.
+    """
+    paced = None if bounds.interval is None else limit_of(batches, bounds.interval)
+    if bounds.most_records is not None and (paced is None or bounds.most_records <= paced.records):
+        return Limit(bounds.most_records, f"maxOffsetsPerTrigger is {bounds.most_records:,}")
+    return paced
+
+
+def decide_batch(lag: int, partitions: int, limit: Limit | None, bounds: BatchBounds) -> BatchDecision:
+    """Decide the records and tasks of the next batch for a backlog (`lag`) of at least 1 record."""
+    if limit is None or lag <= limit.records:
+        records, why = lag, f"all {lag:,} records that wait"
+    else:
+        records, why = limit.records, f"{limit.records:,} of {lag:,} records that wait: {limit.reason}"
+    tasks, by = decide_tasks(records, partitions, bounds)
+    return BatchDecision(lag, records, tasks, f"{why}; {show_count(tasks, 'task')}: {by}")
+
+
+def decide_tasks(records: int, partitions: int, bounds: BatchBounds) -> tuple[int, str]:
+    """Return the number of tasks that read a batch, and the reason, a clause.
+
+    A cluster may have more cores than its driver, and a topic may have a partition per core of the cluster. So there
+    may be as many tasks as partitions, rounded up to a multiple of the driver's cores.
+    """
+    if bounds.parallelism is not None:
+        return bounds.parallelism, "scan.parallelism is set"
+    rounds = math.ceil(max(bounds.cores, partitions) / bounds.cores)
+    cores = rounds * bounds.cores
+    fine = math.ceil(records / bounds.records_per_task)
+    coarse = math.ceil(records / (COARSE * bounds.records_per_task))
+    by_volume, _ = choose_split_count(fine, coarse, cores)
+    by_cores = min(cores, max(1, records // ROWS_PER_TASK))
+    if by_volume > by_cores:
+        number, reason = by_volume, f"at most {math.ceil(records / by_volume):,} records for each"
+    elif by_cores < cores:
+        number, reason = by_cores, f"each is worth {ROWS_PER_TASK:,} records"
+    else:
+        of_partitions = f", as there are {show_count(partitions, 'partition')}" if rounds > 1 else ""
+        number, reason = by_cores, f"{show_count(rounds, 'round')} of {show_count(bounds.cores, 'core')}{of_partitions}"
+    if bounds.most_tasks is not None and number > bounds.most_tasks:
+        return bounds.most_tasks, f"scan.infer-parallelism.max is {bounds.most_tasks}"
+    return number, reason

@@ -1,0 +1,68 @@
+"""Scans of Hive tables that Spark reads through Hive's own formats: partitions can be coalesced, not split."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.base.units import show_bytes, show_count
+from penstock.connectors.core.scan import Scan
+from penstock.connectors.core.splits import OPEN_COST, count_splits
+from penstock.spark.io.hive import HiveRelation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.connectors.core.base import ParallelismInferenceContext
+    from penstock.spark.bridge.handles import Session
+    from penstock.spark.plans.logical_plan import LogicalPlan
+
+
+class HiveScan(Scan):
+    """A scan of a table, and of the filters above it, whose partitions are coalesced to the decided parallelism."""
+
+    def __init__(self, leaf: LogicalPlan, plan: LogicalPlan) -> None:
+        self._leaf = leaf
+        self._relation = HiveRelation(leaf, plan)
+        self._parallelism = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self._relation.name
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The options of the table."""
+        return self._relation.options
+
+    @property
+    def reason(self) -> str:
+        """The sizes in the metastore's statistics, a clause."""
+        sizes = self._relation.sizes
+        return f"{show_count(len(sizes), 'partition')} of {show_bytes(sum(sizes))} by the metastore's statistics"
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The bytes of the partitions that are read."""
+        return sum(self._relation.sizes)
+
+    def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
+        """Return the number of splits of the volume per task, capped by the bound and by the splits of Hive."""
+        sizes = self._relation.sizes
+        splits = count_splits(sizes, [True] * len(sizes), context.data_volume_per_task, OPEN_COST)
+        return min(splits, context.parallelism_inference_upper_bound, self._relation.tasks)
+
+    def divide(self, parallelism: int) -> int:
+        """Coalesce to at most `parallelism` partitions; return their number."""
+        self._parallelism = min(parallelism, self._relation.tasks)
+        return self._parallelism
+
+    def leaf(self, session: Session | None = None) -> LogicalPlan:  # noqa: ARG002
+        """Return the relation, pruned and coalesced."""
+        if self._parallelism < self._relation.tasks:
+            return self._relation.leaf.coalesced(self._parallelism)
+        return self._relation.leaf
+
+    def with_filters(self, plan: LogicalPlan) -> HiveScan:
+        """Return a scan of the partitions that remain after additional filters."""
+        return HiveScan(self._leaf, plan)

@@ -1,0 +1,1 @@
+"""Decisions: what was chosen, from which figures and why, and what came of it."""

@@ -1,0 +1,160 @@
+"""Estimates that decisions are based on, compared with the actual values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from penstock.base.units import show_bytes, show_count
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MISS = 2.0
+"""An estimate that is wrong by this factor is a miss.
+
+A smaller error would not have changed the decision: a task that reads twice or half the volume runs about as well, and
+Spark's own sizes of compressed columns are off by as much.
+"""
+_NEGLIGIBLE = {"bytes": 4 << 20, "rows": 1000, "fraction": 0.05}
+"""Values up to this fit one task and do not affect decisions: no miss if estimate and actual value are both below."""
+
+_LARGE = 10
+"""Larger factors are shown without decimal places."""
+
+
+class Unit(StrEnum):
+    """The unit of an estimate."""
+
+    BYTES = "bytes"
+    ROWS = "rows"
+    FRACTION = "fraction"
+
+    def show(self, number: float) -> str:
+        """Return a number of this unit as text for users.
+
+        >>> Unit.FRACTION.show(0.125), Unit.BYTES.show(3 << 20)
+        ('12.5%', '3.0 MiB')
+        """
+        match self:
+            case Unit.BYTES:
+                return show_bytes(number)
+            case Unit.ROWS:
+                return show_count(round(number), "row")
+            case Unit.FRACTION:
+                return f"{number:.1%}"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure that a decision was based on before it could be measured.
+
+    Parameters
+    ----------
+    what
+        What is estimated, such as ``bytes read from orders``.
+    actual
+        The value that was measured later, None if unknown.
+    is_most
+        Whether the estimate is an upper bound: then a smaller actual value is not a miss.
+    limit
+        The limit that the decision compared the estimate with, or None. An actual value on its other side is a miss.
+    is_least
+        Whether only a lower bound of the actual value could be measured.
+    """
+
+    what: str
+    unit: Unit
+    estimated: float
+    actual: float | None = None
+    is_most: bool = False
+    limit: float | None = None
+    is_least: bool = False
+
+    def with_actual(self, actual: float, *, is_least: bool = False) -> Estimate:
+        """Return the estimate with the actual value, or with a lower bound of it."""
+        return replace(self, actual=actual, is_least=is_least)
+
+    @property
+    def missed_by(self) -> float | None:
+        """The factor by which the estimate was wrong; None if it was not a miss or the actual value is unknown.
+
+        >>> Estimate("rows of orders", Unit.ROWS, 2000, 5000).missed_by
+        2.5
+        """
+        if self.actual is None or max(self.estimated, self.actual) <= _NEGLIGIBLE[self.unit]:
+            return None
+        if self.is_most and self.actual <= self.estimated:
+            return None
+        low, high = sorted((self.estimated, self.actual))
+        factor = high / max(low, 0.001 if self.unit is Unit.FRACTION else 1)
+        crosses_limit = self.limit is not None and (self.estimated <= self.limit) != (self.actual <= self.limit)
+        if factor < MISS and not crosses_limit:
+            return None
+        return round(factor, 1 if factor < _LARGE else None)
+
+    def __str__(self) -> str:
+        most = "at most " if self.is_most else ""
+        least = "at least " if self.is_least else ""
+        actual = "" if self.actual is None else f", {least}{self.unit.show(self.actual)} actual"
+        return f"{most}{self.unit.show(self.estimated)} estimated{actual}{self._miss_text}"
+
+    @property
+    def _miss_text(self) -> str:
+        factor = self.missed_by
+        if factor is None or self.actual is None:
+            return ""
+        if not self.actual or not self.estimated:  # zero has no meaningful factor
+            return " (missed)"
+        return f" (missed: {factor:,} times {'less' if self.actual < self.estimated else 'more'})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "what": self.what,
+            "unit": self.unit.value,
+            "foreseen": self.estimated,
+            "came": self.actual,
+            "missed_by": self.missed_by,
+            "is_least": self.is_least,
+            "text": str(self),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateRecord:
+    """An estimate as event logs contain it; `text` has both figures."""
+
+    what: str
+    unit: str
+    estimated: float
+    actual: float | None
+    missed_by: float | None
+    text: str
+    is_least: bool = False
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> EstimateRecord:
+        """Return the estimate of a record, see `Estimate.as_dict`; fields added by newer releases are ignored."""
+        figures = (record["foreseen"], record["came"], record["missed_by"])
+        return cls(record["what"], record["unit"], *figures, record["text"], record.get("is_least", False))
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.text}"
+
+    @property
+    def error_text(self) -> str:
+        """The error of a miss as text, such as "33 times"; empty if it is not a miss."""
+        if self.missed_by is None:
+            return ""
+        if not self.actual:
+            return "actual 0"
+        return f"{self.missed_by:,} times" if self.estimated else "estimated 0"
+
+    @property
+    def severity(self) -> tuple[bool, float]:
+        """Sort key of a miss, larger if it is worse; misses without a factor (actual or estimated 0) are the worst."""
+        if self.actual and self.estimated:
+            return False, self.missed_by or 0.0
+        return True, max(self.estimated, self.actual or 0.0)

@@ -1,0 +1,1 @@
+"""Native execution by DuckDB: the only package that knows it."""

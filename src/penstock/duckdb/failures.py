@@ -1,0 +1,90 @@
+"""Reasons why DuckDB cannot be used, and its failures."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from penstock.duckdb.worker.engine import UNSUPPORTED, unsupported_reason
+from penstock.duckdb.worker.errors import CHANGED, NOT_NATIVE
+from penstock.spark.bridge.settings import is_true
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.spark.bridge.jvm import Bridge
+
+_PACKAGES = ("penstock", "duckdb", "pyarrow")
+_UNAVAILABLE: dict[str, str] = {}
+"""By application id, what is missing on its executors."""
+_REASON = re.compile(rf"(?:{NOT_NATIVE}|ModuleNotFoundError: )(.*)")
+_WORKER_ERRORS = ("PythonException", "Python worker", "org.apache.spark.api.python", "ExecutorLostFailure", NOT_NATIVE)
+"""Parts of the error of a stage whose Python worker failed or was killed, alone or with its executor."""
+
+
+def is_installed() -> bool:
+    """Whether DuckDB is installed in the driver, in any release."""
+    return find_spec("duckdb") is not None
+
+
+def unavailable_reason(bridge: Bridge) -> str | None:
+    """Return why DuckDB cannot be used at all; None if no reason is recorded."""
+    if not is_installed():
+        return "the package duckdb is not installed"
+    try:
+        reason = unsupported_reason(version("duckdb"))
+    except PackageNotFoundError:  # a module without package metadata: the workers check its version
+        reason = None
+    if reason is not None:
+        return reason
+    if is_true(bridge.spark.sparkContext._jsc.sc().conf().get("spark.io.encryption.enabled", "false")):
+        return "DuckDB would spill to disk without the encryption that spark.io.encryption.enabled requires"
+    return _UNAVAILABLE.get(bridge.application)
+
+
+@contextmanager
+def fail_fast(bridge: Bridge) -> Iterator[None]:
+    """End the jobs of the block at the first DuckDB failure, regardless of ``spark.task.maxFailures``.
+
+    Only for jobs whose rows Spark computes after a failure. See ``NativeFailures.java``.
+    """
+    context = bridge.spark.sparkContext._jsc.sc()
+    bridge.helper("NativeFailures").begin(context, NOT_NATIVE)
+    try:
+        yield
+    finally:
+        bridge.helper("NativeFailures").end(context)
+
+
+def failure_reason(bridge: Bridge, error: Exception) -> str | None:
+    """Return why DuckDB failed, if an error may come from a DuckDB worker; None if it does not.
+
+    A missing or unsupported package is recorded for the whole application, so that no other part fails for it.
+    """
+    if not any(words in str(error) for words in _WORKER_ERRORS):
+        return None
+    matches = [match for line in str(error).splitlines() if (match := _REASON.search(line)) is not None]
+    reason = matches[-1][1].strip() if matches else "a Python worker failed"
+    is_lacking = any(f"No module named '{package}'" in reason for package in _PACKAGES)
+    if UNSUPPORTED in reason or is_lacking:
+        reason += " on an executor"
+        if is_lacking:
+            python = bridge.spark.sparkContext.pythonExec
+            reason += f", whose Python is {python}: set PYSPARK_PYTHON to a Python that has penstock[native]"
+        _UNAVAILABLE[bridge.application] = reason
+    return reason
+
+
+def record_failure(bridge: Bridge, plan: Any, reason: str) -> None:
+    """Record that DuckDB failed for a plan, so that it is not tried again (``NativeFailures.java``)."""
+    if CHANGED not in reason:
+        bridge.helper("NativeFailures").record(plan, reason)
+
+
+def previous_failure_reason(bridge: Bridge, plan: Any) -> str | None:
+    """Return why DuckDB is not tried for a plan, None if it has not failed for an equal plan."""
+    reason = bridge.helper("NativeFailures").reason(plan)
+    return None if reason is None else f"DuckDB failed on it before ({reason})"

@@ -1,0 +1,76 @@
+package penstock.duckdb;
+
+import java.math.BigDecimal;
+
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DecimalType;
+
+import penstock.plans.NumericTypes;
+
+/** Casts in DuckDB's SQL: values that do not fit the target type are errors; see `NativeSql`. */
+final class NativeCasts {
+    private static final int[] DIGITS = {3, 5, 10, 19};
+
+    /** The digits up to which rounding a double's text is the same in Java and DuckDB. */
+    private static final int DIGITS_OF_DOUBLE = 15;
+
+    static String of(Cast cast, String sql) throws NativeSql.Declined {
+        DataType from = cast.child().dataType();
+        DataType to = cast.dataType();
+        String type = NativeTypes.nameOf(to);
+        boolean isTry = NumericTypes.overflowMode(cast).equals("TRY");
+        if (to instanceof DecimalType && !isTry) {
+            DecimalType decimal = (DecimalType) to;
+            int integerDigits = decimal.precision() - decimal.scale();
+            int digits = digits(from);
+            if (from.catalogString().equals("double") && decimal.precision() <= DIGITS_OF_DOUBLE) { // Spark rounds the text of the double
+                String text = "CAST(" + sql + " AS VARCHAR)";
+                return narrowed(text, "contains(" + text + ", 'e') THEN error('a number that is rounded differently')", type);
+            }
+            if (digits > integerDigits) {
+                return narrowed(sql, "abs(" + sql + ") >= " + BigDecimal.TEN.pow(integerDigits) + " THEN error('a number that does not fit')", type);
+            }
+            if (from instanceof DecimalType && decimal.scale() < ((DecimalType) from).scale()) { // rounds half up, like Spark
+                return narrowed(sql, sql + " IS NULL THEN NULL", type);
+            }
+        }
+        if (!fits(from, to)) {
+            throw new NativeSql.Declined("a cast of " + from.catalogString() + " to " + to.catalogString());
+        }
+        return "CAST(" + sql + " AS " + type + ")";
+    }
+
+    /** Returns the maximum digits of an integer or decimal before the decimal point, 0 for other types. */
+    private static int digits(DataType type) {
+        if (type instanceof DecimalType) {
+            return ((DecimalType) type).precision() - ((DecimalType) type).scale();
+        }
+        int index = NumericTypes.INTEGERS.indexOf(type.catalogString());
+        return index < 0 ? 0 : DIGITS[index];
+    }
+
+    /** Returns a cast inside CASE: DuckDB would rewrite CAST(x AS a narrower type) < 9 to x < 9. */
+    private static String narrowed(String sql, String branch, String type) {
+        return "(CASE WHEN " + branch + " ELSE CAST(" + sql + " AS " + type + ") END)";
+    }
+
+    /** Whether every value fits a type without rounding. */
+    private static boolean fits(DataType from, DataType to) {
+        String source = from.catalogString();
+        String target = to.catalogString();
+        if (source.equals(target)) {
+            return true;
+        }
+        if (to instanceof DecimalType) {
+            DecimalType type = (DecimalType) to;
+            boolean keepsDigits = from instanceof DecimalType ? type.scale() >= ((DecimalType) from).scale() : NumericTypes.isInteger(from);
+            return keepsDigits && type.precision() - type.scale() >= digits(from);
+        }
+        if (NumericTypes.isInteger(from)) {
+            boolean isExact = target.equals("double") && !source.equals("bigint");
+            return isExact || NumericTypes.INTEGERS.indexOf(target) >= NumericTypes.INTEGERS.indexOf(source);
+        }
+        return source.equals("float") && target.equals("double");
+    }
+}

@@ -1,0 +1,103 @@
+package penstock.duckdb;
+
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
+import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.EqualNullSafe;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.IsNotNull;
+import org.apache.spark.sql.catalyst.expressions.Or;
+
+import penstock.plans.Catalyst;
+import penstock.plans.ExpressionSafety;
+
+/** Conditions in DuckDB's SQL that may fail; see `NativeSql.condition` for conditions that must not. */
+final class NativeConditions {
+    /** Returns the condition of a CASE, which DuckDB evaluates for the same rows as Spark. */
+    static String of(Expression condition) throws NativeSql.Declined {
+        check(condition);
+        return NativeSql.of(condition);
+    }
+
+    /**
+     * Checks that DuckDB raises every error of a condition.
+     *
+     * DuckDB may evaluate the operands of AND and OR in another order, and skip some: it evaluates nothing of x OR TRUE. So
+     * if an operand may fail, all must fail for the same rows, as in a - b > 30 AND a - b < 60. A comparison that may
+     * fail is always evaluated, as DuckDB has no statistics of a value that may overflow.
+     */
+    static void check(Expression condition) throws NativeSql.Declined {
+        if (!ExpressionSafety.cannotFail(NativeResults.withoutSubqueries(condition)) && failingSubexpressions(condition) == null) {
+            throw new NativeSql.Declined("a condition that may fail");
+        }
+    }
+
+    /** Returns a condition without IS NOT NULL of values that another conjunct compares, which drops nulls, too. */
+    static Expression withoutRedundantNotNull(Expression condition) {
+        List<Expression> conjuncts = new ArrayList<>();
+        Catalyst.addConjuncts(condition, conjuncts);
+        Expression remaining = null;
+        for (Expression conjunct : conjuncts) {
+            boolean isNeeded = true;
+            for (Expression other : conjuncts) {
+                isNeeded = isNeeded && !(conjunct instanceof IsNotNull && other instanceof BinaryComparison && isNullIf(other, Catalyst.first(conjunct)));
+            }
+            if (isNeeded) {
+                remaining = remaining == null ? conjunct : new And(remaining, conjunct);
+            }
+        }
+        return remaining;
+    }
+
+    /** Whether a value is null for every row whose column is null. */
+    private static boolean isNullIf(Expression value, Expression column) {
+        if (value.semanticEquals(column)) {
+            return column instanceof AttributeReference;
+        }
+        boolean compares = value instanceof BinaryComparison && !(value instanceof EqualNullSafe);
+        boolean propagatesNulls = compares || value instanceof BinaryArithmetic || value instanceof Cast;
+        for (Object child : propagatesNulls ? Catalyst.each(value.children()) : new ArrayList<Object>()) {
+            if (isNullIf((Expression) child, column)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Returns the failing subexpressions of a condition; null if they differ between operands or may be skipped. */
+    private static Set<Object> failingSubexpressions(Expression condition) {
+        if (condition instanceof And || condition instanceof Or) {
+            Set<Object> left = failingSubexpressions(Catalyst.first(condition));
+            Set<Object> right = failingSubexpressions(Catalyst.last(condition));
+            return left != null && left.equals(right) ? left : null;
+        }
+        if (!(condition instanceof BinaryComparison)) {
+            return null;
+        }
+        Set<Object> subexpressions = new HashSet<>();
+        return addFailing(Catalyst.first(condition), subexpressions) && addFailing(Catalyst.last(condition), subexpressions) && !subexpressions.isEmpty() ? subexpressions : null;
+    }
+
+    /** Adds the failing subexpressions of a value; returns whether each is evaluated for every row. */
+    private static boolean addFailing(Expression value, Set<Object> subexpressions) {
+        if (ExpressionSafety.cannotFail(NativeResults.withoutSubqueries(value))) {
+            return true;
+        }
+        if (!(value instanceof BinaryArithmetic) && !(value instanceof Cast)) {
+            return false;
+        }
+        subexpressions.add(value.canonicalized());
+        boolean isEvaluated = true;
+        for (Expression child : Catalyst.each(value.children())) {
+            isEvaluated = isEvaluated && addFailing(child, subexpressions);
+        }
+        return isEvaluated;
+    }
+}

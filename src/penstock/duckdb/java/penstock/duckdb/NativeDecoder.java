@@ -1,0 +1,134 @@
+package penstock.duckdb;
+
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.function.Function;
+
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.java.JavaRDD;
+import org.apache.spark.api.java.function.FlatMapFunction;
+import org.apache.spark.api.java.function.FlatMapFunction2;
+import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.MakeDecimal;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.execution.arrow.ArrowConverters$;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+import scala.Function1;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractFunction1;
+
+/** Decodes exchanged column batches into rows, or concatenates the batches of several inputs for DuckDB. */
+public final class NativeDecoder implements Function<Object, Object> {
+    private static final int BATCH = 1;
+    /** Decimals up to this precision are unscaled longs in batches. */
+    private static final int LONG_DIGITS = 18;
+
+    /** Returns the rows of an RDD of batches. @param arguments the RDD, and the columns of the rows */
+    @SuppressWarnings("unchecked")
+    @Override
+    public Object apply(Object arguments) {
+        RDD<Object> batches = (RDD<Object>) ((List<?>) arguments).get(0);
+        List<StructField> fields = new ArrayList<>();
+        List<Expression> values = new ArrayList<>();
+        for (Object column : CollectionConverters.asJava((Seq<?>) ((List<?>) arguments).get(1))) {
+            DataType type = ((Attribute) column).dataType();
+            boolean isLong = type instanceof DecimalType && ((DecimalType) type).precision() <= LONG_DIGITS;
+            DataType batchType = isLong ? DataTypes.LongType : type;
+            Expression value = new BoundReference(fields.size(), batchType, true);
+            values.add(isLong ? new MakeDecimal(value, ((DecimalType) type).precision(), ((DecimalType) type).scale(), true) : value);
+            fields.add(DataTypes.createStructField("c" + fields.size(), batchType, true));
+        }
+        Object decoding = new Decoding(DataTypes.createStructType(fields), PythonUtils.toSeq(values));
+        return batches.toJavaRDD().mapPartitions((FlatMapFunction<Iterator<Object>, Object>) decoding, true).rdd();
+    }
+
+    /** Concatenates the batches of several RDDs partition by partition, each tagged with the number of its RDD. */
+    @SuppressWarnings("unchecked")
+    public RDD<Object> concatenate(List<?> inputs) {
+        Object appending = new Appending();
+        JavaRDD<Object> concatenated = null;
+        for (int i = 0; i < inputs.size(); i++) {
+            JavaRDD<Object> batches = ((RDD<Object>) inputs.get(i)).toJavaRDD().map(new Numbering(i));
+            concatenated = concatenated == null ? batches
+                    : concatenated.zipPartitions(batches, (FlatMapFunction2<Iterator<Object>, Iterator<Object>, Object>) appending);
+        }
+        return concatenated.rdd();
+    }
+
+    private static final class Numbering implements org.apache.spark.api.java.function.Function<Object, Object> {
+        private static final long serialVersionUID = 1L;
+        private final int number;
+
+        Numbering(int number) {
+            this.number = number;
+        }
+
+        @Override
+        public Object call(Object batch) {
+            return new GenericInternalRow(new Object[] {number, ((InternalRow) batch).getBinary(BATCH)});
+        }
+    }
+
+    private static final class Appending implements FlatMapFunction2<Object, Object, Object> {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        public Iterator<Object> call(Object preceding, Object batches) {
+            final Iterator<?> first = (Iterator<?>) preceding;
+            final Iterator<?> second = (Iterator<?>) batches;
+            return new Iterator<Object>() {
+                @Override
+                public boolean hasNext() {
+                    return first.hasNext() || second.hasNext();
+                }
+
+                @Override
+                public Object next() {
+                    return first.hasNext() ? first.next() : second.next();
+                }
+            };
+        }
+    }
+
+    private static final class Decoding implements FlatMapFunction<Object, Object> {
+        private static final long serialVersionUID = 1L;
+        private final StructType batchSchema;
+        @SuppressWarnings("serial") // all expressions and all of Scala's sequences are serializable
+        private final Seq<Expression> values;
+
+        Decoding(StructType batchSchema, Seq<Expression> values) {
+            this.batchSchema = batchSchema;
+            this.values = values;
+        }
+
+        @SuppressWarnings({"rawtypes", "unchecked"}) // iterators of objects: Janino generates no bridge methods
+        @Override
+        public Iterator<Object> call(Object rows) {
+            ArrowConverters$ converters = ArrowConverters$.MODULE$;
+            scala.collection.Iterator batches = CollectionConverters.asScala((Iterator<?>) rows);
+            Object messages = batches.map(new AbstractFunction1<Object, Object>() {
+                @Override
+                public Object apply(Object row) {
+                    return ((InternalRow) row).getBinary(BATCH);
+                }
+            });
+            Object decoded = converters.fromBatchIterator((scala.collection.Iterator) messages, batchSchema, "UTC", false, false,
+                    TaskContext.get());
+            Function1 projection = UnsafeProjection.create(values); // each row overwrites the previous one in memory
+            return CollectionConverters.asJava(((scala.collection.Iterator) decoded).map(projection));
+        }
+    }
+}

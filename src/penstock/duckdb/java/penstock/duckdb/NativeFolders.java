@@ -1,0 +1,96 @@
+package penstock.duckdb;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.execution.FileSourceScanExec;
+import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.StructType;
+
+import penstock.bridge.Answer;
+import penstock.plans.Catalyst;
+
+/** The partition folders of a scanned table, their files, and the columns whose values are in the folder names. */
+final class NativeFolders {
+    /** Each folder adds a subquery: planning more would take DuckDB longer than most queries run. */
+    private static final int MAX_FOLDERS = 100;
+
+    static boolean isPartitionColumn(FileSourceScanExec scan, Attribute column) {
+        return Arrays.asList(scan.relation().partitionSchema().fieldNames()).contains(column.name());
+    }
+
+    /** Checks that DuckDB supports the types of the partition columns. */
+    static void checkTypes(FileSourceScanExec scan) throws NativeSql.Declined {
+        for (Attribute column : Catalyst.each(scan.output())) {
+            if (isPartitionColumn(scan, column)) {
+                NativeTypes.literal(null, column.dataType());
+            }
+        }
+    }
+
+    /** Lists the folders of a scan and checks that DuckDB supports their partition values. */
+    static void check(FileSourceScanExec scan) throws NativeSql.Declined {
+        if (!NativeScan.columns(scan, true).isEmpty()) {
+            for (PartitionDirectory folder : listed(scan)) {
+                values(scan, folder.values());
+            }
+        }
+    }
+
+    /** Returns the partition values of a folder as SQL, in the order of the partition columns. */
+    static List<Object> values(FileSourceScanExec scan, InternalRow row) throws NativeSql.Declined {
+        StructType schema = scan.relation().partitionSchema();
+        List<Object> literals = new ArrayList<>();
+        for (Attribute column : Catalyst.each(scan.output())) {
+            if (isPartitionColumn(scan, column)) {
+                int index = schema.fieldIndex(column.name());
+                Object value = row.get(index, column.dataType());
+                if (value instanceof Decimal && ((Decimal) value).scale() != ((DecimalType) column.dataType()).scale()) {
+                    // Spark keeps the scale of the folder name, but reads the value in the scale of the column.
+                    throw new NativeSql.Declined("a decimal folder name with another scale than its column");
+                }
+                literals.add(NativeTypes.literal(value, column.dataType()));
+            }
+        }
+        return literals;
+    }
+
+    /** Returns all files, unsplit. They are listed here, as the scan itself would broadcast settings for each table. */
+    static List<Object> files(FileSourceScanExec scan) throws NativeSql.Declined {
+        Set<Object> folders = new HashSet<>();
+        List<Object> files = new ArrayList<>();
+        for (PartitionDirectory folder : listed(scan)) {
+            List<Object> values = values(scan, folder.values());
+            folders.add(values);
+            if (folders.size() > MAX_FOLDERS) {
+                throw new NativeSql.Declined("more than " + MAX_FOLDERS + " folders of a table");
+            }
+            for (FileStatusWithMetadata file : Catalyst.each(folder.files().toSeq())) {
+                if (file.getLen() > 0) { // Spark skips empty files
+                    files.add(facts(file.getPath(), 0, file.getLen(), file.getModificationTime(), file.getLen(), values));
+                }
+            }
+        }
+        return files;
+    }
+
+    static Map<String, Object> facts(Path path, long start, long length, long modified, long size, List<Object> values) {
+        return Answer.facts("path", path.toString(), "start", start, "length", length, "modified", modified, "size", size,
+                "values", values);
+    }
+
+    private static List<PartitionDirectory> listed(FileSourceScanExec scan) {
+        return Catalyst.each(scan.relation().location().listFiles(scan.partitionFilters(), Catalyst.<Expression>none()));
+    }
+}

@@ -1,0 +1,173 @@
+package penstock.duckdb;
+
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Sort;
+
+import penstock.plans.Catalyst;
+import penstock.plans.ExpressionSafety;
+import penstock.plans.PlanReader;
+
+/**
+ * Normalizes an optimised plan so that most of it can be a single DuckDB query; see `NativeQueries`.
+ *
+ * Aggregates return only columns and functions; expressions of these move to a projection above, unless that would fail
+ * on other rows than in Spark. Filters by keys of other tables are removed, as the joins imply them. A top-N moves below
+ * a sort that repeats its order. Semi and anti joins are pulled up above joins with smaller tables. Limits of ranks are
+ * removed, as a filter above repeats them.
+ */
+final class NativeNormalization {
+    /** Returns an equivalent plan. */
+    static LogicalPlan of(LogicalPlan plan) {
+        return NativeSemiJoins.of(NativeNotNullFilters.of(normalize(plan, false)));
+    }
+
+    /**
+     * Whether Spark computes values that may fail directly above an aggregate whose rows may be dropped further above.
+     *
+     * @param parts the parts that DuckDB computes
+     * @param mayDrop whether an operator above the plan may drop its rows
+     */
+    static boolean hasLateValues(LogicalPlan plan, List<?> parts, boolean mayDrop) {
+        if (isPart(plan, parts)) {
+            return false;
+        }
+        if (mayDrop && plan instanceof Project && ((Project) plan).child() instanceof Aggregate
+                && !ExpressionSafety.cannotFail(((Project) plan).projectList())) {
+            return true;
+        }
+        boolean mayDropBelow = mayDropBelow(plan, mayDrop);
+        for (LogicalPlan child : Catalyst.each(plan.children())) {
+            if (hasLateValues(child, parts, mayDropBelow)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    static boolean isPart(LogicalPlan plan, List<?> parts) {
+        for (Object part : parts) {
+            if (part == plan) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Whether a plan may drop rows of its children before their values are used; as in `planner/late_values.py`. */
+    private static boolean mayDropBelow(LogicalPlan plan, boolean mayDrop) {
+        return plan instanceof Filter || plan instanceof Join || mayDrop && plan instanceof Project;
+    }
+
+    private static LogicalPlan normalize(LogicalPlan plan, boolean mayDrop) {
+        LogicalPlan normalized = withChildren(plan, mayDropBelow(plan, mayDrop));
+        if (normalized instanceof Filter) {
+            Expression remaining = withoutKeyFilters(((Filter) normalized).condition());
+            return remaining == null ? ((Filter) normalized).child() : new Filter(remaining, ((Filter) normalized).child());
+        }
+        if (Catalyst.name(normalized).equals("WindowGroupLimit")) { // the filter above drops the same rows
+            return Catalyst.onlyChild(normalized);
+        }
+        if (normalized instanceof GlobalLimit && ((GlobalLimit) normalized).child() instanceof LocalLimit) {
+            LogicalPlan child = ((LocalLimit) ((GlobalLimit) normalized).child()).child();
+            boolean isTopN = child instanceof Sort && ((Sort) child).global();
+            return isTopN ? (LogicalPlan) (Object) child.withNewChildren(Catalyst.seq(normalized)) : normalized;
+        }
+        if (normalized instanceof Join && ((Join) normalized).joinType().toString().equals("Inner")) {
+            return NativeSemiJoins.pullUp((Join) normalized);
+        }
+        return normalized instanceof Aggregate ? splitAggregate((Aggregate) normalized, mayDrop) : normalized;
+    }
+
+    private static LogicalPlan withChildren(LogicalPlan plan, boolean mayDrop) {
+        List<LogicalPlan> children = new ArrayList<>();
+        for (LogicalPlan child : Catalyst.each(plan.children())) {
+            children.add(normalize(child, mayDrop));
+        }
+        return Catalyst.withChildren(plan, children);
+    }
+
+    private static Expression withoutKeyFilters(Expression condition) {
+        if (condition instanceof And) {
+            Expression left = withoutKeyFilters(((And) condition).left());
+            Expression right = withoutKeyFilters(((And) condition).right());
+            return left == null ? right : right == null ? left : new And(left, right);
+        }
+        String name = Catalyst.name(condition);
+        boolean isKeyFilter = name.equals("DynamicPruningSubquery")
+                || name.equals("BloomFilterMightContain") && Catalyst.first(condition) instanceof ScalarSubquery;
+        return isKeyFilter ? null : condition;
+    }
+
+    private static LogicalPlan splitAggregate(Aggregate plan, boolean mayDrop) {
+        Map<Object, Object> functions = new LinkedHashMap<>();
+        List<NamedExpression> results = new ArrayList<>();
+        boolean isUnchanged = true;
+        for (Object element : Catalyst.each(plan.aggregateExpressions())) {
+            boolean isFunction = element instanceof Alias && ((Alias) element).child() instanceof AggregateExpression;
+            isUnchanged = isUnchanged && (isFunction || element instanceof AttributeReference);
+            results.add((NamedExpression) withColumns((Expression) element, functions));
+        }
+        List<NamedExpression> columns = new ArrayList<>();
+        for (Object group : Catalyst.each(plan.groupingExpressions())) {
+            isUnchanged = isUnchanged || !(group instanceof AttributeReference); // the aggregate will be declined
+            if (group instanceof NamedExpression) { // a constant has no name and is never referenced
+                columns.add((NamedExpression) group);
+            }
+        }
+        boolean failsForAllRows = mayDrop && !PlanReader.isGeneratedHashAggregate(plan)
+                && !ExpressionSafety.cannotFail(PythonUtils.toSeq(results)); // Spark evaluates them for all rows, before dropping any
+        if (isUnchanged || failsForAllRows) {
+            return plan;
+        }
+        for (Object function : functions.values()) {
+            columns.add((NamedExpression) function);
+        }
+        Object[] fields = new Object[plan.productArity()];
+        for (int i = 0; i < fields.length; i++) {
+            Object field = plan.productElement(i);
+            fields[i] = i == 1 ? PythonUtils.toSeq(columns) : field;
+        }
+        return new Project(PythonUtils.toSeq(results), (LogicalPlan) (Object) plan.makeCopy(fields));
+    }
+
+    static Alias alias(Expression value, String name) {
+        return Catalyst.alias(value, name, NamedExpression$.MODULE$.newExprId());
+    }
+
+    /** Replaces the aggregate functions of an expression by columns, and collects the functions. */
+    private static Expression withColumns(Expression expression, Map<Object, Object> functions) {
+        if (expression instanceof AggregateExpression) {
+            Object key = expression.deterministic() ? expression.canonicalized() : new Object(); // two calls may return different values
+            if (!functions.containsKey(key)) {
+                String name = Catalyst.name(((AggregateExpression) expression).aggregateFunction());
+                functions.put(key, alias(expression, name));
+            }
+            return (Expression) ((NamedExpression) functions.get(key)).toAttribute();
+        }
+        List<Expression> children = new ArrayList<>();
+        for (Expression child : Catalyst.each(expression.children())) {
+            children.add(withColumns(child, functions));
+        }
+        return Catalyst.withChildren(expression, children);
+    }
+}

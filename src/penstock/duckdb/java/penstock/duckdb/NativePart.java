@@ -1,0 +1,243 @@
+package penstock.duckdb;
+
+import java.util.ArrayList;
+import java.util.List;
+
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.execution.FileSourceScanExec;
+import org.apache.spark.sql.execution.FilterExec;
+import org.apache.spark.sql.execution.InputAdapter;
+import org.apache.spark.sql.execution.ProjectExec;
+import org.apache.spark.sql.execution.RDDScanExec;
+import org.apache.spark.sql.execution.SortExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.WholeStageCodegenExec;
+import org.apache.spark.sql.execution.adaptive.BroadcastQueryStageExec;
+import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
+import org.apache.spark.sql.execution.aggregate.HashAggregateExec;
+import org.apache.spark.sql.execution.aggregate.SortAggregateExec;
+import org.apache.spark.sql.execution.exchange.EnsureRequirements;
+import org.apache.spark.sql.execution.exchange.Exchange;
+import org.apache.spark.sql.execution.joins.BroadcastHashJoinExec;
+import org.apache.spark.sql.execution.joins.ShuffledHashJoinExec;
+import org.apache.spark.sql.execution.joins.SortMergeJoinExec;
+
+import scala.Option;
+import scala.collection.immutable.Seq;
+import scala.math.BigInt;
+
+import penstock.exchange.ColumnsToRows;
+import penstock.exchange.KeyRows;
+import penstock.plans.Catalyst;
+import penstock.plans.ExpressionSafety;
+
+/** A part of a physical plan as a DuckDB query over the files of a scan, or over exchanged columns; see `NativeParts`. */
+final class NativePart {
+    /** The reason why an exchange is not supported. */
+    static final String EXCHANGE = "an exchange";
+
+    final SparkPlan plan;
+    final String sql;
+    /** The scan, null if the part reads exchanged columns. */
+    FileSourceScanExec scan;
+    /** The exchanged columns, named ``input_0`` and so on in the query. */
+    final List<Object> inputs = new ArrayList<>();
+    /** The broadcast sides of its joins, named ``build_0`` and so on in the query. */
+    final List<Object> builds = new ArrayList<>();
+    /** The numbers of the key sets that filter its rows; see `KeyRows`. */
+    final List<Object> keys = new ArrayList<>();
+    boolean aggregates;
+    /** The ids of the broadcasts that are joined above the visited operator. */
+    private final List<Object> joinedBroadcasts = new ArrayList<>();
+    private final String name;
+    private boolean needsPartitioning;
+    private long keyRows;
+    /** The number of operators above the visited one that may drop its rows; DuckDB may drop them before computing values. */
+    private int droppingOperators;
+
+    NativePart(SparkPlan plan) throws NativeSql.Declined {
+        this(plan, "scan");
+    }
+
+    /** A part whose query refers to the rows of its files by a name. */
+    NativePart(SparkPlan plan, String name) throws NativeSql.Declined {
+        this.plan = plan;
+        this.name = name;
+        sql = of(plan);
+        if (scan != null && !inputs.isEmpty()) {
+            throw new NativeSql.Declined("files together with exchanged rows");
+        }
+        if (needsPartitioning) {
+            checkLayout();
+        }
+    }
+
+    /** Whether the part does more than read exchanged columns. */
+    boolean computesAnything() {
+        SparkPlan materialized = materializedPlan(plan);
+        return inputs.isEmpty() || !(unwrap(materialized == null ? plan : materialized) instanceof ColumnsToRows);
+    }
+
+    /** Returns an upper bound of the exchanged bytes that a task reads, as written. */
+    long maxTaskBytes() {
+        long bytes = 0;
+        for (Object input : inputs) {
+            bytes += ((ColumnsToRows) input).largestPartition();
+        }
+        return bytes;
+    }
+
+    /** Returns the total rows of its build sides and key sets. */
+    long joinedRows() {
+        long total = keyRows;
+        for (Object build : builds) {
+            Option<?> rows = ((BroadcastQueryStageExec) build).getRuntimeStatistics().rowCount();
+            total += rows.isEmpty() ? 0 : ((BigInt) (Object) rows.get()).longValue();
+        }
+        return total;
+    }
+
+    private String of(SparkPlan plan) throws NativeSql.Declined {
+        SparkPlan materialized = materializedPlan(plan);
+        if (materialized != null) {
+            return named(of(materialized), materialized, plan);
+        }
+        SparkPlan operator = unwrap(plan);
+        if (operator instanceof FileSourceScanExec) {
+            if (scan != null) {
+                throw new NativeSql.Declined("two tables");
+            }
+            scan = (FileSourceScanExec) operator;
+            return NativeScan.sql(scan, name);
+        }
+        if (operator instanceof ColumnsToRows) {
+            inputs.add(operator);
+            return "SELECT * FROM input_" + (inputs.size() - 1);
+        }
+        if (operator instanceof ProjectExec) {
+            if (droppingOperators > 0 && !ExpressionSafety.cannotFail(((ProjectExec) operator).projectList())) {
+                throw new NativeSql.Declined("a value that may fail, of a row that may be dropped");
+            }
+            return "SELECT " + named(((ProjectExec) operator).projectList()) + " FROM (" + of(((ProjectExec) operator).child()) + ")";
+        }
+        if (operator instanceof FilterExec) {
+            return filter(((FilterExec) operator).condition(), ofDroppable(((FilterExec) operator).child()));
+        }
+        if (operator instanceof BroadcastHashJoinExec) {
+            return joinedWithBuild(new NativeJoin(operator));
+        }
+        if (operator instanceof SortMergeJoinExec || operator instanceof ShuffledHashJoinExec) {
+            needsPartitioning = true;
+            NativeJoin join = new NativeJoin(operator);
+            List<Object> joinedAbove = new ArrayList<>(joinedBroadcasts);
+            String left = ofDroppable(withoutSort(join.left));
+            joinedBroadcasts.retainAll(joinedAbove); // broadcasts joined in one side do not filter the other
+            return join.of(left, ofDroppable(withoutSort(join.right)));
+        }
+        if (operator instanceof HashAggregateExec || operator instanceof SortAggregateExec) {
+            BaseAggregateExec aggregate = (BaseAggregateExec) operator;
+            String rows = of(withoutSort(Catalyst.onlyChild(operator)));
+            aggregates = true;
+            if (aggregate.requiredChildDistributionExpressions().isEmpty()) {
+                return new NativePartialAggregate(aggregate).of(rows);
+            }
+            needsPartitioning = true;
+            return NativeFinalAggregate.of(aggregate, rows);
+        }
+        throw new NativeSql.Declined(operator instanceof Exchange ? EXCHANGE : "operator " + Catalyst.name(operator));
+    }
+
+    private String ofDroppable(SparkPlan plan) throws NativeSql.Declined {
+        droppingOperators++;
+        String rows = of(plan);
+        droppingOperators--;
+        return rows;
+    }
+
+    /** Returns the operator inside nodes that only wrap it for execution. */
+    private static SparkPlan unwrap(SparkPlan plan) {
+        boolean isWrapped = plan instanceof WholeStageCodegenExec || plan instanceof InputAdapter;
+        return isWrapped ? unwrap(Catalyst.onlyChild(plan)) : plan;
+    }
+
+    /** Returns the plan behind a scan of materialized rows, null for other plans. */
+    private static SparkPlan materializedPlan(SparkPlan plan) {
+        SparkPlan operator = unwrap(plan);
+        return operator instanceof RDDScanExec ? ColumnsToRows.planOf(operator) : null;
+    }
+
+    /** Renames the columns of a query to those of another plan: a result that is read twice has different column ids. */
+    private static String named(String sql, SparkPlan from, SparkPlan to) throws NativeSql.Declined {
+        if (to.output().size() != from.output().size()) {
+            throw new NativeSql.Declined("a result that is read with another number of columns");
+        }
+        return "SELECT * FROM (" + sql + ") AS t(" + NativeSql.columns(to.output()) + ")";
+    }
+
+    /** Returns a plan without the sort that only serves the operator above. */
+    private static SparkPlan withoutSort(SparkPlan plan) {
+        SparkPlan operator = unwrap(plan);
+        return operator instanceof SortExec ? ((SortExec) operator).child() : operator;
+    }
+
+    private String joinedWithBuild(NativeJoin join) throws NativeSql.Declined {
+        joinedBroadcasts.add(join.broadcast());
+        String build = "SELECT * FROM build_" + builds.size();
+        builds.add(join.build);
+        return join.buildsLeft ? join.of(build, ofDroppable(join.right)) : join.of(ofDroppable(join.left), build);
+    }
+
+    static String named(Seq<NamedExpression> expressions) throws NativeSql.Declined {
+        StringBuilder columns = new StringBuilder();
+        for (Object element : Catalyst.each(expressions)) {
+            NamedExpression expression = (NamedExpression) element;
+            columns.append(columns.length() == 0 ? "" : ", ").append(NativeSql.of((Expression) element)).append(" AS c")
+                    .append(expression.exprId().id());
+        }
+        return columns.length() == 0 ? "1 AS nothing" : columns.toString();
+    }
+
+    /** Returns the rows that match a condition. A filter by keys is skipped if their broadcast is joined above. */
+    private String filter(Expression condition, String below) throws NativeSql.Declined {
+        if (condition instanceof And) {
+            return filter(((And) condition).right(), filter(((And) condition).left(), below));
+        }
+        List<?> keySet = KeyRows.keysOf(condition);
+        if (keySet == null) {
+            return "SELECT * FROM (" + below + ") WHERE " + NativeSql.condition(condition);
+        }
+        if (joinedBroadcasts.contains(keySet.get(1))) {
+            return below;
+        }
+        keys.add(keySet.get(0));
+        keyRows += (Long) keySet.get(2);
+        return "SELECT s.* FROM (" + below + ") AS s SEMI JOIN keys_" + keySet.get(0) + " AS k ON " + NativeJoin.keyCondition(condition);
+    }
+
+    /** Checks that Spark's own rule would not exchange the inputs of joins and aggregates. */
+    private void checkLayout() throws NativeSql.Declined {
+        boolean exchanges;
+        try {
+            exchanges = containsExchange(new EnsureRequirements(true, Option.empty()).apply(plan));
+        } catch (Exception refused) { // `CoalescedLayouts` throws an undeclared exception
+            exchanges = true;
+        }
+        if (exchanges) {
+            throw new NativeSql.Declined("rows that must be exchanged first");
+        }
+    }
+
+    private static boolean containsExchange(SparkPlan plan) {
+        if (plan instanceof Exchange) {
+            return true;
+        }
+        for (Object child : plan instanceof ColumnsToRows ? new ArrayList<Object>() : Catalyst.each(plan.children())) {
+            if (containsExchange((SparkPlan) child)) {
+                return true;
+            }
+        }
+        return false;
+    }
+}

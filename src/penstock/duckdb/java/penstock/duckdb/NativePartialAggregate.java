@@ -1,0 +1,182 @@
+package penstock.duckdb;
+
+import java.math.BigDecimal;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
+import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
+import org.apache.spark.sql.types.DecimalType;
+
+import penstock.plans.Catalyst;
+import penstock.plans.NumericTypes;
+
+/** A partial aggregate before an exchange in DuckDB's SQL; its columns are the buffers of Spark's functions. */
+final class NativePartialAggregate {
+    private static final String MAX_LONG = "9223372036854775807";
+    /** Doubles represent every integer up to 2 to the 53rd exactly. */
+    private static final long MAX_EXACT_DOUBLE = 1L << 53;
+    /** The maximum number of tasks whose sums of a group are checked against the bound of exact doubles. */
+    static final int MAX_TASKS = 1024;
+    static final String ROUNDED = "error('an average that Spark rounds differently')";
+    /** Numbers up to this exceed `MAX_EXACT_DOUBLE` only in groups of 900 million rows, so a count suffices as a check. */
+    private static final long MAX_COUNTED_VALUE = 10_000_000;
+
+    private final String columns;
+    private final String groups;
+
+    NativePartialAggregate(BaseAggregateExec plan) throws NativeSql.Declined {
+        Map<Object, Object> values = new HashMap<>();
+        StringBuilder grouped = new StringBuilder();
+        for (Object expression : Catalyst.each(plan.groupingExpressions())) {
+            NamedExpression group = (NamedExpression) expression;
+            String type = NativeTypes.nameOf(((Expression) expression).dataType());
+            if (type.equals("FLOAT") || type.equals("DOUBLE")) {
+                throw new NativeSql.Declined("groups by floating-point numbers");
+            }
+            String sql = NativeSql.of((Expression) expression);
+            values.put(group.exprId().id(), sql);
+            grouped.append(grouped.length() == 0 ? " GROUP BY " : ", ").append(sql);
+        }
+        for (AggregateExpression function : Catalyst.each(plan.aggregateExpressions())) {
+            if (!function.mode().toString().equals("Partial") || function.isDistinct()) {
+                throw new NativeSql.Declined("a distinct aggregate");
+            }
+            List<?> buffers = Catalyst.each(function.aggregateFunction().inputAggBufferAttributes());
+            List<?> sql = buffers(function.aggregateFunction(), buffers, filter(function));
+            for (int i = 0; i < buffers.size(); i++) {
+                values.put(((AttributeReference) buffers.get(i)).exprId().id(), sql.get(i));
+            }
+        }
+        StringBuilder results = new StringBuilder();
+        for (NamedExpression result : Catalyst.each(plan.resultExpressions())) {
+            Object sql = result instanceof AttributeReference ? values.get(result.exprId().id()) : null;
+            if (sql == null) {
+                throw new NativeSql.Declined("an aggregate whose results are more than its groups and functions");
+            }
+            results.append(results.length() == 0 ? "" : ", ").append(sql).append(" AS c").append(result.exprId().id());
+        }
+        columns = results.length() == 0 ? "1 AS nothing" : results.toString();
+        groups = grouped.toString();
+    }
+
+    String of(String rows) {
+        return "SELECT " + columns + " FROM (" + rows + ")" + groups;
+    }
+
+    /** Returns the buffers of an aggregate function, which Spark merges after the exchange. */
+    private static List<String> buffers(AggregateFunction function, List<?> buffers, String filter)
+            throws NativeSql.Declined {
+        String name = Catalyst.name(function);
+        List<Object> types = new ArrayList<>();
+        for (Object buffer : buffers) {
+            types.add(NativeTypes.nameOf(((Expression) buffer).dataType()));
+        }
+        if (name.equals("Count") && types.size() == 1) {
+            return Arrays.asList(count(function, filter));
+        }
+        if (function.children().size() != 1) {
+            throw new NativeSql.Declined("aggregate " + name);
+        }
+        Expression child = Catalyst.first(function);
+        String sql = NativeSql.of(child);
+        String type = NativeTypes.nameOf(child.dataType());
+        boolean isFloating = type.equals("FLOAT") || type.equals("DOUBLE");
+        if ((name.equals("Min") || name.equals("Max")) && types.size() == 1 && !isFloating) {
+            return Arrays.asList(name.toLowerCase(Locale.ROOT) + "(" + sql + ")" + filter);
+        }
+        if (!name.equals("Sum") && !name.equals("Average") || NumericTypes.overflowMode(function).equals("TRY")) {
+            throw new NativeSql.Declined("aggregate " + name);
+        }
+        String count = "count(" + sql + ")" + filter;
+        if (child.dataType() instanceof DecimalType && types.size() == 2) {
+            boolean fits = NumericTypes.isSummedExactly(child.dataType());
+            String sum = sum("", sql, filter, (String) types.get(0), fits ? null : NativeTypes.largest(child.dataType()));
+            String sumOrZero = "coalesce(" + sum + ", " + NativeTypes.literal(BigDecimal.ZERO, ((Expression) buffers.get(0)).dataType()) + ")";
+            return Arrays.asList(sumOrZero, name.equals("Sum") ? "(" + count + " = 0)" : count);
+        }
+        if (name.equals("Sum") && NumericTypes.isInteger(child.dataType()) && types.size() == 1) {
+            return Arrays.asList(integerSum("", sql, filter, NumericTypes.isSmall(child), NumericTypes.overflowMode(function)));
+        }
+        if (name.equals("Average") && NumericTypes.isInteger(child.dataType()) && types.size() == 2) {
+            return Arrays.asList("coalesce(" + doubleSum("", sql, filter, child, MAX_TASKS) + ", 0)", count);
+        }
+        throw new NativeSql.Declined("aggregate " + name + " of " + type);
+    }
+
+    /** Returns the filter of an aggregate function, which follows its call. */
+    static String filter(AggregateExpression function) throws NativeSql.Declined {
+        return function.filter().isEmpty() ? "" : " FILTER (WHERE " + NativeSql.condition((Expression) (Object) function.filter().get()) + ")";
+    }
+
+    /** Returns the number of rows whose arguments are all not null. */
+    static String count(AggregateFunction function, String filter) throws NativeSql.Declined {
+        StringBuilder allNotNull = new StringBuilder();
+        for (Expression argument : Catalyst.each(function.children())) {
+            allNotNull.append(allNotNull.length() == 0 ? "" : " AND ").append(NativeSql.condition(argument)).append(" IS NOT NULL");
+        }
+        return "count(CASE WHEN " + allNotNull + " THEN 1 END)" + filter;
+    }
+
+    /**
+     * Returns a sum of integers for an average, as a double.
+     *
+     * Spark adds doubles: above 2 to the 53rd its sum is rounded for each row, so it depends on the order of the rows,
+     * which conditions, casts and decimals reveal. So the sum is an error if the absolute values exceed the bound.
+     *
+     * @param tasks the maximum number of such sums that are added up
+     */
+    static String doubleSum(String distinct, String sql, String filter, Expression child, int tasks) {
+        String sum = "sum(" + distinct + sql + ")" + filter;
+        long largest = maxAbsolute(child);
+        String rounded = tasks == 1 && largest <= MAX_COUNTED_VALUE
+                ? "count(" + distinct + sql + ")" + filter + " > " + MAX_EXACT_DOUBLE / largest
+                : "2 * sum(" + distinct + "greatest(" + sql + ", 0))" + filter + " - " + sum + " > " + MAX_EXACT_DOUBLE / tasks;
+        return "CAST(CASE WHEN " + rounded + " THEN " + ROUNDED + " ELSE " + sum + " END AS DOUBLE)";
+    }
+
+    private static long maxAbsolute(Expression child) {
+        if (Catalyst.name(child).equals("UnscaledValue")) {
+            return (long) Math.pow(10, ((DecimalType) Catalyst.first(child).dataType()).precision());
+        }
+        int bits = 8 * child.dataType().defaultSize();
+        return bits == 64 ? Long.MAX_VALUE : 1L << bits - 1;
+    }
+
+    /** Returns a sum of decimals, an error if the sum of their absolute values exceeds the bound; null means no bound. */
+    static String sum(String distinct, String sql, String filter, String type, String bound) {
+        String sum = "sum(" + distinct + sql + ")" + filter;
+        if (bound != null) {
+            sum = "CASE WHEN sum(abs(" + sql + "))" + filter + " > " + bound + " THEN error('a sum that may not fit') ELSE " + sum + " END";
+        }
+        return "CAST(" + sum + " AS " + type + ")";
+    }
+
+    /**
+     * Returns a sum of integers as a bigint.
+     *
+     * @param isSmall whether no realistic number of rows can overflow a bigint
+     * @param mode what Spark does on overflow: it wraps around (LEGACY) or fails. A failure may depend on the order of the
+     *     rows, unless the sum of the positive numbers and the sum of the negative numbers both fit: then no order fails.
+     */
+    static String integerSum(String distinct, String sql, String filter, boolean isSmall, String mode) {
+        String sum = "sum(" + distinct + sql + ")" + filter;
+        if (isSmall) {
+            return "CAST(" + sum + " AS BIGINT)";
+        }
+        if (mode.equals("LEGACY")) {
+            return NativeTypes.wrapped(sum);
+        }
+        String positive = "sum(" + distinct + "greatest(" + sql + ", 0))" + filter;
+        return "CAST(CASE WHEN " + positive + " > " + MAX_LONG + " OR " + positive + " - " + sum + " > " + NativeTypes.TWO_TO_63
+                + " THEN error('a sum that may not fit') ELSE " + sum + " END AS BIGINT)";
+    }
+}

@@ -1,0 +1,103 @@
+package penstock.duckdb;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.function.Predicate;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.classic.SparkSession;
+
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+import scala.Option;
+import scala.collection.immutable.Seq;
+
+import penstock.bridge.Answer;
+import penstock.plans.Catalyst;
+import penstock.plans.ExpressionSafety;
+import penstock.plans.NumericTypes;
+
+/** Finds the parts of an optimised plan that DuckDB can compute with a single query each; see `query`. */
+public final class NativeQueries implements Predicate<Object> {
+    private static final Logger LOG = LoggerFactory.getLogger(NativeQueries.class);
+    /** Operators that fail only if an expression fails; tables, scripts and Python functions can fail by themselves. */
+    private static final Set<String> SAFE = Catalyst.words("Aggregate Expand Filter Generate GlobalLimit Join "
+            + "LocalLimit Offset Project Sort Union Window");
+
+    /**
+     * Returns the normalized plan, and its maximal parts that save an exchange, each as a DuckDB query.
+     *
+     * The facts describe the parts, and the reasons why other parts are declined. The first object is the plan.
+     */
+    public Answer find(LogicalPlan plan, SparkSession session) throws JsonProcessingException {
+        LogicalPlan normalized = NativeNormalization.of(plan);
+        NativeSearch search = new NativeSearch(normalized, session.sessionState().planner());
+        List<Object> handles = new ArrayList<>();
+        handles.add(normalized);
+        handles.addAll(search.roots);
+        return Answer.of(Answer.facts("rest", NativeSemiJoins.bytes(search.rest), "parts", search.parts,
+                "why", search.declinedReasons, "rest_may_fail", restMayFail(normalized, search.roots),
+                "has_late_values", NativeNormalization.hasLateValues(normalized, search.roots, false)), handles);
+    }
+
+    /** Whether the operators outside of the parts, which Spark runs, may raise an error. */
+    private static boolean restMayFail(LogicalPlan plan, List<?> parts) {
+        if (NativeNormalization.isPart(plan, parts)) {
+            return false;
+        }
+        boolean mayFail = !SAFE.contains(Catalyst.name(plan)) || !ExpressionSafety.cannotFail(plan.expressions());
+        for (LogicalPlan child : Catalyst.each(plan.children())) {
+            mayFail = mayFail || restMayFail(child, parts);
+        }
+        return mayFail;
+    }
+
+    /** Whether DuckDB computes an optimised plan completely, with a single query. */
+    @Override
+    public boolean test(Object plan) {
+        Option<?> session = SparkSession.getActiveSession();
+        try {
+            NativeSearch search = new NativeSearch(NativeNormalization.of((LogicalPlan) plan),
+                    ((SparkSession) session.get()).sessionState().planner());
+            return search.parts.size() == 1 && search.rest.isEmpty();
+        } catch (Exception error) {
+            LOG.warn("Cannot translate a query for DuckDB; Spark runs it", error);
+            return false;
+        }
+    }
+
+    /** Returns a plan with parts replaced. */
+    public LogicalPlan withParts(LogicalPlan plan, List<?> old, List<?> replacements) {
+        for (int i = 0; i < old.size(); i++) {
+            if (old.get(i) == plan) {
+                return (LogicalPlan) replacements.get(i);
+            }
+        }
+        List<LogicalPlan> children = new ArrayList<>();
+        for (LogicalPlan child : Catalyst.each(plan.children())) {
+            children.add(withParts(child, old, replacements));
+        }
+        return Catalyst.withChildren(plan, children);
+    }
+
+    /** Returns the first column that Spark can hash without normalization, null if there is none. */
+    public Attribute hashableColumn(Seq<Attribute> output) {
+        for (Attribute column : Catalyst.each(output)) {
+            if (!NumericTypes.isFloating(column.dataType())) {
+                return column;
+            }
+        }
+        return null;
+    }
+
+    /** Returns a plan whose rows have the names and types of other columns; converts unscaled integers to decimals. */
+    public LogicalPlan withOutput(LogicalPlan plan, Seq<Attribute> output) {
+        return new Project(NativeParts.values(plan.output(), output), plan);
+    }
+}

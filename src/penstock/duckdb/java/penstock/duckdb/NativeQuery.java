@@ -1,0 +1,237 @@
+package penstock.duckdb;
+
+import java.util.ArrayList;
+import java.util.List;
+
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.Expand;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Sort;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
+import org.apache.spark.sql.catalyst.plans.logical.Window;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.SparkPlanner;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+
+import scala.collection.immutable.Seq;
+
+import penstock.delegation.DelegationRule;
+import penstock.plans.Catalyst;
+import penstock.plans.ExpressionSafety;
+
+/** An optimised plan, or a part of it, as a single DuckDB query over all files of its tables; see `NativeQueries`. */
+final class NativeQuery {
+    final LogicalPlan plan;
+    final String sql;
+    /** The scans of its tables, named ``scan_0`` and so on in the query. */
+    final List<Object> scans = new ArrayList<>();
+    /** Whether Spark would exchange rows to compute it. */
+    boolean exchanges;
+    final NativeResults results;
+    /** The number of operators above the translated one that may drop its rows, possibly before computing values. */
+    private int droppingOperators;
+    private final SparkPlanner planner;
+
+    NativeQuery(LogicalPlan plan, SparkPlanner planner) throws NativeSql.Declined {
+        this.plan = plan;
+        this.planner = planner;
+        results = new NativeResults(this, plan);
+        sql = results.translate(plan);
+    }
+
+    /** Whether a plan aggregates rows or takes the first ones: its result is much smaller than its input. */
+    static boolean reduces(LogicalPlan plan) {
+        if (plan instanceof Aggregate || plan instanceof GlobalLimit) {
+            return true;
+        }
+        int reduced = 0;
+        for (LogicalPlan child : Catalyst.each(plan.children())) {
+            reduced += reduces(child) ? 1 : 0;
+        }
+        boolean passesOn = plan instanceof Join || plan instanceof Project || plan instanceof Window || plan instanceof Filter;
+        return plan instanceof Union ? reduced == plan.children().size() : passesOn && reduced > 0;
+    }
+
+    private static boolean hasAtMostSingleRow(LogicalPlan plan) {
+        return plan.maxRows().isDefined() && ((Long) plan.maxRows().get()).longValue() <= 1;
+    }
+
+    /** Returns adjacent inner joins as a flat list with all conditions: DuckDB chooses the join order. */
+    private String innerJoin(Join join) throws NativeSql.Declined {
+        List<Object> sides = new ArrayList<>();
+        List<String> conditions = new ArrayList<>();
+        addSides(join, sides, conditions);
+        StringBuilder from = new StringBuilder();
+        for (Object side : sides) {
+            from.append(from.length() == 0 ? "" : ", ").append("(").append(side).append(") AS side_").append(from.length());
+        }
+        String where = conditions.isEmpty() ? "" : " WHERE " + String.join(" AND ", conditions);
+        return "SELECT " + columns(join) + " FROM " + from + where;
+    }
+
+    private void addSides(LogicalPlan plan, List<Object> sides, List<String> conditions) throws NativeSql.Declined {
+        if (plan instanceof Join && NativeLogicalJoin.isInner((Join) plan)) {
+            Join join = (Join) plan;
+            NativeSql.checkSides(join.left().output(), join.right().output());
+            conditions.addAll(NativeLogicalJoin.ofInner(join, hasAtMostSingleRow(join.left()) || hasAtMostSingleRow(join.right())));
+            addSides(join.left(), sides, conditions);
+            addSides(join.right(), sides, conditions);
+        } else if (!isScan(plan) && Catalyst.isPruning(plan)) {
+            addSides(((Project) plan).child(), sides, conditions);
+        } else if (!isScan(plan) && !isAggregate(plan) && plan instanceof Filter) {
+            conditions.add(NativeSql.condition(((Filter) plan).condition()));
+            addSides(((Filter) plan).child(), sides, conditions);
+        } else {
+            sides.add(ofDroppable(plan));
+        }
+    }
+
+    static boolean isAggregate(LogicalPlan plan) {
+        boolean isAbove = plan instanceof Project || plan instanceof Filter;
+        return plan instanceof Aggregate || isAbove && isAggregate(Catalyst.onlyChild(plan));
+    }
+
+    String of(LogicalPlan plan) throws NativeSql.Declined {
+        String name = results.name(plan, droppingOperators > 0);
+        return name == null ? rows(plan) : named(name, plan);
+    }
+
+    /** Returns the query of a plan that is computed separately, so that no operator drops its rows. */
+    String alone(LogicalPlan plan, boolean isValue) throws NativeSql.Declined {
+        int outerOperators = droppingOperators;
+        droppingOperators = 0;
+        String sql = isValue ? of(plan) : rows(plan);
+        droppingOperators = outerOperators;
+        return sql;
+    }
+
+    /** Returns the rows of a plan that the operator above may drop, before or after computing values. */
+    private String ofDroppable(LogicalPlan plan) throws NativeSql.Declined {
+        droppingOperators++;
+        String rows = of(plan);
+        droppingOperators--;
+        return rows;
+    }
+
+    /** Returns a condition. A single comparison is evaluated for all rows if no operator above drops some. */
+    private String condition(Expression condition) throws NativeSql.Declined {
+        Expression needed = NativeConditions.withoutRedundantNotNull(condition);
+        return droppingOperators > 0 || needed instanceof And ? NativeSql.condition(condition) : NativeSql.of(needed);
+    }
+
+    /** Checks that no value of a droppable row fails: Spark computes it, DuckDB possibly not. */
+    private void checkSafe(Seq<?> values) throws NativeSql.Declined {
+        for (Object value : Catalyst.each(values)) {
+            if (droppingOperators > 0 && !ExpressionSafety.cannotFail(NativeResults.withoutSubqueries((Expression) value))) {
+                throw new NativeSql.Declined("a value that may fail, of a row that may be dropped");
+            }
+        }
+    }
+
+    private String rows(LogicalPlan plan) throws NativeSql.Declined {
+        if (isScan(plan)) {
+            return scan(plan);
+        }
+        if (plan instanceof OneRowRelation) {
+            return "SELECT 1 AS nothing";
+        }
+        if (plan instanceof Project) {
+            checkSafe(((Project) plan).projectList());
+            return "SELECT " + NativePart.named(((Project) plan).projectList()) + " FROM (" + of(((Project) plan).child()) + ")";
+        }
+        if (plan instanceof Filter) {
+            Filter filter = (Filter) plan;
+            return "SELECT * FROM (" + ofDroppable(filter.child()) + ") WHERE " + condition(filter.condition());
+        }
+        if (plan instanceof Join) {
+            Join join = (Join) plan;
+            exchanges = true;
+            return NativeLogicalJoin.isInner(join) ? innerJoin(join) : NativeLogicalJoin.of(join, ofDroppable(join.left()), ofDroppable(join.right()));
+        }
+        if (plan instanceof Aggregate) {
+            exchanges = true;
+            for (Object element : Catalyst.each(((Aggregate) plan).aggregateExpressions())) {
+                boolean isFunction = element instanceof Alias && ((Alias) element).child() instanceof AggregateExpression;
+                checkSafe(isFunction ? ((AggregateExpression) ((Alias) element).child()).aggregateFunction().children() : Catalyst.seq((Expression) element));
+            }
+            return NativeLogicalAggregate.of((Aggregate) plan, of(((Aggregate) plan).child()));
+        }
+        if (plan instanceof Union) {
+            StringBuilder union = new StringBuilder();
+            for (LogicalPlan child : Catalyst.each(plan.children())) {
+                checkTypes(child, plan);
+                String rows = named("(" + of(child) + ")", plan);
+                union.append(union.length() == 0 ? "" : " UNION ALL ").append(rows);
+            }
+            return union.toString();
+        }
+        if (plan instanceof GlobalLimit && ((GlobalLimit) plan).child() instanceof LocalLimit) {
+            LogicalPlan below = ((LocalLimit) ((GlobalLimit) plan).child()).child();
+            if (below instanceof Sort && ((Sort) below).global()) {
+                return NativeWindows.firstRows((GlobalLimit) plan, (Sort) below, ofDroppable(((Sort) below).child()));
+            }
+        }
+        if (plan instanceof Window) {
+            checkSafe(((Window) plan).windowExpressions());
+            return NativeWindows.of((Window) plan, of(((Window) plan).child()));
+        }
+        if (plan instanceof Expand) {
+            return NativeLogicalAggregate.expanded((Expand) plan, of(((Expand) plan).child()));
+        }
+        throw new NativeSql.Declined("operator " + Catalyst.name(plan));
+    }
+
+    /** Renames the columns of rows to those of a plan. */
+    private static String named(String rows, LogicalPlan plan) throws NativeSql.Declined {
+        return "SELECT * FROM " + rows + " AS t(" + columns(plan) + ")";
+    }
+
+    private static String columns(LogicalPlan plan) throws NativeSql.Declined {
+        if (plan.output().isEmpty()) {
+            throw new NativeSql.Declined("a plan without columns");
+        }
+        return NativeSql.columns(plan.output());
+    }
+
+    private static void checkTypes(LogicalPlan child, LogicalPlan union) throws NativeSql.Declined {
+        List<?> childColumns = Catalyst.each(child.output());
+        List<?> unionColumns = Catalyst.each(union.output());
+        for (int i = 0; i < childColumns.size(); i++) {
+            if (!Catalyst.type((Expression) childColumns.get(i)).equals(Catalyst.type((Expression) unionColumns.get(i)))) {
+                throw new NativeSql.Declined("a union of different types");
+            }
+        }
+    }
+
+    /** Whether a plan only filters and projects the rows of a table. */
+    static boolean isScan(LogicalPlan plan) {
+        if (plan instanceof Project || plan instanceof Filter) {
+            return isScan(Catalyst.onlyChild(plan));
+        }
+        return plan instanceof LogicalRelation;
+    }
+
+    private String scan(LogicalPlan plan) throws NativeSql.Declined {
+        for (LogicalPlan projection = plan; projection instanceof Project; projection = ((Project) projection).child()) {
+            checkSafe(((Project) projection).projectList()); // the optimiser leaves no failing values below a filter
+        }
+        LogicalPlan copy = plan.clone(); // the planner tags the nodes of its input
+        DelegationRule.exclude(copy);
+        Object physical = planner.plan(copy).next();
+        int index = scans.size();
+        scans.add(null); // a subquery in its conditions adds scans of its own
+        NativePart part = new NativePart((SparkPlan) physical, "scan_" + index);
+        scans.set(index, part.scan);
+        return part.sql;
+    }
+}

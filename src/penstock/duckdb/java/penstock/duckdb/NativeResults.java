@@ -1,0 +1,162 @@
+package penstock.duckdb;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.CreateNamedStruct;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Window;
+
+import penstock.plans.Catalyst;
+import penstock.plans.ExpressionSafety;
+
+/** Intermediate results of a DuckDB query: subqueries, and aggregates that occur repeatedly. */
+final class NativeResults {
+    /** The results of the query that this thread is translating; its subqueries are computed and checked before its rows. */
+    static final ThreadLocal<Object> TRANSLATING = new ThreadLocal<>();
+
+    /** The results in order: name, query, and whether the result is a scalar. */
+    final List<Object> all = new ArrayList<>();
+    private final NativeQuery query;
+    /**
+     * The names of aggregates by canonical plan: null for an aggregate that occurs once, empty for a repeated aggregate that
+     * is not translated yet.
+     */
+    private final Map<Object, Object> aggregateNames = new HashMap<>();
+    /** The names of subquery results by canonical plan. */
+    private final Map<Object, Object> subqueryNames = new HashMap<>();
+    /** The plans of merged subqueries' fields by canonical plan. */
+    private final Map<Object, Object> fields = new HashMap<>();
+
+    NativeResults(NativeQuery query, LogicalPlan plan) {
+        this.query = query;
+        countAggregates(plan);
+    }
+
+    /** Marks the aggregates, and the operators on top of them, that occur repeatedly in a plan. */
+    private void countAggregates(LogicalPlan plan) {
+        if (NativeQuery.isAggregate(plan)) {
+            Object key = plan.canonicalized();
+            boolean isRepeated = aggregateNames.containsKey(key);
+            aggregateNames.put(key, isRepeated ? "" : null);
+            if (isRepeated) {
+                return; // its children are computed with it
+            }
+        }
+        for (LogicalPlan child : Catalyst.each(plan.children())) {
+            countAggregates(child);
+        }
+        for (LogicalPlan subquery : Catalyst.each(plan.subqueries())) {
+            countAggregates(NativeNormalization.of(subquery));
+        }
+    }
+
+    /** Translates a plan, and adds the subqueries of its expressions to these results. */
+    String translate(LogicalPlan plan) throws NativeSql.Declined {
+        TRANSLATING.set(this);
+        try {
+            return query.of(plan);
+        } finally {
+            TRANSLATING.remove();
+        }
+    }
+
+    /**
+     * Returns the name of a plan's intermediate result, null if the plan is computed inline.
+     *
+     * A repeated aggregate is computed once. An aggregate or window with values that may fail is computed separately if an
+     * operator above may drop its rows: Spark computes all of them.
+     */
+    String name(LogicalPlan plan, boolean isDroppable) throws NativeSql.Declined {
+        boolean isRepeated = NativeQuery.isAggregate(plan) && aggregateNames.get(plan.canonicalized()) != null;
+        boolean isGrouped = NativeQuery.isAggregate(plan) || plan instanceof Window; // filters above drop whole groups of it
+        return isRepeated || isDroppable && isGrouped && !cannotFail(plan) ? result(plan, false) : null;
+    }
+
+    static boolean cannotFail(LogicalPlan plan) {
+        for (LogicalPlan node : Catalyst.nodes(plan)) {
+            for (Expression expression : Catalyst.each(node.expressions())) {
+                if (!ExpressionSafety.cannotFail(withoutSubqueries(expression))) {
+                    return false;
+                }
+            }
+        }
+        return true;
+    }
+
+    private String result(LogicalPlan plan, boolean isValue) throws NativeSql.Declined {
+        Map<Object, Object> names = isValue ? subqueryNames : aggregateNames;
+        Object key = plan.canonicalized();
+        if (names.get(key) == null || names.get(key).equals("")) {
+            String sql = query.alone(plan, isValue); // it may add results of its own, which come first
+            String name = "result_" + all.size();
+            all.add(Arrays.<Object>asList(name, sql, isValue));
+            names.put(key, name);
+        }
+        return (String) names.get(key);
+    }
+
+    /**
+     * Returns the value of a subquery in the query that this thread is translating.
+     *
+     * Like in Spark, it is computed even if no row uses it, so that its errors are raised.
+     */
+    static String value(ScalarSubquery subquery) throws NativeSql.Declined {
+        NativeResults results = (NativeResults) TRANSLATING.get();
+        if (results == null || subquery.isCorrelated()) {
+            throw new NativeSql.Declined("a subquery");
+        }
+        return "(SELECT * FROM " + results.result(NativeNormalization.of(subquery.plan()), true) + ")";
+    }
+
+    /** Returns a field of a subquery that Spark has merged from several subqueries over the same rows. */
+    static String field(GetStructField field) throws NativeSql.Declined {
+        NativeResults results = (NativeResults) TRANSLATING.get();
+        ScalarSubquery subquery = field.child() instanceof ScalarSubquery ? (ScalarSubquery) field.child() : null;
+        Project projection = subquery != null && subquery.plan() instanceof Project ? (Project) subquery.plan() : null;
+        Object struct = projection != null && projection.projectList().size() == 1 ? Catalyst.first((Expression) projection.projectList().head()) : null;
+        if (!(struct instanceof CreateNamedStruct) || results == null || subquery.isCorrelated()) {
+            throw new NativeSql.Declined("a field of a struct");
+        }
+        return results.field(projection, (CreateNamedStruct) struct, field.ordinal());
+    }
+
+    private String field(Project projection, CreateNamedStruct struct, int index) throws NativeSql.Declined {
+        Object key = projection.canonicalized();
+        if (!fields.containsKey(key)) {
+            List<NamedExpression> columns = new ArrayList<>();
+            for (Expression value : Catalyst.each(struct.valExprs())) {
+                columns.add(NativeNormalization.alias(value, "field"));
+            }
+            fields.put(key, NativeNormalization.of(new Project(PythonUtils.toSeq(columns), projection.child())));
+        }
+        LogicalPlan plan = (LogicalPlan) fields.get(key);
+        String column = NativeSql.column((AttributeReference) (Object) plan.output().apply(index));
+        return "(SELECT " + column + " FROM " + result(plan, true) + ")";
+    }
+
+    /** Returns an expression with its subqueries replaced by null, as these raise their errors elsewhere. */
+    static Expression withoutSubqueries(Expression expression) {
+        if (expression instanceof ScalarSubquery && !((ScalarSubquery) expression).isCorrelated()) {
+            return new Literal(null, expression.dataType());
+        }
+        List<Expression> children = new ArrayList<>();
+        boolean differs = false;
+        for (Expression child : Catalyst.each(expression.children())) {
+            children.add(withoutSubqueries(child));
+            differs |= children.get(children.size() - 1) != child;
+        }
+        return differs ? Catalyst.withChildren(expression, children) : expression;
+    }
+}

@@ -1,0 +1,177 @@
+package penstock.duckdb;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.In;
+import org.apache.spark.sql.catalyst.expressions.InSet;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.execution.FileSourceScanExec;
+import org.apache.spark.sql.execution.datasources.FilePartition;
+import org.apache.spark.sql.execution.datasources.FileScanRDD;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.PartitionedFile;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetOptions;
+import org.apache.spark.unsafe.types.UTF8String;
+
+import scala.jdk.javaapi.CollectionConverters;
+
+import penstock.bridge.Answer;
+import penstock.plans.Catalyst;
+import penstock.plans.NumericTypes;
+
+/** A scan of Parquet files in DuckDB, and the assignment of splits to tasks; see `NativeParts`. */
+final class NativeScan {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    /** Returns the query for a scan's columns from a named relation. */
+    static String sql(FileSourceScanExec scan, String name) throws NativeSql.Declined {
+        HadoopFsRelation relation = scan.relation();
+        if (relation.fileFormat().getClass() != ParquetFileFormat.class) {
+            throw new NativeSql.Declined("format " + relation.fileFormat());
+        }
+        for (Path root : CollectionConverters.asJava(relation.location().rootPaths())) {
+            String scheme = root.toUri().getScheme();
+            if (scheme != null && !scheme.equals("file")) {
+                throw new NativeSql.Declined("files that are not on a mounted disk");
+            }
+        }
+        if (!scan.fileConstantMetadataColumns().isEmpty()) {
+            throw new NativeSql.Declined("metadata columns of files");
+        }
+        if (scan.conf().parquetFieldIdReadEnabled()) {
+            throw new NativeSql.Declined("columns that are matched by their field ids");
+        }
+        if (new ParquetOptions(relation.options(), scan.conf()).ignoreCorruptFiles()) {
+            throw new NativeSql.Declined("ignoring corrupt files"); // the rows read from corrupt files depend on the reader
+        }
+        if (scan.bucketedScan()) {
+            throw new NativeSql.Declined("a bucketed table");
+        }
+        for (Expression part : Catalyst.parts(scan.partitionFilters())) {
+            if (Catalyst.name(part).contains("Subquery")) {
+                throw new NativeSql.Declined("partitions that are pruned while the query runs");
+            }
+        }
+        for (Expression part : Catalyst.parts(scan.dataFilters())) {
+            checkFilter(part);
+        }
+        List<Object> stored = new ArrayList<>(Arrays.asList(relation.dataSchema().fieldNames()));
+        // A column in both the files and the folder names has the value of the folder name.
+        stored.removeAll(Arrays.asList(relation.partitionSchema().fieldNames()));
+        NativeFolders.checkTypes(scan);
+        Set<Object> names = new HashSet<>();
+        StringBuilder columns = new StringBuilder();
+        for (Attribute column : Catalyst.each(scan.output())) {
+            if (!stored.contains(column.name()) && !NativeFolders.isPartitionColumn(scan, column)) {
+                throw new NativeSql.Declined("a column that is not in the files");
+            }
+            if (!names.add(column.name().toLowerCase(Locale.ROOT))) {
+                throw new NativeSql.Declined("columns whose names differ in case only");
+            }
+            columns.append(columns.length() == 0 ? "" : ", ").append('"' + column.name().replace("\"", "\"\"") + '"').append(" AS ")
+                    .append(NativeSql.column(column));
+        }
+        return "SELECT " + (columns.length() == 0 ? "1 AS nothing" : columns) + " FROM " + name;
+    }
+
+    /** Checks a part of a pushed-down filter: Spark's Parquet filters shift some dates, and drop NaN. */
+    private static void checkFilter(Expression expression) throws NativeSql.Declined {
+        boolean isDay = expression.dataType().catalogString().equals("date");
+        if (isDay && expression instanceof Literal) {
+            NativeTypes.literal(((Literal) expression).value(), expression.dataType());
+        }
+        if (isDay && Catalyst.name(expression).contains("Subquery") && NativeResults.TRANSLATING.get() == null) {
+            throw new NativeSql.Declined("a filter of files by a date from a subquery");
+        }
+        if (expression instanceof InSet && ((InSet) expression).child().dataType().catalogString().equals("date")) {
+            for (Object day : Catalyst.each(((InSet) expression).hset().toSeq())) {
+                NativeTypes.literal(day, ((InSet) expression).child().dataType());
+            }
+        }
+        boolean compares = expression instanceof BinaryComparison || expression instanceof In || expression instanceof InSet;
+        if (compares && NumericTypes.isFloating(Catalyst.first(expression).dataType())) { // file statistics ignore NaN
+            throw new NativeSql.Declined("a filter of files by floating-point numbers");
+        }
+    }
+
+    /** Returns the name and type of the columns read from files, or of the partition columns. */
+    static List<Object> columns(FileSourceScanExec scan, boolean ofFolders) throws NativeSql.Declined {
+        List<Object> columns = new ArrayList<>();
+        for (Attribute column : Catalyst.each(scan.output())) {
+            if (NativeFolders.isPartitionColumn(scan, column) == ofFolders) {
+                columns.add(Answer.facts("name", column.name(), "type", Catalyst.type(column)));
+            }
+        }
+        return columns;
+    }
+
+    /** Returns the name of the table's first root folder, empty without roots. */
+    static String table(FileSourceScanExec scan) {
+        List<?> roots = CollectionConverters.asJava(scan.relation().location().rootPaths());
+        return roots.isEmpty() ? "" : ((Path) roots.get(0)).getName();
+    }
+
+    /** Returns the rebase mode for dates in files that do not name their writer. */
+    static String calendar(FileSourceScanExec scan) {
+        return new ParquetOptions(scan.relation().options(), scan.conf()).datetimeRebaseModeInRead();
+    }
+
+    /** Returns an RDD with a row per task: the JSON list of the files that the task reads. */
+    static Object tasks(FileSourceScanExec scan) throws JsonProcessingException, NativeSql.Declined {
+        List<InternalRow> texts = new ArrayList<>();
+        for (FilePartition task : partitions(scan)) {
+            List<Object> files = new ArrayList<>();
+            for (PartitionedFile file : task.files()) {
+                files.add(facts(file, scan));
+            }
+            texts.add(new GenericInternalRow(new Object[] {UTF8String.fromString(JSON.writeValueAsString(files))}));
+        }
+        JavaSparkContext context = JavaSparkContext.fromSparkContext(scan.session().sparkContext());
+        return context.parallelize(texts, Math.max(texts.size(), 1)).rdd();
+    }
+
+    /** Returns, as JSON, the number of tasks, and the first file and total bytes of some tasks, evenly spaced. */
+    static String sample(FileSourceScanExec scan, int count) throws JsonProcessingException, NativeSql.Declined {
+        List<?> tasks = partitions(scan);
+        List<Object> files = new ArrayList<>();
+        List<Object> sizes = new ArrayList<>();
+        for (int i = 0; i < Math.min(count, tasks.size()); i++) {
+            FilePartition task = (FilePartition) tasks.get(i * tasks.size() / Math.min(count, tasks.size()));
+            if (task.files().length > 0) {
+                long bytes = 0;
+                for (PartitionedFile split : task.files()) {
+                    bytes += split.length();
+                }
+                files.add(facts(task.files()[0], scan));
+                sizes.add(bytes);
+            }
+        }
+        return JSON.writeValueAsString(Answer.facts("tasks", tasks.size(), "files", files, "task_bytes", sizes));
+    }
+
+    private static List<FilePartition> partitions(FileSourceScanExec scan) {
+        return Catalyst.each(((FileScanRDD) (Object) scan.inputRDDs().head()).filePartitions());
+    }
+
+    private static Map<String, Object> facts(PartitionedFile file, FileSourceScanExec scan) throws NativeSql.Declined {
+        return NativeFolders.facts(file.filePath().toPath(), file.start(), file.length(), file.modificationTime(),
+                file.fileSize(), NativeFolders.values(scan, file.partitionValues()));
+    }
+}

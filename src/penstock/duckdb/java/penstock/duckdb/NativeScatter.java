@@ -1,0 +1,65 @@
+package penstock.duckdb;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.physical.Distribution;
+import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
+import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DecimalType;
+
+import scala.collection.immutable.Seq;
+
+import penstock.bridge.Answer;
+import penstock.plans.Catalyst;
+
+/** The hash partitioning of rows that are exchanged as columns; see `worker/scatter.py`. */
+final class NativeScatter {
+    private static final List<String> HASHABLE = Arrays.asList("boolean tinyint smallint int bigint date".split(" "));
+    /** Decimals up to this precision are hashed as longs. */
+    private static final int LONG_DIGITS = 18;
+
+    /** Returns the key indexes and subpartitions of a hash exchange, or of that below an aggregate; null for other operators. */
+    static Map<String, Object> of(SparkPlan plan) {
+        if (plan instanceof ShuffleExchangeExec) {
+            Object target = plan.outputPartitioning();
+            if (target.getClass() != HashPartitioning.class) {
+                return null;
+            }
+            HashPartitioning hashing = (HashPartitioning) target;
+            return of(hashing.expressions(), hashing.numPartitions(), Catalyst.onlyChild(plan));
+        }
+        BaseAggregateExec aggregate = plan instanceof BaseAggregateExec ? (BaseAggregateExec) plan : null;
+        if (aggregate == null || aggregate.requiredChildDistributionExpressions().isEmpty()) {
+            return null;
+        }
+        Object keys = aggregate.requiredChildDistributionExpressions().get();
+        SparkPlan child = Catalyst.onlyChild(plan);
+        if (child.outputPartitioning().satisfies((Distribution) (Object) aggregate.requiredChildDistribution().head())) {
+            return null; // Spark needs no exchange
+        }
+        return of((Seq<?>) keys, plan.conf().numShufflePartitions(), child);
+    }
+
+    private static Map<String, Object> of(Seq<?> keys, int subpartitions, SparkPlan child) {
+        List<Object> indexes = new ArrayList<>();
+        for (Object key : Catalyst.each(keys)) {
+            int index = Catalyst.indexOf(key, Catalyst.each(child.output()));
+            if (index < 0 || !isHashable(((Expression) key).dataType())) {
+                return null;
+            }
+            indexes.add(index);
+        }
+        return indexes.isEmpty() ? null : Answer.facts("keys", indexes, "subpartitions", subpartitions);
+    }
+
+    private static boolean isHashable(DataType type) {
+        return type instanceof DecimalType ? ((DecimalType) type).precision() <= LONG_DIGITS : HASHABLE.contains(type.catalogString());
+    }
+}

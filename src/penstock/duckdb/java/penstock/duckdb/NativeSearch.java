@@ -1,0 +1,86 @@
+package penstock.duckdb;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+
+import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.JoinHint;
+import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Sort;
+import org.apache.spark.sql.execution.FileSourceScanExec;
+import org.apache.spark.sql.execution.SparkPlanner;
+
+import penstock.bridge.Answer;
+import penstock.plans.Catalyst;
+
+/** Searches a plan top-down for maximal parts that DuckDB can compute with a single query each. */
+final class NativeSearch {
+    final List<Object> parts = new ArrayList<>();
+
+    final List<Object> roots = new ArrayList<>();
+
+    /** The reasons why operators above the parts are declined; those of final sorts, projections and limits come last. */
+    final List<Object> declinedReasons = new ArrayList<>();
+
+    final List<Object> rest = new ArrayList<>();
+
+    private final SparkPlanner planner;
+
+    NativeSearch(LogicalPlan plan, SparkPlanner planner) throws JsonProcessingException {
+        this.planner = planner;
+        List<Object> finalReasons = new ArrayList<>();
+        visit(plan, true, finalReasons);
+        declinedReasons.addAll(finalReasons);
+    }
+
+    private void visit(LogicalPlan plan, boolean isTop, List<Object> finalReasons) throws JsonProcessingException {
+        if (plan.children().isEmpty()) {
+            rest.add(plan);
+            return;
+        }
+        boolean isLimit = plan instanceof GlobalLimit || plan instanceof LocalLimit;
+        boolean isFinal = isTop && (isLimit || plan instanceof Sort || plan instanceof Project);
+        try {
+            for (LogicalPlan node : Catalyst.withSubqueries(plan)) {
+                if (node instanceof Join && !((Join) node).hint().equals(JoinHint.NONE())) {
+                    throw new NativeSql.Declined("a join hint");
+                }
+            }
+            NativeQuery query = new NativeQuery(plan, planner);
+            // Otherwise nothing is saved, or more rows than necessary are transferred.
+            if (query.exchanges && (isTop || NativeQuery.reduces(plan))) {
+                parts.add(facts(query));
+                roots.add(plan);
+                return;
+            }
+        } catch (NativeSql.Declined declined) {
+            (isFinal ? finalReasons : declinedReasons).add(declined.getMessage());
+        }
+        for (LogicalPlan child : Catalyst.each(plan.children())) {
+            visit(child, isFinal, finalReasons);
+        }
+        for (LogicalPlan subquery : Catalyst.each(plan.subqueries())) {
+            rest.addAll(Catalyst.each(subquery.collectLeaves()));
+        }
+    }
+
+    private static Map<String, Object> facts(NativeQuery query) throws NativeSql.Declined, JsonProcessingException {
+        Map<String, Object> facts = Answer.facts("sql", query.sql, "results", query.results.all,
+                "columns", NativeParts.columns(query.plan.output()));
+        List<Object> tables = new ArrayList<>();
+        for (Object element : query.scans) {
+            FileSourceScanExec scan = (FileSourceScanExec) element;
+            tables.add(Answer.facts("name", NativeScan.table(scan), "read", NativeScan.columns(scan, false),
+                    "folders", NativeScan.columns(scan, true), "calendar", NativeScan.calendar(scan),
+                    "files", NativeFolders.files(scan)));
+        }
+        facts.put("tables", tables);
+        return facts;
+    }
+}

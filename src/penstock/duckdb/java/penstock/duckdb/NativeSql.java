@@ -1,0 +1,247 @@
+package penstock.duckdb;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
+import org.apache.spark.sql.catalyst.expressions.CaseWhen;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.expressions.InSet;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.Or;
+import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
+
+import scala.Option;
+import scala.collection.immutable.Seq;
+
+import penstock.plans.Catalyst;
+import penstock.plans.ExpressionSafety;
+import penstock.plans.NumericTypes;
+
+/**
+ * Translates expressions to DuckDB's SQL: only those that return the same values as in Spark.
+ *
+ * An overflow is an error in DuckDB. Spark then computes the rows, with its own result of an overflow.
+ */
+final class NativeSql {
+    static final Map<String, Object> OPERATORS = Catalyst.pairs("And AND Or OR EqualTo = LessThan < LessThanOrEqual <= "
+            + "GreaterThan > GreaterThanOrEqual >= Add + Subtract - Multiply *");
+
+    /** Maximum values of an IN list, the same as the maximum keys of a dynamic filter. */
+    private static final int MAX_LIST_VALUES = 10_000;
+
+    /** Maximum characters of an expression: casts and quotients repeat their operands. DuckDB plans a million in 3 seconds. */
+    private static final int MAX_CHARACTERS = 50_000;
+
+    /** Thrown if an expression or plan is not supported, with the reason. */
+    static final class Declined extends Exception {
+        private static final long serialVersionUID = 1L;
+
+        Declined(String reason) {
+            super(reason);
+        }
+    }
+
+    static String column(Attribute column) throws Declined {
+        NativeTypes.nameOf(column.dataType());
+        return "c" + Catalyst.id(column);
+    }
+
+    /** Checks that the sides of a join have columns, and none in common. */
+    static void checkSides(Seq<Attribute> left, Seq<Attribute> right) throws Declined {
+        List<?> leftNames = names(left);
+        if (left.isEmpty() || right.isEmpty()) {
+            throw new Declined("a plan without columns");
+        }
+        for (Object name : names(right)) {
+            if (leftNames.contains(name)) {
+                throw new Declined("a join whose sides have a column in common");
+            }
+        }
+    }
+
+    private static List<String> names(Seq<Attribute> columns) throws Declined {
+        List<String> names = new ArrayList<>();
+        for (Attribute column : Catalyst.each(columns)) {
+            names.add(column(column));
+        }
+        return names;
+    }
+
+    static String columns(Seq<Attribute> columns) throws Declined {
+        return String.join(", ", names(columns));
+    }
+
+    static String of(Expression expression) throws Declined {
+        String sql = translate(expression);
+        if (sql.length() <= MAX_CHARACTERS) {
+            return sql;
+        }
+        throw new Declined("an expression that is too long");
+    }
+
+    private static String translate(Expression expression) throws Declined {
+        String type = NativeTypes.nameOf(expression.dataType());
+        String name = Catalyst.name(expression);
+        List<?> children = Catalyst.each(expression.children());
+        if (expression instanceof AttributeReference) {
+            return column((AttributeReference) expression);
+        }
+        if (expression instanceof Literal) {
+            return NativeTypes.literal(((Literal) expression).value(), expression.dataType());
+        }
+        if (expression instanceof Cast) {
+            return NativeCasts.of((Cast) expression, at(children, 0));
+        }
+        if (expression instanceof InSet) {
+            return inSet((InSet) expression);
+        }
+        if (expression instanceof CaseWhen) {
+            return caseWhen((CaseWhen) expression);
+        }
+        if (expression instanceof GetStructField) {
+            return NativeResults.field((GetStructField) expression);
+        }
+        if (expression instanceof ScalarSubquery) {
+            return NativeResults.value((ScalarSubquery) expression);
+        }
+        if (expression instanceof BinaryArithmetic) {
+            return NativeArithmetic.of((BinaryArithmetic) expression);
+        }
+        if (expression instanceof And || expression instanceof Or) {
+            NativeConditions.check(expression);
+        }
+        if (OPERATORS.containsKey(name)) {
+            checkOrdered(children);
+            return "(" + at(children, 0) + " " + OPERATORS.get(name) + " " + at(children, 1) + ")";
+        }
+        if (name.equals("Alias") || name.equals("KnownNotNull") || name.equals("KnownNullable")) {
+            return at(children, 0);
+        }
+        if (name.equals("Not")) {
+            return "(NOT " + at(children, 0) + ")";
+        }
+        if (name.equals("IsNull") || name.equals("IsNotNull")) {
+            // If a file's statistics exclude nulls of a column, DuckDB skips evaluating expressions of it.
+            return "(" + condition((Expression) children.get(0)) + (name.equals("IsNull") ? " IS NULL)" : " IS NOT NULL)");
+        }
+        if (name.equals("EqualNullSafe")) {
+            checkComparable(children);
+            return "(" + at(children, 0) + " IS NOT DISTINCT FROM " + at(children, 1) + ")";
+        }
+        if (name.equals("In")) {
+            NativeConditions.check(expression);
+            checkComparable(children);
+            return "(" + at(children, 0) + " IN (" + list(children.subList(1, children.size())) + "))";
+        }
+        if (name.equals("Coalesce")) {
+            checkSameTypes(children);
+            return "coalesce(" + list(children) + ")";
+        }
+        if (name.equals("If")) {
+            checkSameTypes(children.subList(1, 3));
+            return "(CASE WHEN " + NativeConditions.of((Expression) children.get(0)) + " THEN " + at(children, 1) + " ELSE " + at(children, 2) + " END)";
+        }
+        return NativeFunctions.of(expression, children);
+    }
+
+    static void checkKeys(Expression left, Expression right) throws Declined {
+        checkComparable(Arrays.<Object>asList(left, right));
+        if (!ExpressionSafety.cannotFail(left) || !ExpressionSafety.cannotFail(right)) {
+            throw new Declined("a key that may fail");
+        }
+    }
+
+    static String equal(Expression left, Expression right) throws Declined {
+        checkKeys(left, right);
+        return "(" + of(left) + " = " + of(right) + ")";
+    }
+
+    /** Returns a condition that cannot fail in Spark: DuckDB may reorder or skip its operands. */
+    static String condition(Expression expression) throws Declined {
+        if (!ExpressionSafety.cannotFail(NativeResults.withoutSubqueries(expression))) {
+            throw new Declined("a condition that may fail");
+        }
+        return of(expression);
+    }
+
+    static String at(List<?> expressions, int index) throws Declined {
+        return of((Expression) expressions.get(index));
+    }
+
+    static String list(List<?> expressions) throws Declined {
+        if (expressions.size() > MAX_LIST_VALUES) {
+            throw new Declined("a list of " + expressions.size() + " values");
+        }
+        StringBuilder sql = new StringBuilder();
+        for (int i = 0; i < expressions.size(); i++) {
+            sql.append(i == 0 ? "" : ", ").append(at(expressions, i));
+        }
+        return sql.toString();
+    }
+
+    /** Checks that values can be ordered. Floating-point values must not refer to floating-point columns, which have file statistics. */
+    private static void checkOrdered(List<?> values) throws Declined {
+        for (Object value : values) {
+            for (Expression column : Catalyst.each(((Expression) value).references().toSeq())) {
+                if (NumericTypes.isFloating(column.dataType())) {
+                    checkComparable(values);
+                }
+            }
+        }
+        checkSameTypes(values);
+    }
+
+    /** Checks that values can be compared. Floating-point values cannot, as file statistics ignore NaN. */
+    private static void checkComparable(List<?> values) throws Declined {
+        checkSameTypes(values);
+        if (NumericTypes.isFloating(((Expression) values.get(0)).dataType())) {
+            throw new Declined("a comparison of floating-point numbers");
+        }
+    }
+
+    static void checkSameTypes(List<?> values) throws Declined {
+        String first = Catalyst.type((Expression) values.get(0));
+        for (Object value : values) {
+            if (!Catalyst.type((Expression) value).equals(first)) {
+                throw new Declined("values of different types");
+            }
+        }
+    }
+
+    private static String inSet(InSet in) throws Declined {
+        List<?> values = Catalyst.each(in.hset().toSeq());
+        checkComparable(Catalyst.each(in.children()));
+        if (values.size() > MAX_LIST_VALUES || values.isEmpty()) {
+            throw new Declined("a list of " + values.size() + " values");
+        }
+        StringBuilder sql = new StringBuilder("(" + of(in.child()) + " IN (");
+        for (int i = 0; i < values.size(); i++) {
+            sql.append(i == 0 ? "" : ", ").append(NativeTypes.literal(values.get(i), in.child().dataType()));
+        }
+        return sql.append("))").toString();
+    }
+
+    private static String caseWhen(CaseWhen expression) throws Declined {
+        List<Object> values = new ArrayList<>();
+        StringBuilder sql = new StringBuilder("(CASE");
+        for (scala.Tuple2<?, ?> branch : Catalyst.each(expression.branches())) {
+            sql.append(" WHEN ").append(NativeConditions.of((Expression) branch._1())).append(" THEN ").append(of((Expression) branch._2()));
+            values.add(branch._2());
+        }
+        Option<?> elseValue = expression.elseValue();
+        if (elseValue.isDefined()) {
+            values.add(elseValue.get());
+            sql.append(" ELSE ").append(of((Expression) elseValue.get()));
+        }
+        checkSameTypes(values);
+        return sql.append(" END)").toString();
+    }
+}

@@ -1,0 +1,1 @@
+"""Computations that DuckDB runs in Spark's Python workers instead of Spark's operators."""

@@ -1,0 +1,105 @@
+"""The DuckDB connection of a native task, whose errors become `NotNativeError`."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from penstock.duckdb.worker.errors import NotNativeError
+from penstock.duckdb.worker.workspace import workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from penstock.duckdb.worker.columns import Column
+
+_BATCH_ROWS = 10_000
+"""Rows per output batch, the default of ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
+OLDEST, NEWEST = (1, 5), (2, 0)
+"""The oldest and newest tested releases of DuckDB (major, minor). Results of others may differ."""
+UNSUPPORTED = "is not supported"
+"""Part of the error that an executor with another release reports."""
+
+
+def unsupported_reason(version: str) -> str | None:
+    """Return why a release of DuckDB cannot be used, None if it is supported.
+
+    Examples
+    --------
+    >>> unsupported_reason("1.5.6")
+    >>> unsupported_reason("1.1.3")
+    'DuckDB 1.1.3 is not supported: install 1.5 to 2.0'
+    """
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    if OLDEST <= numbers <= NEWEST:
+        return None
+    oldest, newest = (".".join(map(str, release)) for release in (OLDEST, NEWEST))
+    return f"DuckDB {version} {UNSUPPORTED}: install {oldest} to {newest}"
+
+
+@contextmanager
+def open_connection(
+    memory: int, threads: int = 1, files: Iterable[str] = (), budget: int | None = None, *, reads_arrow: bool = False
+) -> Iterator[Any]:
+    """Open a connection that may read only the listed files and write only to its spill directory.
+
+    Raises `NotNativeError` if DuckDB is of an unsupported release, or fails.
+
+    Parameters
+    ----------
+    memory
+        The bytes that the connection may use before it spills.
+    budget
+        The bytes that all tasks of the executor may use together, see `penstock.duckdb.worker.workspace.workspace`.
+    reads_arrow
+        Whether the queries read registered Arrow tables. Then filters, including those that a join derives from its
+        other side, are not pushed down: DuckDB 1.5 lets Arrow evaluate them, and Arrow compares NaN differently from
+        SQL and reads an infinite date as 1 January of the year 1. (A top-n sort could still push a filter down, but no
+        query of exchanged rows has such a sort.)
+    """
+    import pyarrow as pa
+
+    import duckdb  # may be missing on an executor, which is reported for the whole application
+
+    reason = unsupported_reason(duckdb.__version__)
+    if reason is not None:
+        raise NotNativeError(reason)
+    with workspace(memory, budget) as space:
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            "threads": threads,
+            "memory_limit": f"{space.memory}B",
+            "temp_directory": space.directory,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+        try:
+            with duckdb.connect(config=settings) as connection:
+                # DuckDB reports this limit if it is set in the configuration above, but does not enforce it.
+                connection.execute(f"SET max_temp_directory_size = '{space.most_spilled}B'")
+                paths = ", ".join(map(quote_literal, files))
+                connection.execute(f"SET allowed_paths = [{paths}]")
+                if reads_arrow:
+                    connection.execute("SET disabled_optimizers = 'filter_pushdown,join_filter_pushdown'")
+                connection.execute("SET enable_external_access = false")
+                connection.execute("SET lock_configuration = true")
+                yield connection
+        except (duckdb.Error, pa.ArrowInvalid) as error:
+            raise NotNativeError(str(error)) from error
+
+
+def quote_literal(text: str) -> str:
+    """Return a text as an SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def query_batches(connection: Any, sql: str, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a query in the wire format."""
+    import pyarrow as pa
+
+    names = [column.name for column in columns]
+    for batch in connection.sql(sql).to_arrow_reader(_BATCH_ROWS):
+        values = [column.to_wire(array) for column, array in zip(columns, batch.columns, strict=True)]
+        yield pa.RecordBatch.from_arrays(values, names)

@@ -1,0 +1,138 @@
+"""Scatters columnar batches over subpartitions by Spark's own hash of their keys.
+
+Each subpartition gets a single exchange row: a routing number and a serialized batch. Spark hashes the number, which is
+chosen such that the batch arrives in the subpartition of its rows. So the rows of a columnar stage can be joined with
+those of a row-based stage. The hash is ``org.apache.spark.unsafe.hash.Murmur3_x86_32``, vectorised over whole columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.duckdb.worker.columns import Column
+
+SEED = 42
+"""The seed of Spark's exchanges."""
+_SHORT = 1 << 16
+_MOST_BYTES = 64 << 20
+"""Bytes that are scattered at a time: long batches, but bounded memory of the worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """Scatters rows over subpartitions.
+
+    Parameters
+    ----------
+    keys
+        The positions of the hashed columns.
+    numbers
+        For each subpartition, a number that Spark hashes to it.
+    """
+
+    keys: tuple[int, ...]
+    numbers: tuple[int, ...]
+
+    def scatter(self, batches: Iterator[Any], columns: Sequence[Column]) -> Iterator[Any]:
+        """Yield batches of two columns: a routing number, and the rows of its subpartition as an Arrow IPC message."""
+        buffered: list[Any] = []
+        size = 0
+        for batch in batches:
+            buffered.append(batch)
+            size += batch.nbytes
+            if size > _MOST_BYTES:
+                yield self._scatter_rows(buffered, columns)
+                buffered, size = [], 0
+        if any(batch.num_rows for batch in buffered):
+            yield self._scatter_rows(buffered, columns)
+
+    def _scatter_rows(self, batches: list[Any], columns: Sequence[Column]) -> Any:
+        import numpy as np
+        import pyarrow as pa
+
+        (rows,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        subpartitions = self.subpartitions(rows, columns)
+        rows = rows.take(pa.array(np.argsort(subpartitions, kind="stable")))
+        counts = np.bincount(subpartitions, minlength=len(self.numbers))
+        ends = np.cumsum(counts)
+        filled = np.flatnonzero(counts)
+        parts = [rows.slice(int(ends[target] - counts[target]), int(counts[target])).serialize() for target in filled]
+        numbers = np.array(self.numbers, dtype=np.int32)[filled]
+        messages = [part.to_pybytes() for part in parts]
+        output = [pa.array(numbers), pa.array(messages, pa.binary())]
+        return pa.RecordBatch.from_arrays(output, ["subpartition", "batch"])
+
+    def subpartitions(self, rows: Any, columns: Sequence[Column]) -> Any:
+        """Return the subpartition of each row, shape (rows,)."""
+        import numpy as np
+
+        hashed = np.full(rows.num_rows, SEED, dtype=np.uint32)
+        for key in self.keys:
+            hashed = _hash_column(rows.column(key), columns[key].wire_type, hashed)
+        narrow = np.uint16 if len(self.numbers) <= _SHORT else np.int32  # short numbers sort fastest
+        return _modulo(hashed, len(self.numbers)).astype(narrow)
+
+
+def routing_numbers(subpartitions: int) -> tuple[int, ...]:
+    """Return for each subpartition a number that Spark hashes to it."""
+    import numpy as np
+
+    numbers: dict[int, int] = {}
+    start = 0
+    while len(numbers) < subpartitions:
+        candidates = np.arange(start, start + 8 * subpartitions, dtype=np.int32)
+        hashed = _finish(_mix(np.full(len(candidates), SEED, dtype=np.uint32), candidates.view(np.uint32)), 4)
+        for number, target in zip(candidates.tolist(), _modulo(hashed, subpartitions).tolist(), strict=True):
+            numbers.setdefault(target, number)
+        start += len(candidates)
+    return tuple(numbers[target] for target in range(subpartitions))
+
+
+def _hash_column(values: Any, type_name: str, seeds: Any) -> Any:
+    """Return the hashes of a column, seeded by the hashes of the columns before it; a null keeps its seed."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    valid = None if values.null_count == 0 else np.asarray(pc.is_valid(values))
+    if type_name == "date":
+        values = values.cast(pa.int32())
+    if valid is not None:
+        values = pc.fill_null(values, pa.scalar(0, values.type) if type_name != "boolean" else False)
+    if type_name == "bigint":
+        whole = np.asarray(values).view(np.uint64)
+        low, high = (whole & np.uint64(0xFFFFFFFF)).astype(np.uint32), (whole >> np.uint64(32)).astype(np.uint32)
+        hashed = _finish(_mix(_mix(seeds, low), high), 8)
+    else:
+        hashed = _finish(_mix(seeds, np.asarray(values).astype(np.int32).view(np.uint32)), 4)
+    return hashed if valid is None else np.where(valid, hashed, seeds)
+
+
+def _modulo(hashed: Any, subpartitions: int) -> Any:
+    import numpy as np
+
+    return hashed.view(np.int32).astype(np.int64) % subpartitions
+
+
+def _rotate(values: Any, bits: int) -> Any:
+    return (values << bits) | (values >> (32 - bits))
+
+
+def _mix(hashed: Any, words: Any) -> Any:
+    import numpy as np
+
+    words = _rotate(words * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+    return _rotate(hashed ^ words, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+
+
+def _finish(hashed: Any, length: int) -> Any:
+    import numpy as np
+
+    hashed = hashed ^ np.uint32(length)
+    hashed = (hashed ^ (hashed >> 16)) * np.uint32(0x85EBCA6B)
+    hashed = (hashed ^ (hashed >> 13)) * np.uint32(0xC2B2AE35)
+    return hashed ^ (hashed >> 16)

@@ -1,0 +1,112 @@
+"""Runs a part of a vertex in a Python worker of Spark: DuckDB reads files or exchanged columns and computes the rows.
+
+Every DuckDB error raises `NotNativeError`; Spark then computes the rows.
+
+The modules of this package are shipped to the workers, so they import nothing else of Penstock.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.duckdb.worker.columns import wire_schema
+from penstock.duckdb.worker.engine import open_connection, query_batches
+from penstock.duckdb.worker.files import FileRange, Files
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.accumulators import Accumulator
+    from pyspark.core.broadcast import Broadcast
+
+    from penstock.duckdb.worker.columns import Column
+    from penstock.duckdb.worker.scatter import Scatter
+
+
+@dataclass(frozen=True, slots=True)
+class NativeStep:
+    """The computation of every task; a function for ``DataFrame.mapInArrow``.
+
+    Parameters
+    ----------
+    sql
+        The query; it reads the rows of the files as ``scan``.
+    memory
+        Bytes that DuckDB may use in a task before it spills.
+    files
+        How to read files; None if the step reads only inputs.
+    inputs
+        The columns of each exchanged input, which the query reads as ``input_0``, ``input_1`` and so on.
+    tables
+        Broadcast tables that the query joins, by name: each is an Arrow IPC stream.
+    scatter
+        Scatters the output over subpartitions; None if the output is rows.
+    rows_read, rows_returned
+        Accumulators of the rows read from files, and of the rows returned.
+    """
+
+    sql: str
+    columns: tuple[Column, ...]
+    memory: int
+    files: Files | None = None
+    inputs: tuple[tuple[Column, ...], ...] = ()
+    tables: Mapping[str, Broadcast[bytes]] = field(default_factory=dict)
+    scatter: Scatter | None = None
+    rows_read: Accumulator[int] | None = None
+    rows_returned: Accumulator[int] | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Compute the rows of a task from the file ranges, or the exchanged columns, that the batches carry."""
+        rows = self._input_rows(batches) if self.inputs else self._file_rows(batches)
+        yield from rows if self.scatter is None else self.scatter.scatter(rows, self.columns)
+
+    def _file_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                yield from self.rows([FileRange(**fields) for fields in json.loads(text)])
+
+    def rows(self, ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
+        """Compute the rows of file ranges."""
+        assert self.files is not None
+        scan, count = self.files.query(ranges)
+        if self.rows_read is not None:
+            self.rows_read.add(count)
+        yield from self._query_rows(scan, {}, {file.local for file in ranges})
+
+    def _input_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        wire_schemas = [wire_schema(columns) for columns in self.inputs]
+        schemas = [pa.schema([(column.name, column.arrow_type()) for column in columns]) for columns in self.inputs]
+        received: list[list[pa.RecordBatch]] = [[] for _ in self.inputs]
+        for batch in batches:
+            for number, message in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+                rows = pa.ipc.read_record_batch(message.as_buffer(), wire_schemas[number])
+                columns = zip(self.inputs[number], rows.columns, strict=True)
+                values = [column.from_wire(array) for column, array in columns]
+                received[number].append(pa.RecordBatch.from_arrays(values, schema=schemas[number]))
+        tables = {f"input_{n}": pa.Table.from_batches(received[n], schemas[n]) for n in range(len(self.inputs))}
+        yield from self._query_rows(None, tables)
+
+    def _query_rows(
+        self, scan: str | None, inputs: Mapping[str, Any], files: Collection[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        with open_connection(self.memory, files=files, reads_arrow=bool(inputs)) as connection:
+            for name, broadcast in self.tables.items():
+                # A copy, as filters of files are pushed down but must not reach an Arrow table; see `open_connection`.
+                connection.register(f"sent_{name}", pa.ipc.open_stream(broadcast.value).read_all())
+                connection.execute(f"CREATE TEMP TABLE {name} AS FROM sent_{name}").fetchall()
+                connection.unregister(f"sent_{name}")
+            if scan is not None:
+                connection.execute(f"CREATE TEMP VIEW scan AS {scan}")
+            for name, table in inputs.items():
+                connection.register(name, table)
+            for batch in query_batches(connection, self.sql, self.columns):
+                if self.rows_returned is not None:
+                    self.rows_returned.add(batch.num_rows)
+                yield batch

@@ -1,0 +1,1 @@
+"""The interface of native engines, which compute parts of a query instead of Spark's operators."""

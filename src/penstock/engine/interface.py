@@ -1,0 +1,128 @@
+"""What a native engine implements.
+
+An engine computes two kinds of work: fragments of a vertex's physical plan (`FragmentRewriter`), in the tasks that
+Spark would run, and complete queries, in a single task (`EngineQuery`). Its rows must equal those of Spark, and so must
+its errors: it declines whatever it cannot prove equal, and if it fails at run time, Spark computes the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.spark.run.stage_rewriter import StageRewriter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.spark.bridge.jvm import Bridge
+    from penstock.spark.plans.logical_plan import LogicalPlan
+    from penstock.spark.run.query_hook import QueryPredicate
+
+
+class Fragment(Protocol):
+    """A part of a plan that an engine has considered."""
+
+    @property
+    def table(self) -> str:
+        """The table that it reads; empty if it reads exchanged rows."""
+
+    @property
+    def declined(self) -> str | None:
+        """Why Spark computes it; None if the engine does."""
+
+
+class FragmentRewriter(StageRewriter, Protocol):
+    """Replaces fragments of a vertex's physical plan by operators of the engine."""
+
+    @property
+    def fragments(self) -> Sequence[Fragment]:
+        """The fragments of the latest plan."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why Spark computes all fragments, None if the engine may be used."""
+
+    def close(self) -> None:
+        """Release what the fragments hold; the vertex has run."""
+
+
+class EngineQuery(Protocol):
+    """An optimised query of which the engine computes most, and Spark the rest above it."""
+
+    @property
+    def plan(self) -> LogicalPlan:
+        """The optimised plan."""
+
+    @property
+    def tables(self) -> Sequence[str]:
+        """The names of the tables that the engine reads."""
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The size of the files that the engine reads."""
+
+    @property
+    def fragment_count(self) -> int:
+        """The number of separate queries that the engine computes."""
+
+    @property
+    def rest_reasons(self) -> Sequence[str]:
+        """Why Spark must compute the operators above; empty if there are none."""
+
+    @property
+    def rest_in_bytes(self) -> int:
+        """Spark's estimated size of the tables that Spark would have to read."""
+
+    @property
+    def rest_may_fail(self) -> bool:
+        """Whether the operators that Spark computes may raise an error."""
+
+    def rows(self, memory: int, threads: int, *, is_checked: bool = False) -> LogicalPlan | str:
+        """Compute the query; return a leaf with its rows, whose last stage has not run, or why the engine failed.
+
+        Raises `VerificationError` if a verification fails. `memory` is the number of bytes that the engine may use
+        before it spills, and `threads` that of the cores. `is_checked` says whether to verify the rows that it passes
+        to Spark.
+        """
+
+
+class NativeEngine(Protocol):
+    """A native engine, registered by the entry point group ``penstock.engines``."""
+
+    @property
+    def name(self) -> str:
+        """The name in decisions and messages."""
+
+    def is_installed(self) -> bool:
+        """Whether the driver has the packages of the engine, in any release."""
+
+    def unavailable_reason(self, bridge: Bridge) -> str | None:
+        """Return why the engine cannot be used in an application at all; None if no reason is known."""
+
+    def local_memory(self) -> int:
+        """Return the bytes that the engine may use on this machine, besides Spark."""
+
+    def rewriter(self, memory: int) -> FragmentRewriter:
+        """Return a rewriter for the plans of a vertex; `memory` is in bytes per task, before the engine spills."""
+
+    def whole_query_predicate(self, bridge: Bridge) -> QueryPredicate:
+        """Return the condition that the engine computes an optimised plan completely, as a single query.
+
+        Spark's planner evaluates it for small queries, so it must not call Python.
+        """
+
+    def query(self, plan: LogicalPlan) -> EngineQuery | str:
+        """Return what the engine would compute of an optimised plan, or why it computes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeExecution:
+    """The engine that a job uses, and the bytes of memory that it may use in each task before it spills."""
+
+    engine: NativeEngine
+    memory: int
+
+    def rewriter(self) -> FragmentRewriter:
+        """Return a rewriter for the plans of a vertex."""
+        return self.engine.rewriter(self.memory)

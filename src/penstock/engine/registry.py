@@ -1,0 +1,47 @@
+"""The native engine of this installation."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+from penstock.config.options import NATIVE, NATIVE_MEMORY
+from penstock.engine.interface import NativeExecution
+
+if TYPE_CHECKING:
+    from penstock.config import Configuration
+    from penstock.engine.interface import NativeEngine
+
+log = logging.getLogger("penstock.native")
+
+GROUP = "penstock.engines"
+_OWN = EntryPoint("duckdb", "penstock.duckdb.engine:ENGINE", GROUP)
+"""The engine of this package, which also works without package metadata, as in a zip file of ``spark-submit``."""
+
+
+@cache
+def native_engine() -> NativeEngine | None:
+    """Return the native engine, None if there is none.
+
+    An engine that another package registers replaces that of this package.
+    """
+    others = sorted(point for point in entry_points(group=GROUP) if point.value != _OWN.value)
+    for point in (*others, _OWN):
+        try:
+            engine: NativeEngine = point.load()
+        except Exception as error:  # another package must not break jobs
+            if point is not _OWN:
+                log.warning("the native engine %s cannot be loaded", point.name, exc_info=True)
+            elif not isinstance(error, ImportError):
+                raise
+        else:
+            return engine
+    return None
+
+
+def native_execution(config: Configuration) -> NativeExecution | None:
+    """Return the native engine and its memory for the steps of a job, None if ``execution.native`` is not on."""
+    engine = native_engine() if config.flag(NATIVE) else None
+    return None if engine is None else NativeExecution(engine, config.integer(NATIVE_MEMORY))

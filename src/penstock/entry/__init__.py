@@ -1,0 +1,1 @@
+"""Entry points of programs: the environment, observers, and functions on DataFrames."""

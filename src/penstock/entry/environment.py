@@ -1,0 +1,368 @@
+"""The entry point for programs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from pyspark.sql.types import StructType
+
+from penstock.base.arguments import check_data_frame, check_session, check_settings, check_text, check_type
+from penstock.base.location import callers_line
+from penstock.base.masking import mask_sql
+from penstock.commit import Access
+from penstock.config import Configuration
+from penstock.config.options import SHADOW, SOURCES_TIMEOUT
+from penstock.connectors.core.base import DataFrameSinkProvider, Sink, Source, SourceProvider, checked_parallelism
+from penstock.connectors.core.extras import secrets_of
+from penstock.connectors.core.timeouts import set_timeout
+from penstock.connectors.tables.tables import sink_of_statement
+from penstock.entry.observer import Observer
+from penstock.entry.results import MaterializeSink, ResultSink, discard_rows
+from penstock.errors import ConfigError, PenstockError, SourceError
+from penstock.hints.plan_hints import PlanHint, with_hint
+from penstock.optimizer.optimizer import strategies_of
+from penstock.optimizer.user_strategies import UserStrategy, check_strategies
+from penstock.planner.opening import abort_sinks, check_locations, open_sinks, recover_sinks
+from penstock.planner.outputs import Output, RegisteredOutputs
+from penstock.planner.plan import JobPlan, SparkPlan
+from penstock.planner.planner import plan_job
+from penstock.report.analysis import Analysis
+from penstock.report.explain import ExplainedPlan
+from penstock.report.progress import Progress
+from penstock.scheduler.failure import warn_of_little_space
+from penstock.scheduler.job import Job
+from penstock.scheduler.origin import QueryOrigin
+from penstock.shadow.job import ShadowedJob
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.bridge.session import embedded_session, penstock_settings
+from penstock.spark.plans.dataframes import executed_plan_text, shown_rows, sql_text
+from penstock.spark.run.jobs import active_session, stop_spark_progress_bar
+from penstock.spark.run.local_dirs import local_dirs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+
+class Environment:
+    """Environment that runs DataFrames as jobs whose parallelism is decided while they run.
+
+    Parameters
+    ----------
+    spark
+        A classic Spark session; if None, the active session, or else an embedded local one.
+    config
+        Options, see the reference of options.
+    config_file
+        A TOML file with more options.
+    progress
+        Whether to draw progress bars; if None, only on a terminal.
+    strategies
+        Your own strategies, which may change the plan while a job runs: classes, instantiated for each job, or objects
+        and functions, shared by all jobs.
+    ui
+        Whether to serve the page and the REST API from this process; None to use the option ``rest.enabled``.
+    verify
+        ``"rows"`` runs every query on plain Spark as well, and raises `RowsDifferError` if the rows differ; None to use
+        the option ``execution.shadow``. Small queries are then executed by Penstock too, unless
+        ``execution.batch.adaptive.whole-query-threshold`` is set.
+
+    Raises
+    ------
+    SessionError
+        If the session is a Spark Connect client, the version of Spark is not supported, or there is no Java.
+    ConfigError
+        If an option is unknown or its value is not allowed.
+
+    Examples
+    --------
+    >>> env = Environment()                                     # doctest: +SKIP
+    >>> flights = env.spark.read.parquet("flights/")            # doctest: +SKIP
+    >>> env.collect(flights.groupBy("carrier").count())         # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        config: Mapping[str, object] | None = None,
+        config_file: str | Path | None = None,
+        progress: bool | None = None,
+        strategies: Sequence[UserStrategy] = (),
+        ui: bool | None = None,
+        verify: str | None = None,
+    ) -> None:
+        check_settings(config, "the config of Environment")
+        check_strategies(strategies)
+        if spark is not None:
+            check_session(spark, "Environment")
+        self.spark = embedded_session() if spark is None else spark
+        self._bridge = Bridge(self.spark)
+        arguments = dict(config or {})
+        if verify is not None:
+            if verify != "rows":
+                raise ConfigError.bad_value("verify", verify, '"rows", or leave it out', "Environment(verify=...)")
+            arguments[SHADOW.key] = verify
+        settings = penstock_settings(self._bridge)
+        self.config = Configuration.load(arguments, spark_conf=settings, file=config_file, environ=os.environ)
+        self._progress = sys.stderr.isatty() if progress is None else progress
+        self._strategies = tuple(strategies)
+        self._observer = Observer(self._bridge, self.config, ui)
+        self._outputs = RegisteredOutputs()
+        self.last_job: Job | None = None
+
+    @property
+    def ui_url(self) -> str | None:
+        """The address of the page with the token for cancelling, None if no page is served."""
+        return None if self._observer.server is None else self._observer.server.url_with_token
+
+    def read(self, source: Source | SourceProvider, parallelism: int | None = None) -> DataFrame:
+        """Return the rows of a source as a DataFrame.
+
+        The source infers its parallelism when a job reads it, unless `parallelism` sets it.
+        """
+        source, static = _source_and_parallelism(source)
+        if parallelism is not None:
+            parallelism = checked_parallelism(parallelism, source.name)
+        with set_timeout(self.config.seconds(SOURCES_TIMEOUT)):
+            df = source.read(self.spark)
+        return with_hint(df, PlanHint(parallelism, static=static, source=source, location=callers_line()))
+
+    def sql(self, statement: str, **arguments: Any) -> DataFrame:
+        """Return the DataFrame of a Spark SQL statement; `arguments` fill its named parameters.
+
+        ``INSERT`` and ``CREATE TABLE ... AS SELECT`` without arguments run as a job at once, if Spark writes the
+        table as files, and the parent folder is writable. Spark runs other commands, also at once.
+        """
+        check_text(statement, "sql", "a statement, which is a text")
+        sink = None if arguments else sink_of_statement(Access(self._bridge), statement)
+        if sink is not None:
+            output = Output(sink.rows, sink, location=callers_line())
+            self._run([output], _job_line("sql"), f"write of {sink.name}")
+            return self.spark.createDataFrame([], StructType([]))
+        return self.spark.sql(statement, arguments or None)
+
+    def write(self, df: DataFrame, sink: Sink | DataFrameSinkProvider, parallelism: int | None = None) -> None:
+        """Register a sink. `execute` runs all registered sinks as a single job, which computes shared parts once.
+
+        Each thread registers its own sinks. `execute` runs those of its thread, or those of all threads if it has none.
+
+        Parameters
+        ----------
+        df
+            The rows.
+        sink
+            The target. A `DataFrameSinkProvider` may add its own operators before it.
+        parallelism
+            The number of writing tasks; None for the sink's own parallelism, or that of the operators before it.
+        """
+        check_data_frame(df, "write")
+        if not isinstance(sink, Sink | DataFrameSinkProvider):
+            raise PenstockError(
+                f"{sink!r} is not a sink",
+                hint="give a penstock.connectors.Sink, such as FileSink",
+                line=str(callers_line()),
+            )
+        if parallelism is not None:
+            parallelism = checked_parallelism(parallelism, f"sink {sink.name}")
+        targets = [(df, sink)] if isinstance(sink, Sink) else sink.consume_data_frame(df)
+        line = callers_line()
+        self._outputs.add([Output(rows, target, parallelism, line) for rows, target in targets])
+
+    def execute(self, name: str | None = None) -> Job:
+        """Run all registered sinks as a job and wait for its end. Ctrl-C cancels the job.
+
+        Parameters
+        ----------
+        name
+            The name of the job; if None, the calling line, such as ``execute at job.py:12``.
+
+        Raises
+        ------
+        SinkError
+            If a target cannot be written; then nothing was run.
+        JobError
+            If a vertex fails; then no target has rows of the job.
+        """
+        return self._run(self._registered(name, "execute"), _job_line("execute"), name)
+
+    def execute_async(self, name: str | None = None) -> Job:
+        """Start all registered sinks as a job and return at once; `name` as for `execute`.
+
+        Raises
+        ------
+        SinkError
+            If a target cannot be written; then nothing was run.
+        """
+        return self._start(self._registered(name, "execute_async"), _job_line("execute_async"), name)
+
+    def collect(self, df: DataFrame, *, name: str | None = None) -> list[Row]:
+        """Return the rows of a DataFrame; `name` is the name of the job, as for `execute`."""
+        return list(self._fetch(df, ResultSink("collect", lambda d: d.collect()), name))
+
+    def to_arrow(self, df: DataFrame, *, name: str | None = None) -> pa.Table:
+        """Return a DataFrame's rows as an Arrow table; `name` is the name of the job, as for `execute`."""
+        return self._fetch(df, ResultSink("to_arrow", lambda d: d.toArrow()), name)
+
+    def to_pandas(self, df: DataFrame, *, name: str | None = None) -> pd.DataFrame:
+        """Return a DataFrame's rows as a pandas DataFrame; `name` is the name of the job, as for `execute`."""
+        return self._fetch(df, ResultSink("to_pandas", lambda d: d.toPandas()), name)
+
+    def count(self, df: DataFrame, *, name: str | None = None) -> int:
+        """Return the number of rows of a DataFrame; `name` is the name of the job, as for `execute`."""
+        check_data_frame(df, "count")
+        (row,) = self._fetch(df.groupBy().count(), ResultSink("count", lambda d: d.collect()), name)
+        return int(row[0])
+
+    def show(
+        self,
+        df: DataFrame,
+        n: int = 20,
+        truncate: bool | int = True,  # noqa: FBT001, FBT002 - as in DataFrame.show
+        vertical: bool = False,  # noqa: FBT001, FBT002
+        *,
+        name: str | None = None,
+    ) -> None:
+        """Print rows as ``DataFrame.show`` does; only the rows that it needs are computed.
+
+        `name` is the name of the job, as for `execute`.
+        """
+        check_data_frame(df, "show")
+        check_type(n, int, "show", "a number of rows", "as in env.show(df, 50)")
+        check_type(truncate, int, "show", "True, False or a number of characters as truncate")
+        check_type(vertical, bool, "show", "True or False as vertical")
+        sink = ResultSink("show", partial(shown_rows, n, truncate, vertical))
+        sys.stdout.write(f"{self._fetch(df.limit(max(n, 0) + 1), sink, name)}\n")
+
+    def materialize(self, df: DataFrame, *, name: str | None = None) -> DataFrame:
+        """Run a DataFrame and return a DataFrame that reads the computed rows, with measured statistics.
+
+        The rows are in Spark's shuffle files as long as the returned DataFrame exists. `name` as for `execute`.
+        """
+        result: DataFrame = self._fetch(df, MaterializeSink(), name)
+        return result
+
+    @overload
+    def explain(self, df: DataFrame | None = None, *, analyze: Literal[False] = False) -> ExplainedPlan: ...
+
+    @overload
+    def explain(self, df: DataFrame | None = None, *, analyze: Literal[True]) -> Analysis: ...
+
+    def explain(self, df: DataFrame | None = None, *, analyze: bool = False) -> ExplainedPlan | Analysis:
+        """Return the plan and the decisions with their reasons, of the registered sinks if `df` is None.
+
+        By default, no data is read. With `analyze`, the query runs, and the result has the actual values of each step
+        beside the estimates. The rows are discarded; sinks are not written.
+        """
+        if df is not None:
+            check_data_frame(df, "explain")
+        outputs = self._outputs.peek() if df is None else [Output(df, ResultSink("collect", lambda d: d.collect()))]
+        if not outputs:
+            raise PenstockError("there is nothing to explain", hint="give a DataFrame, or register a sink first")
+        if analyze:
+            line = callers_line()
+            discarded = [Output(output.df, ResultSink("nowhere", discard_rows), location=line) for output in outputs]
+            job = self._run(discarded, _job_line("explain"), None)
+            spark_plan = None if job.vertices else "\n".join(executed_plan_text(output.df) for output in outputs)
+            return Analysis(job, spark_plan)
+        strategies = strategies_of(self.config, self._strategies)
+        with active_session(self._bridge.session):
+            plan = self._planned(outputs, "explain")
+            if isinstance(plan, SparkPlan):
+                return ExplainedPlan.of_spark(plan)
+            return ExplainedPlan.of(self._bridge, self.config, plan, strategies)
+
+    def _fetch(self, df: DataFrame, sink: ResultSink, name: str | None) -> Any:
+        check_data_frame(df, sink.name)
+        self._run([Output(df, sink, location=callers_line())], _job_line(sink.name), name)
+        value, sink.value = sink.value, None
+        return value
+
+    def _registered(self, name: str | None, call: str) -> list[Output]:
+        if name is not None:
+            check_text(name, call, "a name, which is a text")
+        outputs = self._outputs.take()
+        if not outputs:
+            raise PenstockError("there is nothing to execute", hint="register a sink with Environment.write first")
+        return outputs
+
+    def _run(self, outputs: Sequence[Output], line: str, name: str | None) -> Job:
+        """Start a job and wait for its end; Ctrl-C cancels it, also while it starts."""
+        created: list[Job] = []
+        try:
+            return self._start(outputs, line, name, created.append).wait()
+        except KeyboardInterrupt:
+            for job in created:
+                job.cancel("interrupted from the keyboard")
+                job.wait_silently()
+            raise
+
+    def _start(
+        self, outputs: Sequence[Output], line: str, name: str | None, on_created: Callable[[Job], None] = lambda _: None
+    ) -> Job:
+        # The text is only needed for records of jobs.
+        text = sql_text(self._bridge, outputs[0].df) if self._observer.is_on and len(outputs) == 1 else None
+        origin = QueryOrigin.of(text, line, name)
+        with set_timeout(self.config.seconds(SOURCES_TIMEOUT)), active_session(self._bridge.session):
+            return self._started(outputs, mask_sql(name or line), origin, on_created)
+
+    def _started(
+        self, outputs: Sequence[Output], name: str, origin: QueryOrigin, on_created: Callable[[Job], None]
+    ) -> Job:
+        mode = self.config.get(SHADOW)
+        shadowed = None if mode == "NO" else ShadowedJob(self._bridge, name, raises=mode == "ROWS")
+        if shadowed is not None:
+            outputs = shadowed.watch_outputs(outputs)
+        check_locations(outputs)
+        recover_sinks(Access(self._bridge, secrets_of(output.sink.secrets for output in outputs)), outputs)
+        opened = open_sinks(self.spark, outputs)
+        try:
+            strategies = strategies_of(self.config, self._strategies)
+            plan = self._planned(outputs, name)
+            job = Job(name) if shadowed is None else shadowed
+            job.origin = origin
+            on_created(job)
+            self._observer.watch(job)
+        except BaseException as error:
+            abort_sinks(opened)
+            if shadowed is not None and isinstance(error, Exception):
+                shadowed.compare_planning_error(error)
+            raise
+        self.last_job = job
+        if isinstance(plan, SparkPlan):
+            job.start_whole(self._bridge, plan, opened)
+        else:
+            if shadowed is not None:
+                shadowed.record_plan(plan)
+            if self._progress:
+                stop_spark_progress_bar(self._bridge)
+                job.watch(Progress(job.name, job.task_counts, job.display_name))
+            warn_of_little_space(local_dirs(self._bridge), plan)
+            sinks = dict(zip(plan.sinks, opened, strict=True))
+            job.start(self._bridge, plan, self.config, sinks, strategies)
+        return job
+
+    def _planned(self, outputs: Sequence[Output], name: str) -> SparkPlan | JobPlan:
+        return plan_job(self._bridge, self.config, outputs, name, has_own_strategies=bool(self._strategies))
+
+
+def _source_and_parallelism(source: Source | SourceProvider) -> tuple[Source, int | None]:
+    provided = (source.source, source.parallelism) if isinstance(source, SourceProvider) else (source, None)
+    if not isinstance(provided[0], Source):
+        raise SourceError(
+            f"{provided[0]!r} is not a source", hint="give a penstock.connectors.Source", line=str(callers_line())
+        )
+    return provided
+
+
+def _job_line(action: str) -> str:
+    """Return an action with the user's line, like Spark's names of jobs: ``collect at job.py:12``."""
+    line = callers_line()
+    return action if line is None else f"{action} at {line.short}"

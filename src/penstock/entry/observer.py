@@ -1,0 +1,144 @@
+"""Observation of jobs: event logs, metrics, the API and the page."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from functools import cache
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from penstock.config import Configuration
+from penstock.config import options as o
+from penstock.errors import WebError, first_line
+from penstock.history.event_log import EventLog, LocalFolder, LogFolder, log_name
+from penstock.history.logs import History
+from penstock.history.recorder import JobRecorder
+from penstock.history.retention import Retention, RetentionLimits
+from penstock.metrics.job_metrics import JobMetrics
+from penstock.spark.io.filesystem import Folder
+from penstock.spark.io.logs import HadoopLogs
+from penstock.spark.run.jobs import cluster_cores
+
+if TYPE_CHECKING:
+    from penstock.history.record import Event, JobRecord
+    from penstock.metrics.instruments import Meter
+    from penstock.scheduler.job import Job
+    from penstock.spark.bridge.jvm import Bridge
+    from penstock.web.server import WebServer
+
+log = logging.getLogger("penstock.metrics")
+
+_LOCK = threading.Lock()
+_SERVERS: list[WebServer] = []
+"""The server of this process, if it was started."""
+
+
+def log_folder(bridge: Bridge | None, path: str) -> LogFolder:
+    """Return a folder of event logs, local or on a Hadoop file system."""
+    scheme = urlsplit(path).scheme
+    if bridge is None or scheme in {"", "file"}:
+        return LocalFolder(path)
+    return HadoopLogs(Folder(bridge, path))
+
+
+class Observer:
+    """Observer of the jobs of an environment, configured by its options; `ui` overrides ``rest.enabled`` unless None.
+
+    Raise `WebError` if the page cannot be served as configured.
+    """
+
+    def __init__(self, bridge: Bridge, config: Configuration, ui: bool | None) -> None:  # noqa: FBT001
+        self._bridge = bridge
+        self._config = config
+        archive = config.get(o.ARCHIVE_FOLDER)
+        self._logs = None if archive is None else log_folder(bridge, str(archive))
+        limits = RetentionLimits(config.maybe_seconds(o.RETAINED_TTL), config.maybe_integer(o.RETAINED_SIZE))
+        self._retention = None if self._logs is None else Retention(self._logs, limits, str(archive))
+        serves = config.flag(o.REST_ENABLED) if ui is None else ui
+        self.server = _server(bridge, config, self._logs) if serves else None
+
+    @property
+    def is_on(self) -> bool:
+        """Whether jobs are recorded."""
+        return self._logs is not None or self.server is not None
+
+    def watch(self, job: Job) -> None:
+        """Record a job that is about to start, if recording is on, and collect its metrics."""
+        scraped = _SERVERS[0].metrics if _SERVERS else None  # metrics are per process, also for jobs without a page
+        meters = [meter for meter in (scraped, _open_telemetry()) if meter is not None]
+        if meters:
+            job.watch(JobMetrics(meters, job.started))
+        if not self.is_on:
+            return
+        written: list[Event] = []
+        recorder = JobRecorder(job, self._config, written.extend, self._bridge)
+        event_log = self._event_log(recorder.record)
+        if event_log is not None:
+            event_log.write(written)
+            recorder.write_to(event_log.write)
+        if self._retention is not None:
+            self._retention.apply_soon()
+        if self.server is not None:
+            store = self.server.store
+            store.add(recorder.record, job.cancel)
+            recorder.listen(store.changed)
+        job.watch(recorder)
+
+    def _event_log(self, record: JobRecord) -> EventLog | None:
+        """Return the event log of a job; None if logs are off, or with a warning if the log cannot be created."""
+        if self._logs is None:
+            return None
+        try:
+            return EventLog(self._logs.create(log_name(record)), record.id)
+        except Exception as error:  # noqa: BLE001 - Hadoop file systems raise errors of their own
+            log.warning("job %s runs without an event log: %s", record.id, first_line(error))
+            return None
+
+
+def page_address() -> str | None:
+    """Return the address of this process's page with the token for cancelling, None if no page is served."""
+    return _SERVERS[0].url_with_token if _SERVERS else None
+
+
+def record_of(job: Job) -> JobRecord:
+    """Return the current record of a job, whether it is recorded or not."""
+    recorder = JobRecorder(job)
+    recorder.on_events(job.events)
+    return recorder.record
+
+
+def _open_telemetry() -> Meter | None:
+    """Return the meter of OpenTelemetry, None if the program does not use OpenTelemetry."""
+    return _open_telemetry_meter() if "opentelemetry.metrics" in sys.modules else None
+
+
+@cache  # OpenTelemetry warns about instruments that are created twice
+def _open_telemetry_meter() -> Meter | None:
+    """Return the meter, None if it cannot be created (an old API, a provider that fails): jobs must not fail."""
+    try:
+        from penstock.metrics.opentelemetry import OpenTelemetryMeter
+
+        return OpenTelemetryMeter()
+    except Exception as error:  # noqa: BLE001 - providers raise errors of their own
+        log.warning("OpenTelemetry gets no figures: %s", first_line(error))
+        return None
+
+
+def _server(bridge: Bridge, config: Configuration, logs: LogFolder | None) -> WebServer:
+    try:
+        from penstock.metrics.prometheus import PrometheusMeter
+        from penstock.web.server import WebServer
+        from penstock.web.store import JobStore
+    except ModuleNotFoundError as error:
+        raise WebError.missing(str(error.name)) from error
+    with _LOCK:
+        if not _SERVERS:
+            store = JobStore(None if logs is None else History(logs))
+            slots, spark = cluster_cores(bridge), bridge.spark.version
+            server = WebServer(store, config, slots=slots, spark=spark, metrics=PrometheusMeter())
+            server.start()
+            _SERVERS.append(server)
+            sys.stderr.write(f"Penstock's page: {server.url_with_token}\n")
+        return _SERVERS[0]

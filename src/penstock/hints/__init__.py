@@ -1,0 +1,1 @@
+"""Settings of the user for positions in a DataFrame's plan."""

@@ -1,1 +1,0 @@
-"""Native execution: computations that DuckDB runs in Spark's Python workers instead of Spark's operators."""

@@ -1,0 +1,210 @@
+"""Decides what computes a query: Spark unchanged, a native engine, or the steps of a job."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from penstock.base.units import show_bytes
+from penstock.config.options import NATIVE, NATIVE_MEMORY, SHADOW, SINK_PARALLELISM, VERIFY, WHOLE_QUERY_THRESHOLD
+from penstock.decisions.log import DecisionKind, Explanation
+from penstock.engine.registry import native_engine
+from penstock.planner.draft import Note
+from penstock.planner.plan import SparkPlan
+from penstock.planner.sinks import config_of, sink_options
+from penstock.planner.whole_queries import NativeQuery, SparkQuery, TaskResources
+from penstock.sizing.single_task import MIN_EXCHANGES, largest_single_task_input
+from penstock.spark.plans import catalyst
+from penstock.spark.plans.dataframes import hints_and_options
+from penstock.spark.plans.logical_plan import LARGE, LogicalPlan
+from penstock.spark.plans.planning import exchange_count
+from penstock.spark.run import jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.config import Configuration
+    from penstock.engine.interface import EngineQuery, NativeEngine
+    from penstock.planner.outputs import Output
+    from penstock.spark.bridge.jvm import Bridge
+
+JOB_OPTION_PREFIXES = ("execution.batch.adaptive.", "parallelism.", "scan.", "sink.", "table.", "taskmanager.")
+"""Key prefixes of options that Spark does not support. A job with such an option is not delegated to Spark."""
+
+
+def has_job_options(config: Configuration) -> bool:
+    """Whether the user set an option that controls how jobs run."""
+    return any(
+        option.key.startswith(JOB_OPTION_PREFIXES) and option is not WHOLE_QUERY_THRESHOLD and origin != "default"
+        for option, _, origin in config.items()
+    )
+
+
+def compares_small_queries(config: Configuration) -> bool:
+    """Whether a small query runs as a job so that its rows can be compared with those of Spark.
+
+    The comparison on a small sample then covers the operators of larger inputs. A threshold set by the user still
+    applies.
+    """
+    return config.get(SHADOW) != "NO" and config.origin(WHOLE_QUERY_THRESHOLD) == "default"
+
+
+def computes_small_queries(bridge: Bridge, config: Configuration) -> bool:
+    """Whether options and installed packages allow an engine to compute small queries."""
+    engine = native_engine()
+    return engine is not None and _allows_native(bridge, config) and engine.unavailable_reason(bridge) is None
+
+
+def _allows_native(bridge: Bridge, config: Configuration) -> bool:
+    return jobs.is_local(bridge) if config.get(NATIVE) is None else config.flag(NATIVE)
+
+
+class EngineChoice:
+    """The choice of what computes the only query of a job, from its size and the settings of the user.
+
+    `plan` is the optimised plan. `unoptimized` returns the plan in which hints of the user are searched, because the
+    optimiser of Spark drops some.
+    """
+
+    def __init__(
+        self, bridge: Bridge, config: Configuration, plan: LogicalPlan, unoptimized: Callable[[], LogicalPlan]
+    ) -> None:
+        self._bridge = bridge
+        self._config = config
+        self._plan = plan
+        self._unoptimized = unoptimized
+        self._threshold = config.integer(WHOLE_QUERY_THRESHOLD)
+        self._has_job_options = has_job_options(config)
+
+    @cached_property
+    def _source_bytes(self) -> int:
+        return catalyst.leaf_bytes(self._plan)
+
+    @cached_property
+    def _has_hints(self) -> bool:
+        """Whether the plan contains hints of the user, or readers with an option that controls how they run."""
+        hints, keys = hints_and_options(self._unoptimized())
+        return bool(hints) or any(key.startswith("scan.") for key in keys)
+
+    def for_output(self, output: Output) -> SparkPlan | NativeQuery | None:
+        """Return why Spark should run an output unchanged, or the query if an engine should compute it, or None.
+
+        Spark runs a query without user settings if its sources have fewer bytes than the threshold, or are bucketed so
+        that Spark needs no shuffle. A sink that controls its files needs a plan.
+        """
+        if self._threshold <= 0 or self._has_job_options:
+            return None
+        is_small = self._source_bytes < self._threshold
+        if not (is_small or catalyst.buckets_save_shuffle(self._plan)) or self._needs_plan(output):
+            return None
+        if not is_small:
+            return SparkPlan([output], None, "its tables are bucketed by its keys, which saves a shuffle")
+        native = self._small_query()
+        if isinstance(native, NativeQuery):
+            return native
+        if compares_small_queries(self._config):
+            return None  # a comparison of Spark with itself would not verify anything
+        size, limit = show_bytes(self._source_bytes), show_bytes(self._threshold)
+        return SparkPlan([output], self._source_bytes, f"its sources hold {size}, below the threshold of {limit}")
+
+    def for_session(self) -> SparkQuery | Note | None:
+        """Return the query if an engine or Spark should compute it completely, for a query delegated by Spark.
+
+        A small query was delegated for the engine. Spark computes it if the engine does not support its files.
+        """
+        if self._source_bytes < self._threshold and not self._has_job_options and not self._has_hints:
+            native = self._small_query()
+            if isinstance(native, NativeQuery):
+                return native
+            if not compares_small_queries(self._config):
+                engine = native_engine()
+                name = "a native engine" if engine is None else engine.name
+                return SparkQuery(self._plan, f"it is small, and {name} does not compute it: {native}")
+        return self.large_query()
+
+    def large_query(self) -> NativeQuery | Note | None:
+        """Return a query that the engine should compute, a note why it should not, or None if it is not allowed.
+
+        It computes a query if no option or hint controls how it runs, most of it has the same result as on Spark, its
+        files are few enough for the cores of a single executor, and it is too large for Spark to be faster.
+        """
+        if self._has_job_options or self._threshold <= 0 or self._source_bytes < self._threshold:
+            return None
+        if not _allows_native(self._bridge, self._config) or self._has_hints:
+            return None
+        engine = native_engine()
+        is_requested = self._config.get(NATIVE) is not None
+        if engine is None:
+            return _declined("a native engine", "none is installed") if is_requested else None
+        unavailable = engine.unavailable_reason(self._bridge)
+        if unavailable is not None:
+            return _declined(engine.name, unavailable) if is_requested or engine.is_installed() else None
+        native = engine.query(self._plan)
+        if isinstance(native, str):
+            return _declined(engine.name, native)
+        cores, task = jobs.cluster_cores(self._bridge), self._task_resources(engine)
+        refusal = _too_large(native, self._threshold, largest_single_task_input(task.threads, cores))
+        size = show_bytes(native.size_in_bytes)
+        reason = f"{engine.name} computes its {size} faster with the {task.threads} cores of one executor"
+        return _declined(engine.name, refusal) if refusal else NativeQuery(engine, native, task, reason)
+
+    def _small_query(self) -> NativeQuery | str:
+        """Return a small query that the engine should compute completely, or the reason why it should not.
+
+        Each part that the engine computes costs about as much as a small Spark query, so there must be only one.
+        """
+        if not _allows_native(self._bridge, self._config):
+            is_set = self._config.get(NATIVE) is not None
+            return f"{NATIVE.key} is off" if is_set else f"{NATIVE.key} is not set, and Spark does not run locally"
+        if exchange_count(self._plan) < MIN_EXCHANGES:
+            return "it needs few exchanges"
+        engine = native_engine()
+        if engine is None:
+            return "no native engine is installed"
+        native = engine.unavailable_reason(self._bridge) or engine.query(self._plan)
+        if isinstance(native, str):
+            return native
+        if native.fragment_count > 1 or native.rest_in_bytes:
+            return f"Spark would have to compute other parts ({', '.join(native.rest_reasons)})"
+        reason = f"it is small, and its joins, aggregates and sorts cost Spark more than a task of {engine.name}"
+        return NativeQuery(engine, native, self._task_resources(engine), reason)
+
+    def _needs_plan(self, output: Output) -> bool:
+        """Whether a sink has a parallelism or controls its files in a way that needs a plan, or there are hints."""
+        sink, config = output.sink, config_of(self._bridge, self._config, output.sink)
+        options = sink_options(config)
+        return (
+            config.origin(SINK_PARALLELISM) != "default"
+            or sink.materialised
+            or sink.file_size(options) is not None
+            or bool(sink.stages(options))
+            or output.parallelism is not None
+            or sink.parallelism is not None
+            or self._has_hints
+        )
+
+    def _task_resources(self, engine: NativeEngine) -> TaskResources:
+        threads = max(jobs.cluster_cores(self._bridge) // jobs.executor_count(self._bridge), 1)
+        memory = threads * self._config.integer(NATIVE_MEMORY)
+        if self._config.origin(NATIVE_MEMORY) == "default" and jobs.is_local(self._bridge):
+            memory = max(memory, engine.local_memory())
+        return TaskResources(memory, threads, self._config.flag(VERIFY))
+
+
+def _too_large(plan: EngineQuery, threshold: int, limit: int | None) -> str:
+    """Return why the input of a query is too large for the engine, or an empty string if it is not."""
+    if plan.rest_in_bytes > threshold:
+        size = show_bytes(plan.rest_in_bytes) if plan.rest_in_bytes < LARGE else "a table of unknown size"
+        rest = f"Spark would also have to read {size}"
+        return f"{rest} ({', '.join(plan.rest_reasons)})" if plan.rest_reasons else rest
+    if limit is not None and plan.size_in_bytes > limit:
+        size = show_bytes(plan.size_in_bytes)
+        return f"its {size} exceed {show_bytes(limit)}, up to which the cores of one executor are faster"
+    return ""
+
+
+def _declined(engine: str, reason: str) -> Note:
+    explanation = Explanation(f"the query is not computed by one task of {engine}: {reason}")
+    return Note(
+        "the query", f"not in one task of {engine}", reason, DecisionKind.NATIVE, explanation=lambda *_: explanation
+    )

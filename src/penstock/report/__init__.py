@@ -1,0 +1,1 @@
+"""Reports of jobs for users: explained plans, progress bars, tables."""

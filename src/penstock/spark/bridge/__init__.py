@@ -1,0 +1,1 @@
+"""Access to Spark's JVM: the bridge, handles, compiled Java classes, sessions."""

@@ -1,0 +1,168 @@
+"""The package's Java classes: compiled when the wheel was built, or at first use; executors receive them, too.
+
+A room has its sources in a folder ``java``, with a folder for each Java package. Classes have unique simple names, by
+which Python refers to them. A wheel has the classes in ``spark/java/penstock-spark4.3.jar``, compiled with Spark 4.3.
+On another release of Spark, and if the package runs from its sources, Spark's own Janino compiles them, see
+`CompiledClasses`.
+
+The sources suit both compilers: Janino supports no lambdas, and of generic types only the variables of loops. Results
+of other generic methods are cast, through ``Object`` where ``javac -Xlint:all`` would report a redundant cast.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import zipfile
+from atexit import register
+from contextlib import ExitStack
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from importlib.resources.abc import Traversable
+
+    from penstock.spark.bridge.jvm import Bridge
+
+_PACKAGE = resources.files("penstock")
+_JANINO_FILES = "org.codehaus.commons.compiler.util.resource"
+_LOCK = threading.RLock()
+_FILES = ExitStack()
+register(_FILES.close)
+_JVMS: WeakKeyDictionary[Any, JavaClasses] = WeakKeyDictionary()
+"""The classes of each JVM. They outlive a Spark application: py4j identifies classes by name."""
+
+
+def helper(bridge: Bridge, name: str, *, on_executors: bool = False) -> Any:
+    """Return the shared instance of a stateless class; see `new_instance`."""
+    with _LOCK:
+        return _classes(bridge).helper(bridge, name, on_executors=on_executors)
+
+
+def new_instance(bridge: Bridge, name: str, *, on_executors: bool = True) -> Any:
+    """Return a new instance of the class in ``NAME.java``; raise `Py4JJavaError` if it does not compile."""
+    with _LOCK:
+        return _classes(bridge).new_instance(bridge, name, on_executors=on_executors)
+
+
+def _classes(bridge: Bridge) -> JavaClasses:
+    if bridge._gateway not in _JVMS:
+        jar = shipped_jar(bridge.version)
+        _JVMS[bridge._gateway] = JavaClasses(CompiledClasses(bridge) if jar is None else ShippedClasses(bridge, jar))
+    return _JVMS[bridge._gateway]
+
+
+def shipped_jar(version: tuple[int, int]) -> Path | None:
+    """Return the jar with the classes for a release of Spark, None if the package has none."""
+    jar = _PACKAGE.joinpath("spark", "java", f"penstock-spark{version[0]}.{version[1]}.jar")
+    return _FILES.enter_context(resources.as_file(jar)) if jar.is_file() else None
+
+
+LoadedClass = tuple[Any, Path | None]
+"""A class, and the jar that brings it to executors; None if only the driver needs the class."""
+
+
+class JavaClasses:
+    """The classes in a JVM."""
+
+    def __init__(self, origin: ShippedClasses | CompiledClasses) -> None:
+        self._origin = origin
+        self._loaded: dict[str, LoadedClass] = {}
+        self._helpers: dict[str, Any] = {}
+
+    def helper(self, bridge: Bridge, name: str, *, on_executors: bool) -> Any:
+        """Return the shared instance of a class."""
+        if name in self._helpers:
+            self._send(bridge, name)
+        else:
+            self._helpers[name] = self.new_instance(bridge, name, on_executors=on_executors)
+        return self._helpers[name]
+
+    def new_instance(self, bridge: Bridge, name: str, *, on_executors: bool) -> Any:
+        """Return a new object of a class."""
+        if name not in self._loaded:
+            self._loaded[name] = self._origin.load(bridge, name, on_executors=on_executors)
+        self._send(bridge, name)
+        constructor = self._loaded[name][0].getDeclaredConstructor(bridge.new_array("java.lang.Class", []))
+        return constructor.newInstance(bridge.new_array("java.lang.Object", []))
+
+    def _send(self, bridge: Bridge, name: str) -> None:
+        _, jar = self._loaded[name]
+        if jar is not None:
+            self.helper(bridge, "Artifacts", on_executors=False).addJar(bridge.session, str(jar))
+
+
+class ShippedClasses:
+    """Classes in a jar that was compiled when the wheel was built."""
+
+    def __init__(self, bridge: Bridge, jar: Path) -> None:
+        self._jar = jar
+        with zipfile.ZipFile(jar) as archive:
+            self._names = _full_names(archive.namelist())
+        urls = bridge.new_array("java.net.URL", [bridge.find("java.io.File")(str(jar)).toURI().toURL()])
+        self._loader = bridge.find("java.net.URLClassLoader")(urls, _spark_classes(bridge))
+
+    def load(self, bridge: Bridge, name: str, *, on_executors: bool) -> LoadedClass:  # noqa: ARG002
+        """Return a class."""
+        return self._loader.loadClass(self._names[name]), self._jar if on_executors else None
+
+
+class CompiledClasses:
+    """Classes that Janino compiles.
+
+    A class that does not compile with the running Spark breaks the compilation of all other classes of its class
+    loader. Some classes of tasks need recent releases, so each has a class loader of its own.
+    """
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._sources = bridge.find(f"{_JANINO_FILES}.MapResourceFinder")()
+        sources = dict(_java_sources())
+        for path, source in sources.items():
+            self._sources.addResource(path, source.read_text())
+        self._names = _full_names(sources)
+        self._driver = self._compiler(bridge, bridge.find("java.util.HashMap")())
+
+    def load(self, bridge: Bridge, name: str, *, on_executors: bool) -> LoadedClass:
+        """Return a class; its jar includes the classes that it uses."""
+        if not on_executors:
+            return self._driver.loadClass(self._names[name]), None
+        codes = bridge.find("java.util.HashMap")()
+        compiled = self._compiler(bridge, codes).loadClass(self._names[name])
+        jar = Path(_FILES.enter_context(tempfile.TemporaryDirectory(prefix="penstock-"))) / f"{name}.jar"
+        with zipfile.ZipFile(jar, "w") as archive:
+            for file in codes:
+                archive.writestr(str(file), bytes(codes[file]))
+        return compiled, jar
+
+    def _compiler(self, bridge: Bridge, codes: Any) -> Any:
+        """Return a class loader that compiles, and stores the class files in a map by file name."""
+        existing = bridge.find(f"{_JANINO_FILES}.MapResourceFinder")()
+        created = bridge.find(f"{_JANINO_FILES}.MapResourceCreator")(codes)
+        return bridge.find("org.codehaus.janino.CachingJavaSourceClassLoader")(
+            _spark_classes(bridge), self._sources, "UTF-8", existing, created
+        )
+
+
+def _java_sources() -> Iterator[tuple[str, Traversable]]:
+    """Return all Java sources, each with its path such as ``penstock/plans/PlanReader.java``."""
+    folders = [(room.joinpath("java"), "") for room in _PACKAGE.iterdir() if room.joinpath("java").is_dir()]
+    while folders:
+        folder, path = folders.pop()
+        for entry in folder.iterdir():
+            if entry.is_dir():
+                folders.append((entry, f"{path}{entry.name}/"))
+            elif entry.name.endswith(".java"):
+                yield path + entry.name, entry
+
+
+def _full_names(files: Iterable[str]) -> dict[str, str]:
+    """Return the full names of classes by their simple names, from the paths of their sources or class files."""
+    names = (file.rpartition(".")[0].replace("/", ".") for file in files)
+    return {name.rpartition(".")[2]: name for name in names}
+
+
+def _spark_classes(bridge: Bridge) -> Any:
+    return bridge.find("org.apache.spark.util.Utils").getContextOrSparkClassLoader()

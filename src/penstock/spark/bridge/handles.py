@@ -1,0 +1,122 @@
+"""Wrappers of JVM objects for the other packages, each with its session, and Python objects that live as long."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock.spark.bridge.compiled import new_instance
+
+if TYPE_CHECKING:
+    from penstock.spark.bridge.jvm import Bridge
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class JvmObject:
+    """An object of the JVM, opaque outside of this package; calls into the JVM accept it. Compared by identity."""
+
+    _bridge: Bridge = field(repr=False)
+    _handle: Any = field(repr=False)
+
+    def _get_object_id(self) -> str:
+        return str(self._handle._get_object_id())
+
+
+class Session(JvmObject):
+    """A session: the user's, or a clone of it with different settings."""
+
+    def clone(self) -> Session:
+        """Return a session with the same settings, catalog, temporary views, cached data and artifacts."""
+        return Session(self._bridge, self._bridge.helper("Artifacts").cloneOf(self._handle))
+
+
+class LocalProperties(JvmObject):
+    """Local properties of a thread's Spark jobs (``java.util.Properties``)."""
+
+
+class Statistics(JvmObject):
+    """Statistics that Spark has measured (``Statistics``)."""
+
+
+class SortOrder(JvmObject):
+    """The order of rows within a partition (``Seq[SortOrder]``)."""
+
+
+class Partitioning(JvmObject):
+    """How rows are distributed over tasks (``Partitioning``)."""
+
+
+class BroadcastMode(JvmObject):
+    """How rows are hashed for a broadcast join (``BroadcastMode``)."""
+
+
+@dataclass(frozen=True, eq=False)
+class HashedRelation(JvmObject):
+    """A broadcast relation in the driver, with the id of its broadcast variable."""
+
+    broadcast: int
+
+
+class QueryStage(JvmObject):
+    """A stage of a query that has run (``QueryStageExec``)."""
+
+
+class InternalRows(JvmObject):
+    """Rows that tasks compute on demand (``RDD[InternalRow]``)."""
+
+    @property
+    def tasks(self) -> int:
+        """The number of tasks that compute the rows."""
+        return int(self._handle.getNumPartitions())
+
+    @property
+    def id(self) -> int:
+        """The id of the RDD."""
+        return int(self._handle.id())
+
+
+class PhysicalPlan(JvmObject):
+    """A physical plan (``SparkPlan``)."""
+
+    def rows(self) -> InternalRows:
+        """Run all stages but the last; return the rows of the last."""
+        return InternalRows(self._bridge, self._handle.execute())
+
+    @property
+    def ordering(self) -> SortOrder:
+        """The order of the rows within a partition."""
+        return SortOrder(self._bridge, self._handle.outputOrdering())
+
+
+class PlanLifetimeMap(Generic[T]):
+    """Values by number, each retained until the JVM has released an object that all plans with the number share.
+
+    Released entries are removed when the next value is added (``Lifetimes.java``).
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: dict[int, T] = {}
+        self._application = ""
+        self._watcher: Any = None
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def keep(self, bridge: Bridge, number: int, shared: Any, value: T) -> None:
+        """Retain a value as long as the JVM object `shared` exists, which plans refer to."""
+        with self._lock:
+            if bridge.application != self._application:  # plans of a stopped application cannot run any more
+                self._values.clear()
+                self._watcher = new_instance(bridge, "Lifetimes", on_executors=False)
+                self._application = bridge.application
+            self._values[number] = value
+            for released in str(self._watcher.watch(shared, number)).split():
+                self._values.pop(int(released), None)
+
+    def get(self, number: int) -> T | None:
+        """Return a value by its number, None if it has been released."""
+        return self._values.get(number)

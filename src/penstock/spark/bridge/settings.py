@@ -1,0 +1,50 @@
+"""Settings of Spark sessions, read or changed in a single call, and local properties of threads."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from penstock.spark.bridge import answers
+from penstock.spark.bridge.handles import LocalProperties, Session
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def is_true(value: object) -> bool:
+    """Whether a setting's value means true, ignoring case and surrounding blanks, like Spark; None is false."""
+    return str(value).strip().lower() == "true"
+
+
+def read_settings(session: Session, prefix: str) -> dict[str, str]:
+    """Return the settings with a key prefix; the session takes precedence over the context."""
+    settings = answers.facts(session._bridge.helper("SessionSettings").read(session, prefix))
+    return {str(name): str(value) for name, value in settings.items()}
+
+
+def change_settings(session: Session, settings: Mapping[str, str]) -> None:
+    """Set settings of a session."""
+    session._bridge.helper("SessionSettings").set(session, json.dumps(dict(settings)))
+
+
+def clone_with(session: Session, settings: Mapping[str, str]) -> Session:
+    """Return a clone of a session with other settings."""
+    clone = session.clone()
+    change_settings(clone, settings)
+    return clone
+
+
+def reset_settings(session: Session, template: Session) -> None:
+    """Replace all settings of a session by those of another session."""
+    session._bridge.helper("SessionSettings").restore(session, template)
+
+
+def thread_properties(session: Session, users: LocalProperties, tag: str, description: str) -> LocalProperties:
+    """Return the local properties for a thread whose jobs use the settings of a session.
+
+    `tag` is that of the thread's Spark jobs, also their job group unless the user's thread has one. `description` is
+    that of the jobs, appended to the user's description.
+    """
+    bridge = session._bridge
+    return LocalProperties(bridge, bridge.helper("SessionSettings").threadProperties(users, session, tag, description))

@@ -1,0 +1,1 @@
+"""File systems, files, tables and databases as Spark reads and writes them."""

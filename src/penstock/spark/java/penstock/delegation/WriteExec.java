@@ -1,0 +1,103 @@
+package penstock.delegation;
+
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.columnar.InMemoryTableScanExec;
+import org.apache.spark.sql.execution.metric.SQLMetric;
+import org.apache.spark.sql.internal.SQLConf;
+
+import scala.collection.immutable.IndexedSeq;
+import scala.collection.immutable.Map;
+import scala.collection.immutable.Seq;
+
+import penstock.plans.Catalyst;
+import penstock.plans.PenstockOperator;
+
+/**
+ * Runs a command that writes rows to files. It first runs the delegated query up to its last stage, and the cached queries
+ * that are read, like AQE runs its stages: the command deletes what it overwrites before it requests rows, and a failing
+ * query must not lose the old rows.
+ *
+ * It is used only if AQE has no stage, as rules of AQE expect the command itself at the top. If AQE has materialized
+ * cached rows as a stage, it plans again without this class.
+ */
+public final class WriteExec extends PenstockOperator {
+    private static final long serialVersionUID = 1L;
+
+    private final SparkPlan command;
+
+    public WriteExec(SparkPlan command) {
+        super(new Object[] {command});
+        this.command = command;
+    }
+
+    /**
+     * Whether a command needs this node.
+     *
+     * @param query the query whose rows the command writes
+     * @param isDelegated whether Penstock runs the query
+     */
+    static boolean isNeeded(LogicalPlan query, boolean isDelegated) {
+        SQLConf conf = SQLConf.get();
+        // Without these settings, Spark itself runs the query after deleting files.
+        return conf.adaptiveExecutionEnabled() && conf.plannedWriteEnabled() && (isDelegated || CachedRows.haveStages(query));
+    }
+
+    @Override
+    public InternalRow[] executeCollect() {
+        try {
+            runStages();
+            return command.executeCollect();
+        } finally {
+            for (SparkPlan node : Catalyst.nodes(command)) {
+                if (node instanceof PenstockExec) {
+                    ((PenstockExec) node).dropCachedRows();
+                }
+            }
+        }
+    }
+
+    @Override
+    public RDD<InternalRow> doExecute() {
+        runStages();
+        return command.execute();
+    }
+
+    private void runStages() {
+        for (SparkPlan node : Catalyst.nodes(command)) {
+            if (node instanceof PenstockExec) {
+                ((PenstockExec) node).runStages();
+            } else if (node instanceof InMemoryTableScanExec) {
+                CachedRows.fill(((InMemoryTableScanExec) node).relation());
+            }
+        }
+    }
+
+    @Override
+    public Map<String, SQLMetric> metrics() {
+        return command.metrics();
+    }
+
+    @Override
+    public Seq<Attribute> output() {
+        return command.output();
+    }
+
+    @Override
+    public Seq<SparkPlan> children() {
+        return Catalyst.seq(command);
+    }
+
+    @Override
+    public SparkPlan withNewChildrenInternal(IndexedSeq<SparkPlan> children) {
+        return new WriteExec((SparkPlan) (Object) children.head());
+    }
+
+    @Override
+    public String nodeName() {
+        return "Penstock " + command.nodeName();
+    }
+}

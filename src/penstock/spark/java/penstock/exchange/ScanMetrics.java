@@ -1,0 +1,102 @@
+package penstock.exchange;
+
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
+import org.apache.spark.sql.execution.CodegenSupport;
+import org.apache.spark.sql.execution.ColumnarToRowExec;
+import org.apache.spark.sql.execution.FilterExec;
+import org.apache.spark.sql.execution.ProjectExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.adaptive.BroadcastQueryStageExec;
+import org.apache.spark.sql.execution.adaptive.ShuffleQueryStageExec;
+import org.apache.spark.sql.execution.exchange.Exchange;
+import org.apache.spark.sql.execution.exchange.ShuffleExchangeLike;
+import org.apache.spark.util.AccumulatorV2;
+
+import scala.Option;
+
+import penstock.bridge.Answer;
+import penstock.plans.Catalyst;
+
+/** The rows that the leaves of an executed plan have read, and their tasks; see `stage_figures.scanned_rows`. */
+public final class ScanMetrics {
+    /** Tag of a plan that replaces a scan: the scan's columns, and the rows that were read. */
+    private static final TreeNodeTag<Object> SCAN = new TreeNodeTag<Object>("penstock.scan");
+
+    /** Records in a plan that it replaces a scan, and the rows that its tasks have read. */
+    public static void record(SparkPlan plan, SparkPlan scan, long rows) {
+        plan.setTagValue(SCAN, facts(scan, rows, null));
+    }
+
+    /**
+     * Returns for each scan of an executed plan: its column ids, its output rows, and the rows that passed the filters
+     * directly above; null if these were not counted.
+     */
+    public Object rows(SparkPlan plan) throws JsonProcessingException {
+        List<Object> scans = new ArrayList<>();
+        collect(plan, null, scans);
+        return Answer.of(scans);
+    }
+
+    private static void collect(SparkPlan plan, Object passed, List<Object> scans) {
+        Option<?> rows = plan.metrics().get("numOutputRows");
+        if (plan.getTagValue(SCAN).isDefined()) {
+            scans.add(plan.getTagValue(SCAN).get());
+            return;
+        }
+        if (plan.children().isEmpty()) {
+            if (rows.isDefined()) {
+                Object read = ((AccumulatorV2<?, ?>) rows.get()).value();
+                scans.add(facts(plan, read, passed == null ? read : passed));
+            }
+            return;
+        }
+        Object childPassed = null;
+        if (plan instanceof FilterExec && rows.isDefined()) {
+            childPassed = passed == null ? ((AccumulatorV2<?, ?>) rows.get()).value() : passed;
+        } else if (plan instanceof ProjectExec || plan instanceof CodegenSupport && rows.isEmpty()
+                || plan instanceof ColumnarToRowExec) {
+            childPassed = passed;
+        }
+        for (SparkPlan child : Catalyst.each(plan.children())) {
+            collect(child, childPassed, scans);
+        }
+    }
+
+    private static Map<String, Object> facts(SparkPlan scan, Object rows, Object passed) {
+        return Answer.facts("columns", Catalyst.ids(scan.output()), "rows", rows, "kept", passed);
+    }
+
+    /**
+     * Returns the number of tasks that have read the leaves of an executed plan: those of each stage with its own leaf.
+     *
+     * @param tasks the tasks of the plan's last stage
+     */
+    public int tasks(SparkPlan plan, int tasks) {
+        int total = tasks(plan, tasks, new HashSet<Object>());
+        return total == 0 ? tasks : total;
+    }
+
+    private int tasks(SparkPlan plan, int tasks, Set<Object> seen) {
+        int total = 0;
+        boolean hasOwnLeaf = false;
+        for (Object leaf : Catalyst.each(plan.collectLeaves())) {
+            if (leaf instanceof ShuffleQueryStageExec) {
+                ShuffleExchangeLike shuffle = ((ShuffleQueryStageExec) leaf).shuffle();
+                if (seen.add(shuffle.shuffleId())) {
+                    total += tasks((SparkPlan) (Object) ((Exchange) shuffle).child(), shuffle.numMappers(), seen);
+                }
+            } else if (!(leaf instanceof BroadcastQueryStageExec)) {
+                hasOwnLeaf = true;
+            }
+        }
+        return hasOwnLeaf ? total + tasks : total;
+    }
+}

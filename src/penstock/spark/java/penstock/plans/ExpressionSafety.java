@@ -1,0 +1,208 @@
+package penstock.plans;
+
+import java.math.BigDecimal;
+import java.util.Set;
+
+import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
+import org.apache.spark.sql.catalyst.expressions.CaseWhen;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GreaterThan;
+import org.apache.spark.sql.catalyst.expressions.Like;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DecimalType;
+
+import scala.collection.immutable.Seq;
+
+/** Decides which expressions cannot raise an error on any row. Unsupported expressions and types count as unsafe. */
+public final class ExpressionSafety {
+    /** Expressions that return a value or null for all inputs. */
+    private static final Set<String> SAFE = Catalyst.words("AttributeReference Literal Alias And Or Not EqualTo EqualNullSafe LessThan "
+            + "LessThanOrEqual GreaterThan GreaterThanOrEqual In InSet IsNull IsNotNull IsNaN If CaseWhen Coalesce "
+            + "NaNvl Greatest Least KnownNotNull KnownNullable KnownFloatingPointNormalized NormalizeNaNAndZero "
+            + "AtLeastNNonNulls StartsWith EndsWith Contains Substring Upper Lower StringTrim StringTrimLeft "
+            + "StringTrimRight Length Concat ConcatWs Year Quarter Month DayOfMonth DayOfWeek WeekDay DayOfYear "
+            + "UnscaledValue MakeDecimal " // the optimiser uses them for sums that fit the type
+            + "Empty2Null " // of partition columns
+            + "DateAdd DateSub DateDiff Murmur3Hash XxHash64 CollationKey GetStructField CreateNamedStruct SortOrder "
+            + "DynamicPruningSubquery DynamicPruningExpression BloomFilterMightContain "
+            + "AggregateExpression Count Min Max First Last MinBy MaxBy BitAndAgg BitOrAgg BitXorAgg StddevSamp "
+            + "StddevPop VarianceSamp VariancePop Skewness Kurtosis Corr CovPopulation CovSample CollectList "
+            + "CollectSet HyperLogLogPlusPlus WindowExpression WindowSpecDefinition RowNumber Rank DenseRank "
+            + "PercentRank CumeDist Lead Lag UnboundedPreceding UnboundedFollowing CurrentRow Explode PosExplode "
+            + "Inline Stack ReplicateRows");
+
+    private static final int[] DIGITS = {3, 5, 10, 20};
+    private static final Set<String> CONVERTIBLE = Catalyst.words("tinyint smallint int bigint float double boolean string date");
+
+    /** Whether none of the expressions can raise an error. */
+    public static boolean cannotFail(Seq<?> expressions) {
+        for (Object expression : Catalyst.each(expressions)) {
+            if (!cannotFail((Expression) expression)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /** Whether an expression cannot raise an error; false for unsupported expressions. */
+    public static boolean cannotFail(Expression expression) {
+        if (expression instanceof CaseWhen) {
+            return caseCannotFail((CaseWhen) expression);
+        }
+        String name = Catalyst.name(expression);
+        boolean safe = SAFE.contains(name);
+        if (expression instanceof Cast) {
+            safe = castCannotFail((Cast) expression);
+        } else if (expression instanceof BinaryArithmetic) {
+            safe = arithmeticCannotFail((BinaryArithmetic) expression, name);
+        } else if (expression instanceof Like) {
+            Like like = (Like) expression;
+            safe = like.right() instanceof Literal && String.valueOf(like.right()).indexOf(like.escapeChar()) < 0;
+        } else if (name.equals("Sum") || name.equals("Average")) {
+            safe = cannotOverflow(expression);
+        } else if (name.equals("UnaryMinus") || name.equals("Abs")) {
+            safe = NumericTypes.isFloating(expression.dataType()) || expression.dataType() instanceof DecimalType;
+        } else if (name.equals("SpecifiedWindowFrame")) { // bounds of a RANGE frame are sums, which may overflow
+            safe = expression.sql().startsWith("ROWS") || !(Catalyst.first(expression) instanceof Literal)
+                    && !(Catalyst.last(expression) instanceof Literal);
+        } else if (expression instanceof StaticInvoke) { // of CHAR(n)
+            safe = ((StaticInvoke) expression).functionName().equals("readSidePadding");
+        }
+        return safe && cannotFail(expression.children());
+    }
+
+    private static boolean castCannotFail(Cast cast) {
+        String from = Catalyst.type(cast.child());
+        String to = Catalyst.type(cast);
+        DataType source = cast.child().dataType();
+        if (from.equals(to) || from.equals("void")) {
+            return true;
+        }
+        if (cast.dataType() instanceof DecimalType) {
+            int room = ((DecimalType) cast.dataType()).precision() - ((DecimalType) cast.dataType()).scale();
+            if (source instanceof DecimalType) {
+                DecimalType decimal = (DecimalType) source;
+                boolean keepsScale = ((DecimalType) cast.dataType()).scale() >= decimal.scale();
+                return keepsScale && room >= decimal.precision() - decimal.scale();
+            }
+            return NumericTypes.isInteger(source) && room >= DIGITS[NumericTypes.INTEGERS.indexOf(from)];
+        }
+        if (source instanceof DecimalType) {
+            return NumericTypes.isFloating(cast.dataType()) || to.equals("string");
+        }
+        if (!CONVERTIBLE.contains(from) || !CONVERTIBLE.contains(to)) {
+            return false;
+        }
+        boolean isInteger = NumericTypes.isInteger(source);
+        boolean widens = isInteger && NumericTypes.INTEGERS.indexOf(to) > NumericTypes.INTEGERS.indexOf(from);
+        boolean floats = NumericTypes.isFloating(cast.dataType()) && (isInteger || NumericTypes.isFloating(source));
+        return widens || floats || to.equals("string") || !cast.ansiEnabled();
+    }
+
+    private static boolean arithmeticCannotFail(BinaryArithmetic operation, String name) {
+        DataType result = operation.dataType();
+        DataType left = Catalyst.first(operation).dataType();
+        Expression right = Catalyst.last(operation);
+        boolean decimal = result instanceof DecimalType;
+        if (!decimal && !NumericTypes.isFloating(result) && !NumericTypes.isInteger(result)) {
+            return false;
+        }
+        boolean divides = Catalyst.words("Divide IntegralDivide Remainder Pmod").contains(name);
+        if (!divides && !Catalyst.words("Add Subtract Multiply").contains(name)) {
+            return false;
+        }
+        if (!operation.failOnError()) {
+            return true;
+        }
+        if (divides) {
+            return (!decimal || quotientFits(operation)) && isNeitherZeroNorMinusOne(right);
+        }
+        if (!decimal) {
+            return NumericTypes.isFloating(result);
+        }
+        DecimalType a = (DecimalType) left;
+        DecimalType b = (DecimalType) right.dataType();
+        int digits = name.equals("Multiply") ? a.precision() + b.precision() + 1
+                : Math.max(a.scale(), b.scale()) + Math.max(a.precision() - a.scale(), b.precision() - b.scale()) + 1;
+        return digits <= DecimalType.MAX_PRECISION();
+    }
+
+    /** Whether a quotient of decimals fits its type, unless the divisor is zero. */
+    private static boolean quotientFits(BinaryArithmetic quotient) {
+        DecimalType type = (DecimalType) quotient.dataType();
+        DecimalType a = (DecimalType) Catalyst.first(quotient).dataType();
+        DecimalType b = (DecimalType) Catalyst.last(quotient).dataType();
+        boolean hasRoom = type.precision() - type.scale() >= a.precision() - a.scale() + b.scale();
+        return Catalyst.name(quotient).equals("Divide") && hasRoom || type.precision() < DecimalType.MAX_PRECISION();
+    }
+
+    /** Whether a value can fail only in quotients whose divisor is positive by a condition. */
+    private static boolean isGuarded(Expression value, Expression condition) {
+        if (cannotFail(value)) {
+            return true;
+        }
+        boolean isGuarded = SAFE.contains(Catalyst.name(value)) || isQuotientBy(value, condition);
+        for (Expression part : Catalyst.each(value.children())) {
+            isGuarded = isGuarded && isGuarded(part, condition);
+        }
+        return isGuarded;
+    }
+
+    /** Whether a value is a quotient that fits its type, and whose divisor is positive by a condition. */
+    private static boolean isQuotientBy(Expression value, Expression condition) {
+        if (!(condition instanceof GreaterThan) || !Catalyst.name(value).equals("Divide")) {
+            return false;
+        }
+        BigDecimal least = number(Catalyst.last(condition));
+        Expression divisor = Catalyst.last(value);
+        boolean isDecimal = value.dataType() instanceof DecimalType;
+        if (divisor instanceof Cast && NumericTypes.isInteger(Catalyst.first(divisor).dataType())) {
+            divisor = Catalyst.first(divisor); // an integer is zero exactly if its cast is
+        }
+        return least != null && least.signum() >= 0 && Catalyst.first(condition).semanticEquals(divisor)
+                && (isDecimal ? quotientFits((BinaryArithmetic) value) : NumericTypes.isFloating(value.dataType()));
+    }
+
+    private static boolean caseCannotFail(CaseWhen expression) {
+        for (scala.Tuple2<?, ?> branch : Catalyst.each(expression.branches())) {
+            Expression condition = (Expression) branch._1();
+            Expression value = (Expression) branch._2();
+            if (!cannotFail(condition) || !isGuarded(value, condition)) {
+                return false;
+            }
+        }
+        return expression.elseValue().isEmpty() || cannotFail((Expression) (Object) expression.elseValue().get());
+    }
+
+    private static boolean isNeitherZeroNorMinusOne(Expression divisor) {
+        BigDecimal value = number(divisor);
+        return value != null && value.signum() != 0 && value.compareTo(BigDecimal.ONE.negate()) != 0;
+    }
+
+    /** Returns the value of a numeric literal, null for other expressions. */
+    private static BigDecimal number(Expression expression) {
+        try {
+            return expression instanceof Literal ? new BigDecimal(String.valueOf(((Literal) expression).value())) : null;
+        } catch (NumberFormatException notANumber) {
+            return null;
+        }
+    }
+
+    /** Whether a sum or average, and its partial results, never overflow to null or to an error. */
+    public static boolean cannotOverflow(Expression function) {
+        Expression child = Catalyst.first(function);
+        if (child.dataType() instanceof DecimalType) {
+            return NumericTypes.isSummedExactly(child.dataType());
+        }
+        if (Catalyst.name(child).equals("UnscaledValue")) {
+            return true; // the optimiser uses them for decimals whose sum fits a long
+        }
+        if (Catalyst.type(child).equals("bigint")) { // an average sums doubles; if the sum wraps around, the order of rows is irrelevant
+            return Catalyst.name(function).equals("Average") || NumericTypes.overflowMode(function).equals("LEGACY");
+        }
+        return NumericTypes.isFloating(child.dataType()) || NumericTypes.isInteger(child.dataType());
+    }
+}

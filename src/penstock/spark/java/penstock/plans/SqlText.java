@@ -1,0 +1,59 @@
+package penstock.plans;
+
+import java.util.List;
+import java.util.Set;
+
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.Command;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.trees.Origin;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.util.Utils;
+
+/** The SQL text of a query. Spark's parser stores it in the nodes that it creates. */
+public final class SqlText {
+    /** Operators that an action adds on top of a query, or that do not change its rows. */
+    private static final Set<String> TRANSPARENT = Catalyst.words("GlobalLimit LocalLimit Offset Tail Project "
+            + "SubqueryAlias ReturnAnswer WithCTE UnresolvedHint ResolvedHint Repartition RepartitionByExpression "
+            + "RebalancePartitions DeserializeToObject WriteFiles InsertIntoStatement");
+
+    /** Returns the text of a query, redacted as the session's settings require; null if it has none. */
+    public static String of(LogicalPlan query, SparkSession session, String execution) {
+        LogicalPlan logical = logicalPlan(query, execution);
+        String text = logical == null ? null : topmostText(logical);
+        if (text == null) {
+            text = topmostText(query);
+        }
+        return text == null ? null : Utils.redact(session.sessionState().conf().stringRedactionPattern(), text);
+    }
+
+    /**
+     * Returns the plan of an execution before optimisation, as the optimiser drops texts. Returns null if the query is not
+     * part of the execution's plan, such as the query of cached rows, which has another text.
+     */
+    private static LogicalPlan logicalPlan(LogicalPlan query, String execution) {
+        QueryExecution queryExecution = execution == null ? null : SQLExecution.getQueryExecution(Long.parseLong(execution));
+        boolean isPart = queryExecution != null && Catalyst.nodes(queryExecution.optimizedPlan()).contains(query);
+        return isPart ? queryExecution.logical() : null;
+    }
+
+    /** Returns the text of the topmost node that has a text; null if the user has transformed its rows further. */
+    private static String topmostText(LogicalPlan top) {
+        LogicalPlan plan = top;
+        while (true) {
+            Origin origin = plan.origin();
+            if (origin.sqlText().isDefined() && origin.objectType().isEmpty()) {
+                return (String) (Object) origin.sqlText().get();
+            }
+            boolean isTransparent = TRANSPARENT.contains(Catalyst.name(plan)) || plan instanceof Command
+                    || plan instanceof Aggregate && ((Aggregate) plan).groupingExpressions().isEmpty();
+            List<?> children = Catalyst.each(plan.children());
+            if (!isTransparent || children.isEmpty()) {
+                return null;
+            }
+            plan = (LogicalPlan) children.get(children.size() - 1); // the definitions of a WITH precede its query
+        }
+    }
+}

@@ -1,0 +1,13 @@
+package penstock.state;
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+
+/** A new key group that is written row by row. */
+abstract class RowWriter {
+    abstract void add(UnsafeRow key, UnsafeRow value) throws Exception;
+
+    /** Writes the group; returns its rows and the unique id of its version or an empty text. */
+    abstract String commit() throws Exception;
+
+    abstract void close() throws Exception;
+}

@@ -1,0 +1,1 @@
+"""Spark's plans and expressions, as wrappers and plain values."""

@@ -1,0 +1,79 @@
+"""Properties of an equi-join as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.graph import JoinType, Side
+from penstock.spark.bridge import answers
+from penstock.spark.plans.expressions import Expression
+
+if TYPE_CHECKING:
+    from penstock.spark.plans.logical_plan import LogicalPlan
+
+
+@dataclass(frozen=True, slots=True)
+class JoinKey:
+    """A side of an equality condition of a join."""
+
+    expression: Expression = field(repr=False)
+    key: str
+    columns: tuple[str, ...]
+    """The ids of the columns that it uses."""
+    is_column: bool
+    is_deterministic: bool
+    """Whether it always has the same value for the same columns."""
+    cannot_fail: bool
+    """Whether its evaluation cannot raise an error."""
+    type: str
+    names: tuple[str, ...] = ()
+    """The names of these columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinFacts:
+    """Properties of an equi-join."""
+
+    type: JoinType
+    left: tuple[JoinKey, ...]
+    right: tuple[JoinKey, ...]
+    """The keys of both sides, pairwise."""
+    left_hint: str | None
+    right_hint: str | None
+    """The join hint of each side, such as ``broadcast``, or None."""
+    is_hashable: bool
+    """Whether Spark can hash the keys: equal values have equal bytes, and are sortable."""
+    cannot_fail: bool
+    """Whether neither the keys nor the remaining join condition can raise an error."""
+
+    def keys(self, side: Side) -> tuple[JoinKey, ...]:
+        """Return the keys of a side."""
+        return self.left if side is Side.LEFT else self.right
+
+    def names(self, side: Side) -> tuple[str, ...]:
+        """Return the names of the columns that the keys of a side use."""
+        return tuple(dict.fromkeys(name for key in self.keys(side) for name in key.names))
+
+    def expressions(self, side: Side) -> tuple[Expression, ...]:
+        """Return the keys of a side as expressions."""
+        return tuple(key.expression for key in self.keys(side))
+
+
+def join_facts(join: LogicalPlan) -> JoinFacts | None:
+    """Return the properties of an equi-join; None if Spark extracts no equality of keys, or its type is unknown."""
+    answer = join._bridge.helper("JoinReader").read(join._handle)
+    if answer is None:
+        return None
+    facts = answers.facts(answer)
+    join_type, keys = JoinType.parse(facts.pop("join_type")), []
+    for index, key in enumerate(facts.pop("keys")):
+        expression = Expression(join._bridge, answer.handle(index), key["key"])
+        keys.append(JoinKey(expression, **{**key, "columns": tuple(key["columns"]), "names": tuple(key["names"])}))
+    pairs = len(keys) // 2
+    return None if join_type is None else JoinFacts(join_type, tuple(keys[:pairs]), tuple(keys[pairs:]), **facts)
+
+
+def join_type_of(join: LogicalPlan) -> JoinType | None:
+    """Return the type of a join, None if it is unknown."""
+    return JoinType.parse(str(join._handle.joinType().toString()))

@@ -1,0 +1,48 @@
+"""Physical planning of optimised logical plans by Spark's own planner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.bridge.jvm import EXECUTION, EXPRESSIONS, class_name, items, walk
+
+if TYPE_CHECKING:
+    from penstock.spark.bridge.handles import Session
+    from penstock.spark.plans.logical_plan import LogicalPlan
+
+
+def spark_plan(session: Session, logical: LogicalPlan) -> Any:
+    """Return the physical plan of an optimised plan, before exchanges are added (``QueryExecution.createSparkPlan``).
+
+    A copy is planned, as the planner sets tags on its input. Spark 4.0 also requires the session; later releases take
+    it from the planner.
+    """
+    bridge = session._bridge
+    executions = bridge.companion(EXECUTION + "QueryExecution")
+    until_4_0 = [session] if bridge.version < (4, 1) else []
+    planner = session._handle.sessionState().planner()
+    copy = logical._handle.clone()
+    bridge.helper("QueryHook").exclude(copy)  # in an enabled session, the planner would delegate it to Penstock
+    return executions.createSparkPlan(*until_4_0, planner, copy)
+
+
+def exchange_count(plan: LogicalPlan) -> float:
+    """Return about how many exchanges Spark would plan; a broadcast counts as a fraction of an exchange."""
+    bridge = plan._bridge
+    return float(bridge.helper("ExchangeCount").of(plan._handle, bridge.session))
+
+
+def scan_of(session: Session, logical: LogicalPlan, name: str) -> Any | None:
+    """Return the scan of a class in Spark's plan of a relation with filters above it, None if there is none."""
+    return next((node for node in walk(spark_plan(session, logical)) if class_name(node) == name), None)
+
+
+_PARTITION_FILTERS = {"FileSourceScanExec": "partitionFilters", "HiveTableScanExec": "partitionPruningPred"}
+
+
+def partition_filters(session: Session, logical: LogicalPlan, name: str) -> list[Any]:
+    """Return the filters of partitions in a scan, see `scan_of`, without subqueries, which only run with the query."""
+    scan = scan_of(session, logical, name)
+    subqueries = session._bridge.companion(EXPRESSIONS + "SubqueryExpression")
+    conditions = [] if scan is None else items(getattr(scan, _PARTITION_FILTERS[name])())
+    return [condition for condition in conditions if not subqueries.hasSubquery(condition)]

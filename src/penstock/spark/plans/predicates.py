@@ -1,0 +1,77 @@
+"""Conditions of Spark's plans as plain values, translated as Spark does for its own sources."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.bridge.jvm import EXECUTION, class_name, items, option
+
+if TYPE_CHECKING:
+    from penstock.spark.plans.logical_plan import LogicalPlan
+
+PlainCondition = tuple[Any, ...]
+"""(operator, column, values) for a comparison, (operator, parts) for AND and OR."""
+
+_COMPARED = {"EqualTo": "=", "LessThan": "<", "LessThanOrEqual": "<=", "GreaterThan": ">", "GreaterThanOrEqual": ">="}
+
+
+def conditions_of(scan: LogicalPlan) -> list[PlainCondition]:
+    """Return the translatable conditions in a chain of projections and filters over a leaf."""
+    strategy = scan._bridge.companion(EXECUTION + "datasources.DataSourceStrategy")
+    conditions = []
+    node = scan._handle
+    while node.children().size() == 1:
+        if class_name(node) == "Filter":
+            for part in _conjuncts(node.condition()):
+                translated = option(strategy.translateFilter(part, False))
+                plain = None if translated is None else _plain(translated)
+                if plain is not None:
+                    conditions.append(plain)
+        node = node.children().apply(0)
+    return conditions
+
+
+def columns_of(scan: LogicalPlan, leaf: LogicalPlan) -> tuple[str, ...] | None:
+    """Return the names of a leaf's columns that a chain of projections and filters over it uses; None for all."""
+    top, bottom = scan._handle, leaf._handle
+    if top.equals(bottom):
+        return None
+    used, node = top.references(), top
+    while not node.equals(bottom) and node.children().size() == 1:
+        used = used.__getattr__("$plus$plus")(node.references())
+        node = node.children().apply(0)
+    used = used.__getattr__("$plus$plus")(top.outputSet())
+    return tuple(str(column.name()) for column in items(bottom.output()) if used.contains(column))
+
+
+def _conjuncts(condition: Any) -> list[Any]:
+    if class_name(condition) == "And":
+        return _conjuncts(condition.left()) + _conjuncts(condition.right())
+    return [condition]
+
+
+def _plain(condition: Any) -> PlainCondition | None:
+    name = class_name(condition)
+    if name in _COMPARED:
+        value = _value(condition.value())
+        return None if value is None else (_COMPARED[name], str(condition.attribute()), (value,))
+    match name:
+        case "In":
+            values = [_value(value) for value in condition.values()]
+            return None if None in values else ("in", str(condition.attribute()), tuple(values))
+        case "IsNull" | "IsNotNull":
+            return "is null" if name == "IsNull" else "is not null", str(condition.attribute()), ()
+        case "And" | "Or":
+            parts = (_plain(condition.left()), _plain(condition.right()))
+            return None if None in parts else (name.lower(), parts)
+    return None
+
+
+def _value(value: Any) -> Any:
+    """Convert a JVM value to Python, None for unsupported types."""
+    if isinstance(value, (bool, int, float, str, bytes, decimal.Decimal, dt.date)):
+        return value
+    is_date = hasattr(value, "getClass") and class_name(value) in {"Date", "LocalDate"}
+    return dt.date.fromisoformat(str(value.toString())) if is_date else None

@@ -1,0 +1,64 @@
+"""The size limits of the batches that Spark passes to Python functions (``BatchedPythonArrowInput``, Spark 4.0 to 4.3).
+
+Spark measures the batch before each further row, which takes much of the time for narrow rows; with the maximum limit
+it does not. Tasks read the limit from the local properties of the thread that started them. It applies to all functions
+of their stages, and of earlier stages that are repeated for them because files were lost.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.config import parse_size
+from penstock.spark.bridge.settings import change_settings, read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from penstock.spark.bridge.handles import Session
+    from penstock.spark.plans.logical_plan import LogicalPlan
+
+LIMIT = "spark.sql.execution.arrow.maxBytesPerBatch"
+_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+NO_LIMIT = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """The size limits of a batch: rows, unlimited if not positive, and the bytes from which no row is added."""
+
+    rows: int
+    bytes: int
+
+
+def batch_limits(session: Session) -> BatchLimits:
+    """Return the size limits of the batches of a session."""
+    settings = read_settings(session, "spark.sql.execution.arrow.")
+    return BatchLimits(int(settings.get(_ROWS, "10000")), parse_size(settings.get(LIMIT, "64m")))  # Spark's defaults
+
+
+@contextmanager
+def without_measuring(session: Session, limits: BatchLimits) -> Iterator[None]:
+    """Turn off the measuring of batches for this thread's jobs in the block; `limits` are those of the session."""
+    _set_limit(session, NO_LIMIT)
+    try:
+        yield
+    finally:
+        _set_limit(session, limits.bytes)
+
+
+def _set_limit(session: Session, most_bytes: int) -> None:
+    change_settings(session, {LIMIT: str(most_bytes)})
+    session._bridge.spark.sparkContext._jsc.sc().setLocalProperty(LIMIT, str(most_bytes))
+
+
+def widest_row(plan: LogicalPlan, bounded_rdds: Collection[int] = ()) -> int | None:
+    """Return an upper bound of the bytes of a row that a Python function of a plan receives; 0 if it calls none.
+
+    None if a row is unbounded, or the plan runs something unknown. `bounded_rdds` are the ids of the RDD leaves whose
+    rows are bounded already.
+    """
+    size = int(plan._bridge.helper("ArrowRows").maxRowBytes(plan, " ".join(map(str, bounded_rdds))))
+    return None if size < 0 else size

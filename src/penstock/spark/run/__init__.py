@@ -1,0 +1,1 @@
+"""Running plans: jobs, exchanges, filters, and their statistics."""

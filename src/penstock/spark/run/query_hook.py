@@ -1,0 +1,280 @@
+"""Queries that Spark's planner delegates to Penstock: the planner hook, the runner interface, and the replies."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.spark.bridge import answers
+from penstock.spark.bridge.handles import JvmObject, LocalProperties, PhysicalPlan, Session
+from penstock.spark.bridge.jvm import Bridge
+from penstock.spark.plans.catalyst import analyzed_plan
+from penstock.spark.plans.dataframes import HINT_SIZES
+from penstock.spark.plans.logical_plan import LogicalPlan
+from penstock.spark.run.exchange import physical_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+log = logging.getLogger("penstock.extension")
+
+_ANALYSIS_ERRORS = ("org.apache.spark.sql.AnalysisException", "org.apache.spark.sql.catalyst.ExtendedAnalysisException")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteCommand:
+    """The command that writes a query's rows."""
+
+    folders: tuple[str, ...]
+    """The partition columns."""
+    has_buckets: bool
+    """Whether each task writes a file for each bucket."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """The ``sink.`` settings of the writer, or of the table's OPTIONS, and of the table's TBLPROPERTIES."""
+
+
+class QueryRunner(Protocol):
+    """Runs delegated queries. No method waits for the end of a query."""
+
+    def run(self, query: DelegatedQuery) -> None:
+        """Start a query, and ensure that it gets a reply."""
+
+    def cancel(self, query: DelegatedQuery) -> None:
+        """Cancel a query: the waiting thread was interrupted."""
+
+    def explain(self, query: DelegatedQuery) -> None:
+        """Start to plan a query without running it, and ensure that it gets a reply."""
+
+
+class DelegatedQuery:
+    """A query that Spark has delegated, and that a thread of the JVM waits for.
+
+    It is cancelled by its `number`. `bridge` is the bridge of the query's own session.
+    """
+
+    def __init__(self, spark: SparkSession, handle: Any) -> None:
+        self._handle = handle
+        self.number = int(handle.number())
+        self.bridge = Bridge(_session(spark, handle.session()))
+
+    @cached_property
+    def plan(self) -> LogicalPlan:
+        """The query's optimised plan."""
+        return LogicalPlan(self.bridge, self._handle.plan())
+
+    @cached_property
+    def written(self) -> WriteCommand | None:
+        """The command that writes the rows; None if there is none, or if no option of sinks is set."""
+        answer = self._handle.writeFacts()
+        if answer is None:
+            return None
+        facts = answers.facts(answer)
+        return WriteCommand(tuple(facts["folders"]), facts["buckets"], facts["options"], facts["properties"])
+
+    @cached_property
+    def prepares_folder(self) -> bool:
+        """Whether the command deletes old files or creates a folder before it requests the rows."""
+        return bool(self._handle.preparesFolder())
+
+    def compute_last_stage(self, df: DataFrame) -> PhysicalPlan:
+        """Compute the rows of the last stage; return a plan that reads them."""
+        bridge = Bridge(df.sparkSession)
+        rows = LogicalPlan(bridge, self._handle.cacheRows(df._jdf))
+        return physical_plan(Session(bridge, df._jdf.sparkSession()), rows)
+
+    @cached_property
+    def properties(self) -> LocalProperties:
+        """The Spark job settings of the waiting thread: job group, tags, scheduler pool."""
+        return LocalProperties(self.bridge, self._handle.properties())
+
+    @property
+    def text(self) -> str | None:
+        """The query's SQL text; None for a DataFrame action, also if it transforms the rows of an SQL text."""
+        text = self._handle.sqlText()
+        return None if text is None else str(text)
+
+    @property
+    def page(self) -> str | None:
+        """The page of the waiting SQL execution in Spark's UI, None if Spark has no page."""
+        page = self._handle.sparkPage()
+        return None if page is None else str(page)
+
+    @property
+    def description(self) -> str | None:
+        """The job description of the waiting thread; None if Penstock has set it, for a vertex."""
+        return None if self._property("penstock.inside") else self._property("spark.job.description")
+
+    @property
+    def line(self) -> str | None:
+        """PySpark's name of the action, such as ``collect at job.py:3``."""
+        return self._property("callSite.short")
+
+    def _property(self, key: str) -> str | None:
+        value = self.properties._handle.getProperty(key)
+        return str(value) if value else None
+
+    def complete(self, rows: PhysicalPlan) -> None:
+        """Reply with a plan that returns the rows."""
+        self._handle.complete(rows)
+
+    def reply_explanation(self, explanation: str) -> None:
+        """Reply with an explanation of the job; lines that belong to another line are indented further."""
+        self._handle.explain(explanation)
+
+    def leave(self) -> None:
+        """Reply that Spark must run the query itself."""
+        self._handle.decline()
+
+    def fail(self, error: SparkError) -> None:
+        """Reply with an error, which the user sees as if Spark had raised it."""
+        self._handle.fail(error)
+
+
+class SparkError(JvmObject):
+    """An exception of Spark."""
+
+    @classmethod
+    def of(cls, bridge: Bridge, message: str) -> SparkError:
+        """Return a ``SparkException`` with a message."""
+        return cls(bridge, bridge.find("org.apache.spark.SparkException")(message))
+
+
+def spark_error(bridge: Bridge, error: BaseException | None) -> SparkError | None:
+    """Return the exception of a Spark job behind an error, None if the query itself did not fail.
+
+    Errors of Spark's analyser or planner are not the query's: Spark has analysed it before, so a plan that Penstock
+    built may be the cause.
+    """
+    while error is not None:
+        thrown = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+        if thrown is not None:
+            return SparkError(bridge, thrown) if _is_query_error(thrown) else None
+        # PySpark 4.0 and 4.1 replace Spark's error by a Python error, and keep Spark's only as its context.
+        is_hidden = error.__suppress_context__ and not isinstance(error, CapturedException)
+        error = error.__cause__ or (None if is_hidden else error.__context__)
+    return None
+
+
+def _is_query_error(thrown: Any) -> bool:
+    text = str(thrown.toString())
+    is_planning_error = "INTERNAL_ERROR" in text or text.startswith(_ANALYSIS_ERRORS)
+    is_missing_class = re.search(r"(ClassNotFoundException|NoClassDefFoundError): penstock\b", text)
+    innermost = re.search(r"\n\s*at (\S+)", text)
+    is_penstock_error = is_missing_class or (innermost and innermost[1].startswith("penstock."))
+    return text.startswith("org.apache.spark.") and not is_planning_error and not is_penstock_error
+
+
+def executed_plan(df: DataFrame) -> PhysicalPlan:
+    """Return a DataFrame's physical plan, which ignores cached data: a query being cached would read its own cache."""
+    bridge = Bridge(df.sparkSession)
+    return physical_plan(Session(bridge, df._jdf.sparkSession()), analyzed_plan(bridge, df))
+
+
+def install(bridge: Bridge) -> None:
+    """Install the planner hook in a session, its clones, and sessions that the application creates later."""
+    bridge.helper("QueryHook").install(bridge.session)
+
+
+class Service(JvmObject):
+    """The JVM object that selects the queries to delegate and passes them to a runner."""
+
+
+class QueryPredicate(JvmObject):
+    """A condition on optimised plans (``java.util.function.Predicate``)."""
+
+
+def use(bridge: Bridge, service: Service | None) -> None:
+    """Delegate queries to a service from now on; None turns delegation off."""
+    bridge.helper("QueryHook").use(service)
+
+
+def current(bridge: Bridge) -> Service | None:
+    """Return the current service."""
+    service = bridge.helper("QueryHook").current()
+    return None if service is None else Service(bridge, service)
+
+
+def is_same_session(session: SparkSession, other: SparkSession) -> bool:
+    """Whether two PySpark objects refer to the same Spark session."""
+    return bool(session._jsparkSession.equals(other._jsparkSession))
+
+
+def service(
+    bridge: Bridge,
+    runner: QueryRunner,
+    threshold: int,
+    prefixes: Sequence[str],
+    *,
+    delegates_small: bool,
+    min_exchanges: float,
+    engine: QueryPredicate | None,
+    has_sink_options: bool,
+) -> Service:
+    """Return a service that delegates queries to a runner.
+
+    Spark runs small queries, whose sources have fewer bytes than `threshold`, unless `delegates_small`, or the settings
+    of their session have one of the `prefixes`. A native engine computes small queries with `min_exchanges` faster than
+    Spark. `engine` decides whether it can compute an optimised plan completely; None if no engine is used.
+    `has_sink_options` says whether an option for all sessions sets the tasks or file sizes of sinks.
+    """
+    ensure_callback_server_started(bridge.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+    callback, joined_prefixes = _Callback(bridge.spark, runner), " ".join(prefixes)
+    flags = (delegates_small, min_exchanges, engine, has_sink_options)
+    handle = bridge.helper("QueryHook").service(callback, threshold, *flags, joined_prefixes, *HINT_SIZES)
+    return Service(bridge, handle)
+
+
+def end(bridge: Bridge) -> None:
+    """Let Spark run all queries of the application from now on, including queries that are planned already."""
+    if SparkContext._active_spark_context is None:  # the JVM may have exited, and PySpark would print an error
+        return
+    bridge.helper("QueryHook").end()
+
+
+def counts(bridge: Bridge) -> dict[str, int]:
+    """Return the numbers of queries planned for Penstock, and left to Spark by reason; empty if the JVM has exited."""
+    try:
+        return {str(key): int(value) for key, value in answers.facts(bridge.helper("QueryHook").counts()).items()}
+    except (Py4JError, OSError, TypeError):  # with a broken connection, py4j returns a package, which is not callable
+        return {}
+
+
+class _Callback:
+    class Java:
+        """The interface that py4j implements."""
+
+        implements = ("java.util.function.BiConsumer",)
+
+    def __init__(self, spark: SparkSession, runner: QueryRunner) -> None:
+        self._spark = spark
+        self._runner = runner
+
+    def accept(self, action: str, handle: Any) -> None:
+        """Run, cancel or explain a query: call the runner's method with the name of the action."""
+        try:
+            getattr(self._runner, action)(DelegatedQuery(self._spark, handle))
+        except Exception:
+            log.warning("Spark runs a query itself, as Penstock could not start it", exc_info=True)
+            handle.decline()  # the `DelegatedQuery` may not exist
+
+
+def _session(spark: SparkSession, handle: Any) -> SparkSession:
+    """Wrap a JVM session; PySpark's constructor would also make it the session of ``rdd.toDF`` in the whole process."""
+    if spark._jsparkSession.equals(handle):
+        return spark
+    session = SparkSession.__new__(SparkSession)
+    shared = ("_sc", "_jsc", "_jvm", "_profiler_collector")
+    session.__dict__.update({name: value for name, value in vars(spark).items() if name in shared})
+    session._jsparkSession = handle
+    return session

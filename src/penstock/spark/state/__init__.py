@@ -1,0 +1,1 @@
+"""Spark's state stores and streaming queries."""

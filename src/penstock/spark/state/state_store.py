@@ -1,0 +1,289 @@
+"""Reads and writes the state stores of a checkpoint with Spark's own offline tools.
+
+These are internal to Spark 4.2 and 4.3; a release that lacks any of them is detected before anything is written.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+from penstock.spark.bridge.compiled import new_instance
+from penstock.spark.bridge.jvm import Bridge, items, option, root_cause
+
+STATE = "org.apache.spark.sql.execution.streaming.state."
+_METADATA = "org.apache.spark.sql.execution.datasources.v2.state.metadata.StateMetadataPartitionReader"
+ROCKSDB = f"{STATE}RocksDBStateStoreProvider"
+FORMAT_VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+GroupTasks = Iterable[tuple[tuple[int, ...], tuple[int, ...]]]
+"""The old groups that each task reads, and the new groups that it writes."""
+TRACK_ROWS = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows"
+_MOVER = "KeyGroupMover"
+
+
+def has_offline_tools(bridge: Bridge) -> bool:
+    """Whether this Spark release has offline tools for state, and detects state that they left incomplete."""
+    return bridge.version >= (4, 2)
+
+
+def move_files_problem(bridge: Bridge) -> str | None:
+    """Return why sorted files cannot be moved with this Spark release, None if they can."""
+    return compile_problem(bridge, _MOVER)
+
+
+def compile_problem(bridge: Bridge, mover: str) -> str | None:
+    """Return why a class that moves state does not compile with this Spark release, None if it does."""
+    try:
+        new_instance(bridge, mover)
+    except Exception as error:  # noqa: BLE001 - whatever the compiler reports, there is a fallback
+        return f"its code does not fit Spark {bridge.spark.version}: {root_cause(error).splitlines()[0]}"
+    return None
+
+
+def running_queries(bridge: Bridge) -> list[tuple[str, str]]:
+    """Return the checkpoint, and the name or id, of each running query of the session's application."""
+    queries = []
+    # `spark.streams` lists only the queries of a single session.
+    for query in bridge.session._handle.sharedState().activeStreamingQueries().values():
+        name = query.name()
+        queries.append((str(query.resolvedCheckpointRoot()), str(query.id() if name is None else name)))
+    return queries
+
+
+@dataclass(frozen=True, slots=True)
+class StoreId:
+    """A store of an operator."""
+
+    operator: int
+    name: str
+    keyed: bool
+    """Whether rows are partitioned by a key; if not, there is only key group 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCount:
+    """The row counts of a key group of a store."""
+
+    group: int
+    rows: int
+    foreign: int
+    """Rows whose key belongs to another group."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenStore:
+    """The outcome of rewriting a store."""
+
+    rows_read: int | None
+    """Rows read, None if the method does not count them."""
+    checkpoint_ids: tuple[str, ...]
+    """The unique id of each group's new version; empty in format version 1."""
+
+
+def operator_metadata(bridge: Bridge, session: Any, location: str, batch: int, operator: int) -> Any:
+    """Return a checkpoint's metadata of an operator (``OperatorStateMetadata``)."""
+    conf = bridge.find("org.apache.spark.util.SerializableConfiguration")(session.sessionState().newHadoopConf())
+    operators = bridge.find(_METADATA)(location, conf, batch).allOperatorStateMetadata()
+    (metadata,) = (entry for entry in operators if entry.operatorInfo().operatorId() == operator)
+    return metadata
+
+
+class StateSession:
+    """A session with the settings of a checkpoint, to read it and to write a new checkpoint from it."""
+
+    def __init__(self, bridge: Bridge, format_version: int) -> None:
+        self.bridge = bridge
+        self._session: Any = bridge.session.clone()._handle
+        self._session.conf().set(FORMAT_VERSION, str(format_version))
+
+    @property
+    def rows_only(self) -> str | None:
+        """A note on why and how stores are rewritten row by row; None if files can be moved."""
+        return None
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why this Spark release cannot rewrite the state, None if it can."""
+        return None
+
+    def rewrite(self, format_version: int, source: str, batch: int, target: str) -> StateRewrite:
+        """Return a rewriter of the stores of a checkpoint."""
+        return StateRewrite(self.bridge, format_version, source, batch, target)
+
+    def _rows(self, location: str, batch: int, operator: int, store: str) -> Any:
+        """Return the Dataset of all rows of a store after a batch; its partitions are the key groups."""
+        return self._reader(location, batch, operator, store).option("_readAllColumnFamilies", "true").load()
+
+    def _reader(self, location: str, batch: int, operator: int, store: str) -> Any:
+        reader = self._session.read().format("statestore").option("path", location)
+        for key, value in (("batchId", batch), ("operatorId", operator), ("storeName", store)):
+            reader = reader.option(key, str(value))
+        return reader
+
+    def partition_key(self, location: str, batch: int, operator: int, store: str) -> list[str]:
+        """Return the key columns that rows are grouped by; empty if there is a single group.
+
+        Raises `py4j.protocol.Py4JJavaError` if the operator's state has no partition key, or its schema cannot be read.
+        """
+        schema = self._rows(location, batch, operator, store).schema()
+        return [str(name) for name in schema.apply("partition_key").dataType().fieldNames()]
+
+    def count(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
+        """Return the number of rows, and of misplaced rows, of each key group of a store."""
+        if move_files_problem(self.bridge) is not None:
+            return self.count_with_sql(location, batch, store, groups)
+        factory, partitions = self._readers(self._rows(location, batch, store.operator, store.name))
+        mover = new_instance(self.bridge, _MOVER)
+        mover.setSource(factory, partitions, groups, store.keyed)
+        return self._counted(mover, [int(partition.partition()) for partition in partitions])
+
+    def _counted(self, mover: Any, groups: Iterable[int]) -> list[GroupCount]:
+        counts = self._run(mover, [f"{group}|" for group in groups])
+        return sorted((GroupCount(*map(int, words[1:])) for words in counts), key=lambda count: count.group)
+
+    def count_with_sql(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
+        """Return the same as `count`, without Penstock's classes on executors."""
+        rows = self._rows(location, batch, store.operator, store.name)
+        expected = f"pmod(hash(partition_key), {groups})" if store.keyed else "0"
+        counted = rows.selectExpr(self.bridge.seq(["spark_partition_id() AS actual", f"{expected} AS expected"]))
+        functions = self.bridge.find("org.apache.spark.sql.functions")
+        rows_and_foreign = functions.expr("count(*)"), self.bridge.seq([functions.expr("count_if(actual != expected)")])
+        counts = counted.groupBy("actual", self.bridge.seq([])).agg(*rows_and_foreign).collectAsList()
+        return sorted((GroupCount(*(int(row.get(i)) for i in range(3))) for row in counts), key=lambda c: c.group)
+
+    def _readers(self, rows: Any) -> tuple[Any, Any]:
+        scan = rows.queryExecution().optimizedPlan().collectLeaves().head().scan().toBatch()
+        return scan.createReaderFactory(), scan.planInputPartitions()
+
+    def _run(self, mover: Any, tasks: list[str]) -> list[list[str]]:
+        context: Any = self.bridge.spark.sparkContext._jsc
+        answers = context.parallelize(tasks, len(tasks)).flatMap(mover).collect()
+        return [str(answer).split("\t") for answer in answers]
+
+
+class StateRewrite(StateSession):
+    """Rewrites the stores of a checkpoint into another checkpoint.
+
+    `batch` is the batch whose state is read; the state of the next batch is written. `target` is a checkpoint with the
+    next batch's offsets and the operators' metadata, but without state.
+    """
+
+    def __init__(self, bridge: Bridge, format_version: int, source: str, batch: int, target: str) -> None:
+        super().__init__(bridge, format_version)
+        self._source = source
+        self._target = target
+        self._batch = batch
+        self._hadoop_conf = self._session.sessionState().newHadoopConf()
+
+    def _rewriter(self, transformed: Any | None = None) -> Any:
+        constant = self.bridge.none
+        if transformed is not None:
+            # A Scala map with a default value is a constant function that needs no callback to Python.
+            empty = self.bridge.companion("scala.collection.immutable.Map").empty()
+            constant = self.bridge.some(empty.withDefaultValue(transformed))
+        written = self._batch, self._batch + 1, self._target, self._hadoop_conf, self.bridge.some(self._source)
+        return self.bridge.find(f"{STATE}StateRewriter")(self._session, *written, constant, self.bridge.none)
+
+    @cached_property
+    def _broadcast_conf(self) -> Any:
+        companion = self.bridge.find("org.apache.spark.util.SerializableConfiguration")
+        context: Any = self.bridge.spark.sparkContext._jsc
+        return companion.broadcast(context.sc(), self._hadoop_conf)
+
+    def _parts(self, store: StoreId, rewriter: Any) -> tuple[Any, Any, Any, Any]:
+        """Return Spark's metadata of a store: operator, store, schema files, state variables."""
+        operator = operator_metadata(self.bridge, self._session, self._target, self._batch, store.operator)
+        (metadata,) = (part for part in items(operator.stateStoresMetadata()) if part.storeName() == store.name)
+        files = self.bridge.invoke(rewriter, "getStoreToSchemaFilesMap", operator).apply(store.name)
+        return operator, metadata, files, self.bridge.invoke(rewriter, "getStateVariablesIfTWS", operator)
+
+    def move_files(self, store: StoreId, groups: int, tasks: GroupTasks) -> RewrittenStore:
+        """Write a store as sorted files, key by key in their order; raise `Py4JJavaError` if that is not supported."""
+        mover = new_instance(self.bridge, _MOVER)
+        factory, partitions = self._readers(self._rows(self._source, self._batch, store.operator, store.name))
+        mover.setSource(factory, partitions, groups, store.keyed)
+        mover.setTarget(*self._writing(store))
+        return self._moved(mover, tasks)
+
+    def _writing(self, store: StoreId) -> tuple[Any, ...]:
+        """Return what a task needs to open the new stores."""
+        rewriter = self._rewriter()
+        operator, metadata, files, variables = self._parts(store, rewriter)
+        confs = self.bridge.invoke(rewriter, "createConfsFromOffsetLog")
+        number = self.bridge.find("java.lang.Long").valueOf(store.operator)
+        families = self.bridge.invoke(rewriter, "getWriterColFamilyInfoMap", number, metadata, files, variables)
+        name = str(operator.operatorInfo().operatorName())
+        schemas = self.bridge.invoke(rewriter, "createStoreSchemaProviderIfTWS", name, files)
+        location = self._target, store.operator, store.name, self._batch + 1
+        return confs._1(), self._broadcast_conf, *location, families, schemas
+
+    def _moved(self, mover: Any, tasks: GroupTasks) -> RewrittenStore:
+        lines = [f"{','.join(map(str, reads))}|{','.join(map(str, writes))}" for reads, writes in tasks]
+        answers = self._run(mover, lines)
+        # Several tasks may read the same old group, which counts once.
+        read = {int(words[1]): int(words[2]) for words in answers if words[0] == "read"}
+        written = sorted((int(words[1]), words[3]) for words in answers if words[0] == "written")
+        return RewrittenStore(sum(read.values()), tuple(identifier for _, identifier in written if identifier))
+
+    def put_rows(self, store: StoreId, old: int, groups: int, *, shuffle: bool) -> RewrittenStore:
+        """Write a store row by row; without a shuffle, a number of groups must be a multiple of the other."""
+        rows = self._rows(self._source, self._batch, store.operator, store.name)
+        cached = None
+        if store.keyed and shuffle:
+            functions = self.bridge.find("org.apache.spark.sql.functions")
+            rows = rows.repartition(groups, self.bridge.seq([functions.col("partition_key")]))
+        elif store.keyed and groups > old:
+            cached = rows.persist()  # several tasks read each old group, but the store should be read once
+            rows = self._split(cached, old, groups)
+        elif store.keyed:
+            rows = self._merged(rows, old, groups)
+        tracked = str(self._session.conf().get(TRACK_ROWS, "true"))
+        # Spark's row count would look up every key before each put; Spark counts rows when the state is first loaded.
+        self._session.conf().set(TRACK_ROWS, "false")
+        try:
+            rewriter = self._rewriter(rows)
+            operator, metadata, files, variables = self._parts(store, rewriter)
+            confs = self.bridge.invoke(rewriter, "createConfsFromOffsetLog")
+            infos = self.bridge.invoke(
+                rewriter, "rewriteStore", operator, metadata, confs._1(), self._broadcast_conf, files, variables
+            )
+        finally:
+            self._session.conf().set(TRACK_ROWS, tracked)
+            if cached is not None:
+                cached.unpersist()
+        ids = (option(info.stateStoreCkptId()) for info in infos)
+        return RewrittenStore(None, tuple(str(checkpoint_id) for checkpoint_id in ids if checkpoint_id is not None))
+
+    def _split(self, rows: Any, old: int, groups: int) -> Any:
+        """Return the union of a filter for each part of the old groups, which preserves the order of partitions."""
+        part = f"floor(pmod(hash(partition_key), {groups}) / {old})"
+        parts = (rows.filter(f"{part} = {i}") for i in range(groups // old))
+        return reduce(lambda union, rows_of_part: union.union(rows_of_part), parts)
+
+    def _merged(self, rows: Any, old: int, groups: int) -> Any:
+        """Return the partitions in an order where those to merge are adjacent, merged without a shuffle."""
+        rdd = rows.queryExecution().toRdd()
+        pruning = self.bridge.companion("org.apache.spark.rdd.PartitionPruningRDD")
+        ordered = [
+            pruning.create(rdd, self.bridge.seq([group + k * groups]).toSet())
+            for group in range(groups)
+            for k in range(old // groups)
+        ]
+        united = rdd.sparkContext().union(self.bridge.seq(ordered), rdd.elementClassTag())
+        merged = united.toJavaRDD().coalesce(groups).rdd()
+        return self._session.internalCreateDataFrame(merged, rows.schema(), False)
+
+
+class RowRewriter(StateRewrite, ABC):
+    """A rewrite that can only write row by row what a session with `rows_only` reads; see `StateRewrite`."""
+
+    def __init__(self, reading: StateSession, format_version: int, source: str, batch: int, target: str) -> None:
+        super().__init__(reading.bridge, format_version, source, batch, target)
+        self._reading: Any = reading
+
+    @abstractmethod
+    def rewrite_rows(self, store: StoreId, old: int, groups: int, tasks: GroupTasks) -> RewrittenStore:
+        """Write a store, where each task writes its own groups."""

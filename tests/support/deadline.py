@@ -1,0 +1,72 @@
+"""Pytest plugin that starts no tests after a deadline, and reports how many were skipped.
+
+Loaded with ``-p tests.support.deadline`` if ``TEST_SECONDS`` is set; ``TEST_END`` is then the deadline in seconds since 1970
+(`tools/test.sh`). The order of the files changes every day, so that the skipped files differ from day to day.
+"""
+
+from __future__ import annotations
+
+import os
+from time import time
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SECONDS_PER_DAY = 24 * 60 * 60
+
+
+class Deadline:
+    """The deadline of a test run, in each of its processes.
+
+    Parameters
+    ----------
+    end
+        The deadline for starting a test, in seconds since 1970. Running tests are not interrupted.
+    """
+
+    def __init__(self, end: float) -> None:
+        self.end = end
+        self.day = int(end // SECONDS_PER_DAY)
+        self.collected = 0
+        self.started: set[str] = set()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Sort the files by a hash of the day; tests that fork stay first."""
+        items.sort(
+            key=lambda item: (item.get_closest_marker("forks") is None, crc32(f"{self.day}{item.path}".encode()))
+        )
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Count the selected tests of a run in a single process."""
+        self.collected = max(self.collected, len(session.items))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Count the selected tests of a run in several processes; each process collects all tests."""
+        self.collected = len(ids)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self) -> bool | None:
+        """Skip a test after the deadline."""
+        return True if time() > self.end else None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Record a started test."""
+        self.started.add(report.nodeid)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Report the number of skipped tests."""
+        if skipped := self.collected - len(self.started):
+            terminalreporter.write_line(
+                f"{skipped} of {self.collected} tests were skipped after the deadline: make test-full runs all"
+            )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the plugin in every process of the run."""
+    config.pluginmanager.register(Deadline(float(os.environ["TEST_END"])))

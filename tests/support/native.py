@@ -1,0 +1,26 @@
+"""Patches of the cost bounds, so that DuckDB computes small tables in tests; without this engine, they do nothing."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def include_small_tables(patch: pytest.MonkeyPatch) -> None:
+    """Let DuckDB read small tables."""
+    _set(patch, MIN_VALUES=0, MIN_ROWS=0, MIN_INPUT_ROWS=0, MAX_JOINED_RATIO=float("inf"))
+
+
+def compute_all_natively(patch: pytest.MonkeyPatch) -> None:
+    """Let DuckDB compute everything that it can, and exchange columns wherever possible."""
+    include_small_tables(patch)
+    _set(patch, MIN_BATCH_ROWS=0, MAX_OUTPUT_RATIO=float("inf"))
+
+
+def _set(patch: pytest.MonkeyPatch, **bounds: float) -> None:
+    if find_spec("penstock.duckdb") is not None:
+        for name, bound in bounds.items():
+            patch.setattr(f"penstock.duckdb.part_facts.{name}", bound)

@@ -1,0 +1,65 @@
+"""Stages that ran, from Spark's status store instead of Penstock's records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+SINGLE_DUCKDB_TASK = "DuckDB, in one task"
+"""The recorded choice of a query that DuckDB computes completely or mostly."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A finished stage."""
+
+    tasks: int
+    input_records: int
+    shuffle_written: int
+    shuffle_read: int
+    read_per_task: tuple[int, ...]
+    input_per_task: tuple[int, ...] = ()
+
+
+def computed_by_duckdb(job: Any) -> bool:
+    """Whether DuckDB computed a part of a job without falling back; False for no job."""
+    return job is not None and any(
+        decision.kind == "native" and str(decision.chosen).startswith("DuckDB") and "instead" not in decision.outcome
+        for decision in job.decisions
+    )
+
+
+def stages(spark: SparkSession, job: Any, name: str = "") -> Any:
+    """Return the stages that ran for the vertices of a job whose names contain a text."""
+    finished = {}
+    spark._jsc.sc().listenerBus().waitUntilEmpty()  # the store is filled asynchronously
+    tracker = spark.sparkContext.statusTracker()
+    store = spark._jsc.sc().statusStore()
+    for execution in job.vertices:
+        if name not in execution.vertex.name:
+            continue
+        for job_id in tracker.getJobIdsForGroup(f"penstock-{job.id}-{execution.vertex.id}"):
+            for stage_id in tracker.getJobInfo(job_id).stageIds:
+                info = tracker.getStageInfo(stage_id)
+                if info is None or not info.numCompletedTasks:
+                    continue
+                data = store.lastStageAttempt(stage_id)
+                tasks = store.taskList(stage_id, 0, 100_000)
+                metrics = [tasks.apply(i).taskMetrics() for i in range(tasks.size())]
+                read = tuple(int(m.get().shuffleReadMetrics().recordsRead()) if m.isDefined() else 0 for m in metrics)
+                input_records = tuple(
+                    int(m.get().inputMetrics().recordsRead()) if m.isDefined() else 0 for m in metrics
+                )
+                finished[stage_id] = Ran(
+                    int(data.numCompleteTasks()),
+                    int(data.inputRecords()),
+                    int(data.shuffleWriteRecords()),
+                    int(data.shuffleReadRecords()),
+                    read,
+                    input_records,
+                )
+    return [finished[stage_id] for stage_id in sorted(finished)]
