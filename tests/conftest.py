@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.spark.plans.dataframes import with_settings
+from tests.support.order import rank
 from tests.support.paths import ROOT
 from tests.support.sampling import mark_thorough
 from tests.support.services import (
@@ -49,7 +50,7 @@ def pytest_collection_modifyitems(items: Any) -> None:
     longest = {item.path for item in items if item.get_closest_marker("long") is not None}
     # After a process has read a Delta table it cannot fork, as the threads of the client are missing in the child. Then
     # the slowest files come first, so that both processes end at about the same time.
-    items.sort(key=lambda item: (item.get_closest_marker("forks") is None, item.path not in longest))
+    items.sort(key=lambda item: (rank(item), item.path not in longest))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,6 +13,8 @@ from zlib import crc32
 
 import pytest
 
+from tests.support.order import rank
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -36,10 +38,8 @@ class Deadline:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Sort the files by a hash of the day; tests that fork stay first."""
-        items.sort(
-            key=lambda item: (item.get_closest_marker("forks") is None, crc32(f"{self.day}{item.path}".encode()))
-        )
+        """Sort the files by a hash of the day; tests that fork stay first, and those that leave hanging threads last."""
+        items.sort(key=lambda item: (rank(item), crc32(f"{self.day}{item.path}".encode())))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Count the selected tests of a run in a single process."""
